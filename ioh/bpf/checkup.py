@@ -1,0 +1,95 @@
+"""What BPF has and lacks on this host, one fact at a time, for ``ioh doctor``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.bpf.libbpf import libbpf
+from ioh.bpf.privileges import is_privileged
+from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
+
+BTF_PATH = "/sys/kernel/btf/vmlinux"
+_BCC_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class BpfFacts:
+    """What was found; facts only, what follows from them is said elsewhere.
+
+    Shape:
+        ``bcc`` is the distribution's version; None when it cannot be imported, with the
+        reason in ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the
+        kernel has none.
+    """
+
+    machine: str
+    is_root: bool
+    is_privileged: bool
+    knows_machine: bool
+    btf_bytes: int | None
+    has_libbpf: bool
+    bcc: str | None
+    bcc_error: str
+    lockdown: str | None
+    unprivileged_bpf_disabled: str | None
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _lockdown() -> str | None:
+    text = _read("/sys/kernel/security/lockdown")
+    if text is None or "[" not in text:
+        return None
+    return text.split("[")[1].split("]")[0]
+
+
+def _find_bcc() -> tuple[str | None, str]:
+    """Import bcc in a process of its own: it brings 100 MB of LLVM."""
+    script = "import bcc; bcc.BPF; print(getattr(bcc, '__version__', '?'))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_BCC_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    if done.returncode == 0:
+        return done.stdout.strip(), ""
+    lines = done.stderr.strip().splitlines()
+    return None, lines[-1] if lines else "import failed"
+
+
+def read_bpf_facts() -> BpfFacts:
+    """Look at this host."""
+    version, error = _find_bcc()
+    try:
+        btf_bytes = Path(BTF_PATH).stat().st_size
+    except OSError:
+        btf_bytes = None
+    machine = os.uname().machine
+    return BpfFacts(
+        machine=machine,
+        is_root=os.geteuid() == 0,
+        is_privileged=is_privileged(),
+        knows_machine=machine in SYSCALL_NUMBERS,
+        btf_bytes=btf_bytes,
+        has_libbpf=libbpf() is not None,
+        bcc=version,
+        bcc_error=error,
+        lockdown=_lockdown(),
+        unprivileged_bpf_disabled=_read("/proc/sys/kernel/unprivileged_bpf_disabled"),
+    )

@@ -1,0 +1,221 @@
+"""BPF maps read by descriptor: whole maps at once, per-CPU values summed."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.libbpf import libbpf
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Counters = NDArray[np.uint64]
+
+_PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
+_BATCH = 1024
+
+
+@cache
+def possible_cpus() -> int:
+    """How many values a per-CPU map holds: the kernel's possible CPUs, not those online."""
+    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
+        last = file.read().strip().replace(",", "-").split("-")[-1]
+    return int(last) + 1
+
+
+@cache
+def _numpy() -> ModuleType:
+    """numpy, imported late: 24 MB that /proc sources and replay do not need."""
+    # Its BLAS would start a thread, with megabytes of buffers, for each CPU.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import numpy as np
+
+    return np
+
+
+def preload() -> None:
+    """Import now what reading maps needs, before the privilege to read the files is gone.
+
+    Raises:
+        ImportError: numpy is not installed.
+    """
+    _numpy()
+    possible_cpus()
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    """What the loader tells of a map next to its descriptor; sizes in bytes."""
+
+    name: str
+    kind: int
+    key_size: int
+    value_size: int
+    max_entries: int
+
+
+class Map:
+    """One BPF map, read and written through its descriptor.
+
+    Raises:
+        OSError: From every method, when the kernel refuses.
+    """
+
+    def __init__(self, spec: MapSpec, fd: int) -> None:
+        self.spec = spec
+        self.fd = fd
+        lib = libbpf()
+        if lib is None:  # the loader has used it a moment ago
+            msg = "libbpf.so.1 not found"
+            raise OSError(msg)
+        self._lib = lib
+        self.percpu = spec.kind in _PERCPU_TYPES
+        padded = (spec.value_size + 7) & ~7
+        self._read_size = padded * possible_cpus() if self.percpu else spec.value_size
+        self._value = ctypes.create_string_buffer(self._read_size)
+        self._batch: tuple[Any, Any, int] | None = None
+        self._batch_refused = False
+
+    def lookup(self, key: bytes) -> bytes | None:
+        """The value as the kernel gives it (per-CPU: all CPUs', each padded to 8 bytes)."""
+        if self._lib.bpf_map_lookup_elem(self.fd, key, self._value) == 0:
+            return self._value.raw
+        code = ctypes.get_errno()
+        if code == errno.ENOENT:
+            return None
+        raise OSError(code, os.strerror(code))
+
+    def at(self, index: int) -> bytes:
+        """The value of one slot of an array."""
+        value = self.lookup(index.to_bytes(4, sys.byteorder))
+        return value if value is not None else bytes(self._read_size)
+
+    def update(self, key: bytes, value: bytes) -> None:
+        """Set one value."""
+        if self._lib.bpf_map_update_elem(self.fd, key, value, 0) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    def delete(self, key: bytes) -> None:
+        """Drop one entry; that it is gone already is no error."""
+        if self._lib.bpf_map_delete_elem(self.fd, key) != 0:
+            code = ctypes.get_errno()
+            if code != errno.ENOENT:
+                raise OSError(code, os.strerror(code))
+
+    def items_bytes(self) -> list[tuple[bytes, bytes]]:
+        """Every entry of a hash: by batches (kernel 5.6), else key by key."""
+        if not self._batch_refused:
+            try:
+                return self._items_by_batch()
+            except OSError:
+                self._batch_refused = True
+        return self._items_by_key()
+
+    def sums(self, words: int) -> list[tuple[bytes, list[int]]]:
+        """Every entry of a per-CPU hash with its first ``words`` counters added up."""
+        items = self.items_bytes()
+        if not items:
+            return []
+        counters = self.per_cpu(b"".join(value for _, value in items))
+        by_entry = counters.reshape(len(items), -1, counters.shape[1])[:, :, :words].sum(1)
+        return [(key, row) for (key, _), row in zip(items, by_entry.tolist(), strict=True)]
+
+    def drain(self) -> list[tuple[bytes, bytes]]:
+        """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
+        taken = []
+        for key, value in self.items_bytes():
+            last = self.take(key)
+            taken.append((key, value if last is None else last))
+        return taken
+
+    def take(self, key: bytes) -> bytes | None:
+        """Remove one entry and return its last value; None when it was gone already."""
+        if self._lib.bpf_map_lookup_and_delete_elem(self.fd, key, self._value) == 0:
+            return self._value.raw
+        if ctypes.get_errno() == errno.ENOENT:
+            return None
+        # Hashes have it since 5.14; before, what is added in between is not seen.
+        value = self.lookup(key)
+        self.delete(key)
+        return value
+
+    def _items_by_batch(self) -> list[tuple[bytes, bytes]]:
+        key_size, value_size = self.spec.key_size, self._read_size
+        if self._batch is None:
+            room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
+            self._batch = self._buffers(room)
+        keys, values, room = self._batch
+        cursor = ctypes.create_string_buffer(max(key_size, 8))
+        start: Any = None
+        items: list[tuple[bytes, bytes]] = []
+        while True:
+            count = ctypes.c_uint32(room)
+            failed = self._lib.bpf_map_lookup_batch(
+                self.fd, start, cursor, keys, values, ctypes.byref(count), None
+            )
+            code = ctypes.get_errno() if failed else 0
+            if code == errno.ENOSPC and room < self.spec.max_entries:
+                # One hash bucket holds more entries than the buffers do.
+                self._batch = self._buffers(min(self.spec.max_entries, room * 4))
+                keys, values, room = self._batch
+                continue
+            if code not in (0, errno.ENOENT):
+                raise OSError(code, os.strerror(code))
+            raw_keys = ctypes.string_at(keys, key_size * count.value)
+            raw_values = ctypes.string_at(values, value_size * count.value)
+            items += [
+                (
+                    raw_keys[i * key_size : (i + 1) * key_size],
+                    raw_values[i * value_size : (i + 1) * value_size],
+                )
+                for i in range(count.value)
+            ]
+            if code == errno.ENOENT:
+                return items
+            start = cursor
+
+    def _buffers(self, room: int) -> tuple[Any, Any, int]:
+        """Room for the keys and values of one batch, and how many they hold."""
+        keys = ctypes.create_string_buffer(self.spec.key_size * room)
+        return keys, ctypes.create_string_buffer(self._read_size * room), room
+
+    def _items_by_key(self) -> list[tuple[bytes, bytes]]:
+        items: list[tuple[bytes, bytes]] = []
+        key: bytes | None = None
+        following = ctypes.create_string_buffer(self.spec.key_size)
+        while (
+            len(items) < self.spec.max_entries
+            and self._lib.bpf_map_get_next_key(self.fd, key, following) == 0
+        ):
+            key = following.raw
+            value = self.lookup(key)
+            if value is not None:
+                items.append((key, value))
+        return items
+
+    def sum_cpus(self, raw: bytes) -> Counters:
+        """A per-CPU value of 64-bit counters, added up over the CPUs."""
+        total: Counters = self.per_cpu(raw).sum(0)
+        return total
+
+    def per_cpu(self, raw: bytes) -> Counters:
+        """A per-CPU value as one row of 64-bit counters for each CPU."""
+        words: Counters = _numpy().frombuffer(raw, "u8")
+        return words.reshape(-1, (self.spec.value_size + 7) // 8)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.fd)
+
+
+Maps = Mapping[str, Map]

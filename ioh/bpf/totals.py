@@ -1,0 +1,89 @@
+"""Decodes ``struct op_totals`` of ``probes/ioh.h`` into OpTotals."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ioh.model import hist
+from ioh.model.hist import LatencyHist, SizeLatencyHist
+from ioh.model.sample import OpTotals
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Counters, Map
+
+# The struct's members in its order, as indices of 64-bit words.
+STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED = range(7)
+SLOWEST = 7  # two of (epoch, ns, bytes)
+LATENCY = SLOWEST + 6
+SIZE_LAT = LATENCY + hist.FINE_BUCKETS
+WORDS = SIZE_LAT + hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS
+
+
+def hist_defines() -> dict[str, int]:
+    """The histogram's dimensions as ``-D`` constants of every probe."""
+    return {
+        "FINE_BUCKETS": hist.FINE_BUCKETS,
+        "TOP_LOG2_UNITS": hist.LATENCY_MAX_LOG2_US + 7,
+        "SIZE_BUCKETS": hist.SIZE_BUCKETS,
+        "SIZE_MIN_LOG2": hist.SIZE_MIN_LOG2,
+        "LATENCY_BUCKETS": hist.LATENCY_BUCKETS,
+    }
+
+
+def decode_op_totals(
+    per_cpu: Counters,
+    epoch: int,
+    *,
+    timed: bool = True,
+    queue: bool = False,
+    previous: OpTotals | None = None,
+) -> OpTotals:
+    """One op's totals over all CPUs.
+
+    Args:
+        per_cpu: One row of WORDS counters for each CPU.
+        epoch: The tick whose slowest operation is wanted.
+        timed: False for an op whose latency the probe does not measure.
+        queue: Whether the probe measures queue time.
+        previous: The reading before; its histograms are reused when nothing was added, which
+            spares an idle op most of its decoding.
+    """
+    total = per_cpu.sum(0)
+    head = [int(n) for n in total[:LATENCY]]
+    slot = SLOWEST + 3 * (epoch & 1)
+    slowest_ns, slowest_bytes = 0, 0
+    for now_epoch, ns, size in per_cpu[:, slot : slot + 3].tolist():
+        if now_epoch == epoch and ns >= slowest_ns:
+            slowest_ns, slowest_bytes = ns, size
+    if previous is not None and previous.count_total == head[COUNT]:
+        latency, size_lat = previous.latency, previous.size_lat
+    else:
+        latency = LatencyHist(tuple(total[LATENCY:SIZE_LAT].tolist()))
+        size_lat = SizeLatencyHist(tuple(total[SIZE_LAT:WORDS].tolist()))
+    return OpTotals(
+        count_total=head[COUNT],
+        bytes_total=head[BYTES],
+        errors_total=head[ERRORS],
+        latency_ns_total=head[LATENCY_NS] if timed else None,
+        queue_ns_total=head[QUEUE_NS] if queue else None,
+        queued_total=head[QUEUED] if queue else None,
+        started_total=head[STARTED],
+        max_ns=slowest_ns,
+        max_bytes=slowest_bytes,
+        latency=latency,
+        size_lat=size_lat,
+    )
+
+
+def advance_epoch(epochs: Map) -> int:
+    """Begin the next tick's maximum; returns the tick that has just ended."""
+    ended = int.from_bytes(epochs.at(0), sys.byteorder)
+    epochs.update((0).to_bytes(4, sys.byteorder), (ended + 1).to_bytes(8, sys.byteorder))
+    return ended
+
+
+def decode_lost(lost: Map, reasons: tuple[str, ...]) -> dict[str, int]:
+    """The probe's own losses by reason."""
+    counts = [int(lost.sum_cpus(lost.at(i))[0]) for i in range(len(reasons))]
+    return dict(zip(reasons, counts, strict=True))

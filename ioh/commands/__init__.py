@@ -1,0 +1,140 @@
+"""The command line: finds the subcommand, runs it, turns errors into one line and a status."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, Protocol
+
+from ioh import __version__
+from ioh.commands.output import ReaderGoneError, flush_stdout, write_stdout
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+
+class Command(Protocol):
+    """One subcommand, in a module of its own.
+
+    Shape:
+        ``name`` on the command line; ``summary`` one line for ``ioh --help``; ``examples``
+        shown as they are below the command's own help.
+    """
+
+    name: str
+    summary: str
+    examples: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; returns the exit status.
+
+        Raises:
+            IohError: What the user or the host must mend.
+        """
+        ...
+
+
+def commands() -> tuple[Command, ...]:
+    """Every subcommand, in the order in which help lists them."""
+    from ioh.commands import doctor, json, live, text
+
+    return (live.LiveCommand(), text.TextCommand(), json.JsonCommand(), doctor.DoctorCommand())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong arguments as every other error, and writes help as every other output."""
+
+    def error(self, message: str) -> NoReturn:
+        raise IohError(printable(message), f"See: {self.prog} --help", ExitCode.USAGE)
+
+    def print_help(self, file: object = None) -> None:
+        """Write help to stdout, a closed pipe or a full disk being no traceback."""
+        del file
+        write_stdout(self.format_help())
+
+
+class _Version(argparse.Action):
+    """``--version``."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        """Print the version and end."""
+        write_stdout(f"ioh {__version__}\n")
+        raise SystemExit(ExitCode.OK)
+
+
+_EPILOG = """\
+Without a command, ioh runs live with the options of `ioh live`.
+
+exit status:
+  0    ended as asked (-t, SIGTERM, SIGHUP, or the reader of a pipe went away)
+  1    failed; the reason is on stderr
+  2    wrong arguments
+  3    nothing can be measured on this host as asked; the reason is on stderr
+  130  interrupted (Ctrl-C)
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog="ioh",
+        formatter_class=raw,
+        description="Show one server's I/O as a stack of layers, live.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    for command in commands():
+        sub = subparsers.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary,
+            epilog=f"examples:\n{command.examples}",
+            formatter_class=raw,
+            allow_abbrev=False,
+        )
+        command.add_arguments(sub)
+        sub.set_defaults(command=command)
+    return parser
+
+
+def with_command(argv: Sequence[str]) -> list[str]:
+    """The arguments with ``live`` put in front where options come without a command."""
+    own = {"-h", "--help", "--version"}
+    if not argv or (argv[0].startswith("-") and argv[0] not in own):
+        return ["live", *argv]
+    return list(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``ioh``; returns the exit status, see ExitCode."""
+    try:
+        try:
+            args = build_parser().parse_args(with_command(sys.argv[1:] if argv is None else argv))
+            command: Command = args.command
+            code = command.run(args)
+        except SystemExit as ended:  # argparse, after --help or --version
+            code = ended.code if isinstance(ended.code, int) else ExitCode.OK
+        flush_stdout()
+    except IohError as error:
+        _report(str(error))
+        return error.code
+    except ReaderGoneError:
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return code
+
+
+def _report(message: str) -> None:
+    """Tell the user in one line, if stderr still has a reader."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"ioh: {printable(message)}\n")
+        sys.stderr.flush()

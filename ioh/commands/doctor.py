@@ -1,0 +1,95 @@
+"""``ioh doctor``: what works on this host, why not what does not, and what ioh costs now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from ioh import __version__
+from ioh.commands.output import write_stdout
+from ioh.model.errors import ExitCode
+from ioh.model.filters import Filters
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.sources.live import LiveSource
+    from ioh.sources.verdicts import Verdict
+
+_COST_S = 3.0
+_MARK = {"ok": "ok  ", "no": "NO  ", "note": "note"}
+
+
+class DoctorCommand:
+    """``ioh doctor``."""
+
+    name = "doctor"
+    summary = "say what works on this host, what does not and why, and what ioh costs now"
+    examples = """\
+  sudo ioh doctor
+
+Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines say why)."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """It has no options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Look, attach every layer, measure for a moment, print."""
+        del args
+        from ioh.sources.live import LiveSource
+
+        uname = os.uname()
+        python = ".".join(map(str, sys.version_info[:3]))
+        kernel = printable(f"{uname.sysname} {uname.release} {uname.machine}")
+        write_stdout(f"ioh {__version__} on {kernel}, Python {python}\n")
+        source = LiveSource(None, Filters(), 1.0)
+        # Facts first: they need the privilege that the source gives away when it starts.
+        from ioh.bpf.checkup import read_bpf_facts
+        from ioh.sources.verdicts import judge_bpf, judge_host, judge_layers
+
+        facts = read_bpf_facts()
+        _print(judge_bpf(facts))
+        with source:
+            layers = list(source.attached.values())
+            verdicts = judge_layers(layers)
+            _print(verdicts)
+            _print(judge_host(source.read().host))
+            write_stdout(f"ok    ioh keeps    {source.kept.value}\n")
+            write_stdout(_cost(source))
+        missing = any(v.state == "no" for v in verdicts)
+        return ExitCode.UNAVAILABLE if missing else ExitCode.OK
+
+
+def _print(verdicts: list[Verdict]) -> None:
+    for verdict in verdicts:
+        line = f"{_MARK[verdict.state]}  {verdict.subject:<12} {printable(verdict.detail)}"
+        write_stdout(line + (f"\n      mend:        {verdict.mend}\n" if verdict.mend else "\n"))
+
+
+def _cost(source: LiveSource) -> str:
+    """ioh's own CPU and memory, and its probes' CPU, over a few seconds of this very load."""
+    with source.counting_run_time() as run_time_ns:
+        wall, own, probes = time.monotonic(), time.process_time(), run_time_ns()
+        while time.monotonic() - wall < _COST_S:
+            time.sleep(1.0)
+            source.read()
+        seconds = time.monotonic() - wall
+        own_pct = (time.process_time() - own) / seconds * 100
+        now = run_time_ns()
+    probes_pct = (
+        "not counted"
+        if now is None or probes is None
+        else f"{(now - probes) / seconds / 1e7:.2f} %"
+    )
+    return (
+        f"ok    cost now     ioh {own_pct:.2f} % of a core, its probes {probes_pct} "
+        f"(at the present load), {_resident_mb():.0f} MB resident\n"
+    )
+
+
+def _resident_mb() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

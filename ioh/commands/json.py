@@ -1,0 +1,34 @@
+"""``ioh json``: one JSON object for each interval."""
+
+from __future__ import annotations
+
+import argparse
+
+from ioh.commands.options import add_live_arguments
+from ioh.commands.run import run_live
+from ioh.sinks.json import JsonSink
+
+
+class JsonCommand:
+    """``ioh json``."""
+
+    name = "json"
+    summary = "print one JSON object a line for each interval"
+    examples = """\
+  ioh json | jq '.layers.block.ops.read.p99_us'
+  ioh json -t 60 --top all > minute.jsonl
+  ioh json --layers block,tcp | jq -c '[.time_unix_s, .layers.tcp.ops.in.bytes_per_s]'
+
+null is "not known", 0 is "measured none". An op that did something has `hist`:
+  for size, counts in zip(hist["size_edges_bytes"], hist["counts"]):
+      for latency_us, n in zip(hist["latency_edges_us"], counts):
+          print(f"{n} operations of at most {size} bytes and {latency_us} us")
+An edge of null stands for "larger"; a bucket reaches down to half of its edge."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        add_live_arguments(parser, top=10)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print JSON until asked to end."""
+        return run_live(args, lambda: JsonSink(args.top))

@@ -1,0 +1,193 @@
+"""Options that the live commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.filters import Filters
+from ioh.model.printable import printable
+
+MIN_CYCLE_S = 0.1
+MAX_CYCLE_S = 86_400.0
+COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_T = TypeVar("_T", int, float)
+
+
+def _number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Callable[[str], _T]:
+    """An argparse type: a number within bounds."""
+
+    def parse(text: str) -> _T:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            msg = f'must be {what}, not "{printable(text)}"'
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return parse
+
+
+def run_time_s(text: str) -> float | None:
+    """Seconds to run; None for ``-1``, which is forever."""
+    if text == "-1":
+        return None
+    value = _number(float, 0, math.inf, "seconds above 0, or -1 for ever")(text)
+    if value <= 0:
+        msg = "must be seconds above 0, or -1 for ever, not 0"
+        raise argparse.ArgumentTypeError(msg)
+    return None if math.isinf(value) else value
+
+
+def row_count(text: str) -> int | None:
+    """Rows of each breakdown; None for ``all``."""
+    if text == "all":
+        return None
+    return _number(int, 0, 1_000_000, "a number of rows, or all")(text)
+
+
+def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
+    """Declare what to measure, of whom, how often and for how long."""
+    when = parser.add_argument_group("when")
+    when.add_argument(
+        "-t",
+        dest="run_s",
+        metavar="SECONDS",
+        type=run_time_s,
+        default=None,
+        help="run at least this long, then end; -1 (default) for ever",
+    )
+    what = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
+    when.add_argument(
+        "-c",
+        dest="cycle_s",
+        metavar="SECONDS",
+        default=1.0,
+        type=_number(float, MIN_CYCLE_S, MAX_CYCLE_S, what),
+        help="cycle: one interval of numbers each so many seconds (default 1; 0.1 or more)",
+    )
+    whose = parser.add_argument_group("whose I/O (the probes themselves leave the rest out)")
+    whose.add_argument("--pid", type=_number(int, 1, 1 << 22, "a process id"), help="a process")
+    whose.add_argument("--comm", help="processes of this name, as in ps -o comm (15 bytes count)")
+    whose.add_argument(
+        "--cgroup", metavar="PATH", help="a control group: a directory below /sys/fs/cgroup (v2)"
+    )
+    whose.add_argument("--device", help="a block device: sda, /dev/sda, 8:0")
+    whose.add_argument(
+        "--port",
+        type=_number(int, 1, 65_535, "a port from 1 to 65535"),
+        help="connections with this TCP port on either side",
+    )
+    shown = parser.add_argument_group("what")
+    shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
+    shown.add_argument(
+        "--no-layer",
+        metavar="A,B",
+        action="append",
+        default=[],
+        help="all layers but these; their probes are not attached",
+    )
+    shown.add_argument(
+        "--proc",
+        action="store_true",
+        help="no BPF: read /proc and sysfs only; needs no root, knows less",
+    )
+    shown.add_argument(
+        "--top",
+        metavar="N",
+        type=row_count,
+        default=top,
+        help=f"rows of each breakdown (default {top}), or all",
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [name for name in text.replace(",", " ").split() if name]
+
+
+def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """The layers asked for; None for all.
+
+    Raises:
+        IohError: A name is unknown, or nothing is left.
+    """
+    if args.layers is None and not args.no_layer:
+        return None
+    from ioh.layers import all_layers
+
+    known = tuple(all_layers())
+    wanted = list(known) if args.layers is None else _listed(args.layers)
+    without = [name for text in args.no_layer for name in _listed(text)]
+    for name in (*wanted, *without):
+        if name not in known:
+            cause = f'unknown layer "{printable(name)}"'
+            raise IohError(cause, f"Layers: {', '.join(known)}", ExitCode.USAGE)
+    left = tuple(name for name in known if name in wanted and name not in without)
+    if not left:
+        cause = "--layers and --no-layer leave nothing to show"
+        raise IohError(cause, f"Layers: {', '.join(known)}", ExitCode.USAGE)
+    return left
+
+
+def filters_from(args: argparse.Namespace) -> Filters:
+    """The narrowing asked for.
+
+    Raises:
+        IohError: A device, a control group or a name does not exist.
+    """
+    device, device_name = None, None
+    if args.device is not None:
+        from ioh.procfs.devices import resolve_device
+
+        found = resolve_device(args.device)
+        device, device_name = found.dev, found.name
+        for note in found.notes:
+            sys.stderr.write(f"ioh: {note}\n")
+    comm = args.comm
+    if comm is not None:
+        comm = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES].decode("utf-8", "ignore")
+        if not comm or "\0" in comm:
+            cause = "--comm is empty"
+            raise IohError(cause, "Give a name as in ps -o comm", ExitCode.USAGE)
+    return Filters(
+        pid=args.pid,
+        comm=comm,
+        cgroup_id=None if args.cgroup is None else cgroup_id(args.cgroup),
+        device=device,
+        device_name=device_name,
+        port=args.port,
+    )
+
+
+def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
+    """The kernel's id of a control group: its directory's inode number in the v2 hierarchy.
+
+    Args:
+        path: Below ``root``, absolute or as /proc/PID/cgroup writes it (``/user.slice``).
+        root: Where the v2 hierarchy is mounted.
+
+    Raises:
+        IohError: It is not a directory of the v2 hierarchy.
+    """
+    shown = printable(path)
+    cause, hint = f"no control group {shown}", f"List them with: find {root} -type d"
+    for tried in (Path(path), root / path.lstrip("/")):
+        try:
+            # cgroup.controllers exists in every directory of a v2 hierarchy and in none of v1.
+            if (tried / "cgroup.controllers").is_file():
+                return tried.stat().st_ino
+            if tried.is_dir():
+                cause = f"{shown} is not a version 2 control group"
+                hint = f"Give a directory of the v2 hierarchy, usually below {root}"
+                break
+        except (OSError, ValueError) as error:  # no permission, or a NUL in the path
+            cause = f"cannot read control group {shown}: {printable(str(error))}"
+    raise IohError(cause, hint, ExitCode.USAGE)

@@ -1,0 +1,56 @@
+"""Writes data to stdout past every buffer, so that nothing is left to fail at shutdown."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from ioh.model.errors import IohError
+
+
+class ReaderGoneError(Exception):
+    """Whoever read stdout went away (``ioh text | head``): no fault, but the end."""
+
+
+def write_stdout(text: str) -> None:
+    """Write all of ``text``; a letter that the locale lacks becomes an escape.
+
+    Raises:
+        ReaderGoneError: The reader of the pipe went away.
+        IohError: It cannot be written, such as on a full disk.
+    """
+    fd = sys.stdout.fileno()
+    view = memoryview(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    with _failures_named():
+        while view:
+            view = view[os.write(fd, view) :]
+
+
+def flush_stdout() -> None:
+    """Write what ``print`` and argparse left in the buffer.
+
+    Raises:
+        ReaderGoneError: The reader of the pipe went away.
+        IohError: It cannot be written, such as on a full disk.
+    """
+    try:
+        with _failures_named():
+            sys.stdout.flush()
+    except (ReaderGoneError, IohError):
+        # The interpreter flushes once more at shutdown; let that go nowhere.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+@contextlib.contextmanager
+def _failures_named() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+    except OSError as error:
+        cause = f"cannot write the output: {error.strerror}"
+        raise IohError(cause, "Make room, or send it elsewhere") from None

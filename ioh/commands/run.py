@@ -1,0 +1,109 @@
+"""Runs a live source into a sink until the time is over, a signal comes or the reader leaves."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from ioh.commands.options import filters_from, layers_from
+from ioh.commands.output import write_stdout
+from ioh.model.errors import ExitCode
+from ioh.pipeline import SnapshotSink, snapshots, until
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WRITE_GRACE_S = 0.1
+
+
+class _Signalled(BaseException):
+    """A signal came while nothing could be finished in an orderly way."""
+
+
+class Ending:
+    """Turns SIGINT, SIGTERM and SIGHUP into an orderly end within 0.2 s.
+
+    Shape:
+        ``stop`` is called from the handler once there is something to stop.  Before that, and
+        when a write does not finish within _WRITE_GRACE_S of the signal (a full pipe that
+        nobody reads), an exception leaves the main thread.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.stop: Callable[[], None] | None = None
+        self._is_writing = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Ending:  # noqa: PYI034 (Self came with Python 3.11)
+        handlers = dict.fromkeys(_ENDING, self._on_signal)
+        for number, handler in {**handlers, signal.SIGALRM: self._on_alarm}.items():
+            # nohup and background jobs ignore some of these on purpose.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._previous[number] = signal.signal(number, handler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    @property
+    def code(self) -> ExitCode:
+        """The exit status that the signal received, if any, stands for."""
+        return ExitCode.INTERRUPTED if self.received == signal.SIGINT else ExitCode.OK
+
+    def write(self, text: str) -> None:
+        """Write to stdout, but not for long after a signal; raises as write_stdout() does."""
+        self._is_writing = True
+        try:
+            write_stdout(text)
+        finally:
+            self._is_writing = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.received = number
+        if self.stop is None:
+            raise _Signalled
+        self.stop()
+        signal.setitimer(signal.ITIMER_REAL, _WRITE_GRACE_S, _WRITE_GRACE_S)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._is_writing:
+            raise _Signalled
+
+
+def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) -> int:
+    """Measure this machine as ``args`` ask and print every interval to stdout.
+
+    Args:
+        args: What add_live_arguments() declared.
+        make_sink: Makes the sink; called after the privileged loader has been started, which
+            must come before anything large is imported.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        IohError: Something asked for does not exist or cannot be measured.
+        ReaderGoneError: stdout's reader went away.
+    """
+    filters, layers = filters_from(args), layers_from(args)
+    from ioh.sources.live import LiveSource
+
+    with Ending() as ending:
+        with (
+            contextlib.suppress(_Signalled),
+            LiveSource(layers, filters, args.cycle_s, use_bpf=not args.proc) as source,
+        ):
+            sink = make_sink()
+            ending.stop = source.stop
+            for snapshot in until(snapshots(source), args.run_s):
+                ending.write(sink.render(snapshot))
+                if ending.received is not None:
+                    break
+        return ending.code

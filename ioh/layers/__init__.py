@@ -1,0 +1,27 @@
+"""The layers of the stack; importing this package registers every module in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from ioh.layers.base import Layer
+
+
+@cache
+def all_layers() -> dict[str, type[Layer]]:
+    """Every layer by name, in the order of the path: application first, disk last."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    ranked = sorted(Layer.registry.values(), key=lambda layer: layer.spec.rank)
+    return {layer.spec.name: layer for layer in ranked}
+
+
+def find_layer(name: str) -> type[Layer]:
+    """The layer of that name.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return all_layers()[name]

@@ -1,0 +1,121 @@
+"""The contract of a layer, its attach points, and the registry that finds every layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec
+from ioh.model.sample import LayerSample, Unavailable
+
+if TYPE_CHECKING:
+    from ioh.bpf.btf import Btf
+    from ioh.bpf.host import HostFacts
+    from ioh.bpf.maps import Maps
+
+
+PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One way to learn of an event: a raw tracepoint and the C function that it runs."""
+
+    event: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing a probe must learn of, with the ways to do it, best first.
+
+    Shape:
+        ``needed`` events make the layer unavailable when no point of theirs exists; the
+        others cost only the numbers that ``gives`` names.  ``usable`` says whether this
+        kernel's structs and arguments allow it, where that the event exists is not enough.
+    """
+
+    name: str
+    points: tuple[Point, ...]
+    gives: str = ""
+    needed: bool = True
+    usable: Callable[[Btf], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A program that another one goes on in: put into program array ``array`` at index 0."""
+
+    array: str
+    event: str
+    function: str
+
+
+def raw(event: str, function: str) -> Point:
+    """A raw tracepoint: never skipped, untyped arguments."""
+    return Point(event, function)
+
+
+class Layer(ABC):
+    """One layer of the stack: what it offers, how to attach it, how to read it.
+
+    A subclass in a module of ``ioh/layers`` registers itself.  An instance belongs to one
+    run of ioh and may keep names and baselines between reads.
+    """
+
+    spec: ClassVar[LayerSpec]
+    probe: ClassVar[str] = ""  # probes/<probe>.c; "" where the layer needs none
+    events: ClassVar[tuple[Event, ...]] = ()
+    steps: ClassVar[tuple[Step, ...]] = ()
+    prefers_typed: ClassVar[bool] = False
+
+    registry: ClassVar[dict[str, type[Layer]]] = {}
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        Layer.registry[cls.spec.name] = cls
+
+    def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
+        self.filters = filters
+        self.root = root
+
+    @classmethod
+    def trusts(cls, host: HostFacts) -> bool:
+        """Whether its probe shall be loaded BTF-typed, with ``-DTRUSTED``; costs less a run."""
+        return cls.prefers_typed and host.trusted_loads
+
+    @classmethod
+    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+        """The ``-D`` constants its probe needs on this kernel; a str is a C string literal."""
+        del host, filters
+        return {}
+
+    @abstractmethod
+    def read(self, maps: Maps) -> LayerSample:
+        """Read the attached probe's maps, and what else the layer needs."""
+
+    @abstractmethod
+    def read_proc(self) -> LayerSample | Unavailable:
+        """Read what the kernel tells without BPF; what is not known that way stays None."""
+
+
+def offset_defines(btf: Btf, members: Iterable[tuple[str, str]]) -> dict[str, int] | Unavailable:
+    """``OFF_<struct>_<member>`` constants; a dotted path becomes underscores.
+
+    Returns:
+        Unavailable, naming the first member that this kernel does not have.
+    """
+    defines: dict[str, int] = {}
+    for owner, path in members:
+        offset = btf.offset(owner, path)
+        if offset is None:
+            return Unavailable(
+                f"this kernel's struct {owner} has no {path}",
+                PLEASE_REPORT,
+            )
+        defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
+    return defines

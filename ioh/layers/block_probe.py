@@ -1,0 +1,84 @@
+"""The ``-D`` constants of ``probes/block.c`` on a given kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.bpf.totals import WORDS, hist_defines
+from ioh.layers.base import PLEASE_REPORT, offset_defines
+from ioh.model.filters import Filters
+from ioh.model.sample import Unavailable
+
+if TYPE_CHECKING:
+    from ioh.bpf.host import HostFacts
+
+RQF_FLUSH_SEQ_BEFORE_6_12 = 1 << 4
+_REQ_OPS = tuple(
+    f"REQ_OP_{name}"
+    for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
+)
+_MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
+
+
+def block_defines(
+    host: HostFacts, filters: Filters, lost: int
+) -> Mapping[str, int | str] | Unavailable:
+    """Offsets of the request, its queue and disk, and the flag bits of this kernel."""
+    btf = host.btf
+    wanted = [
+        ("request", "cmd_flags"),
+        ("request", "rq_flags"),
+        ("request", "__data_len"),
+        ("request", "__sector"),
+        ("request", "start_time_ns"),
+        ("request", "io_start_time_ns"),
+        ("gendisk", "major"),
+        ("bio", "bi_opf"),
+        ("bio", "bi_iter.bi_size"),
+    ]
+    # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
+    # replaced bio's bi_disk by bi_bdev.
+    if btf.offset("request", "rq_disk") is not None:
+        wanted.append(("request", "rq_disk"))
+    else:
+        wanted += [("request", "q"), ("request_queue", "disk")]
+    if btf.offset("bio", "bi_disk") is not None:
+        wanted.append(("bio", "bi_disk"))
+    else:
+        wanted += [("bio", "bi_bdev"), ("block_device", "bd_disk")]
+    offsets = offset_defines(btf, wanted)
+    if isinstance(offsets, Unavailable):
+        return offsets
+    ops = btf.enumerators("req_op") or btf.enumerators("req_opf")  # renamed in 6.0
+    missing = [name for name in _REQ_OPS if name not in ops]
+    if missing:
+        return Unavailable(f"this kernel's enum req_op has no {missing[0]}", PLEASE_REPORT)
+    # An enum since 6.12; before, macros with this value, of which BTF knows nothing.
+    rqf = btf.enumerators("rqf_flags")
+    flags = btf.enumerators("req_flag_bits")
+    issue_args = btf.tracepoint("block_rq_issue") or ()
+    getrq_args = btf.tracepoint("block_getrq") or ()
+    defines: dict[str, int | str] = {
+        **hist_defines(),
+        **offsets,
+        "LOST_REASONS": lost,
+        "MAX_DEV_OPS": _room(host),
+        "RQF_FLUSH_SEQ": (1 << rqf["__RQF_FLUSH_SEQ"] if rqf else RQF_FLUSH_SEQ_BEFORE_6_12),
+        "FLUSH_FLAGS": (1 << flags.get("__REQ_PREFLUSH", 18) | 1 << flags.get("__REQ_FUA", 17)),
+        # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.
+        "ISSUE_ARG": issue_args.index("request") if "request" in issue_args else 0,
+        "BIO_ARG": getrq_args.index("bio") if "bio" in getrq_args else 0,
+    }
+    defines |= {name: ops[name] for name in _REQ_OPS}
+    if filters.device is not None:
+        defines["FILTER_DEVICE"] = filters.device
+    return defines
+
+
+def _room(host: HostFacts) -> int:
+    """Entries for (device, op) pairs: enough for every disk, within bounds on big hosts."""
+    disks = len(list(Path("/sys/block").iterdir()))
+    most = _MOST_BYTES // (WORDS * 8 * host.cpu_count)
+    return max(16, min(most, max(64, 4 * disks)))

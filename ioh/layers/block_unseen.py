@@ -1,0 +1,67 @@
+"""Counts the requests that ended without the kernel having run the probe for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ioh.model.sample import OpTotals
+
+Parts = Mapping[str, Mapping[str, OpTotals]]
+
+# /proc/diskstats counts write zeroes and zone appends as writes; flushes only where a queue
+# has a write cache, so they are left out.
+_COUNTED = ("read", "write", "write_zeroes", "zone_append", "discard")
+
+
+class UnseenRequests:
+    """By device, how many more requests /proc/diskstats counted than the probe.
+
+    The kernel may not run a raw tracepoint program although the event happened: on Linux 6.18
+    mostly for less than 0.3 % of completions (once over 1.6 %), in softirqs on top of other
+    tasks, for a reason not known; it does not count them as misses.  Both sides
+    start at 0 with the first note().
+    """
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._start: dict[str, int] = {}
+        self._grown: dict[str, int] = {}
+        self._probed: dict[str, int] = {}
+        self._unseen: dict[str, int] = {}
+        self._before = 0
+
+    def note(self, disks: Parts, probed: Parts) -> int:
+        """Compare two readings.
+
+        Args:
+            disks: From diskstats, growth since the first reading.
+            probed: From the probe, totals since attach; a device that is not among them may
+                have no requests at all (dm, md, zram) and is left out.
+
+        Read diskstats before the probe's maps, at the first call after them: then what ends
+        between the two readings never looks unseen, and the result is at most what was
+        missed; it is all of it as soon as the device has been idle for a moment.
+
+        Returns:
+            All unseen so far; it never goes down.
+        """
+        counts = {name: _count(ops) for name, ops in probed.items()}
+        if not self.has_begun:
+            self.has_begun = True
+            self._start = counts
+        for name, ops in disks.items():
+            if name not in counts:
+                continue
+            grown = _count(ops)
+            if grown < self._grown.get(name, 0):  # the name means another device now
+                self._before += self._unseen.pop(name, 0)
+                self._start[name] = self._probed.get(name, 0)
+            self._grown[name] = grown
+            missing = grown - (counts[name] - self._start.get(name, 0))
+            self._unseen[name] = max(missing, self._unseen.get(name, 0))
+        self._probed = counts
+        return self._before + sum(self._unseen.values())
+
+
+def _count(ops: Mapping[str, OpTotals]) -> int:
+    return sum(ops[name].count_total or 0 for name in _COUNTED if name in ops)

@@ -1,0 +1,70 @@
+"""Which process submitted block requests: running totals that outlive the probe's entries."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from ioh.model.printable import printable
+from ioh.model.sample import Table
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map
+
+_SUBMITTER = struct.Struct("=II16s")  # tgid, write, comm
+_IDLE_TICKS = 60
+
+
+class SubmitterTable:
+    """Reads and writes by submitting process; kernel threads stand under their own name.
+
+    Entries of the map that have been idle for long are taken out, so that a host where
+    processes come and go for weeks never fills it; their rows leave the table with them.
+    """
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._seen: dict[bytes, tuple[int, int, int]] = {}  # count, bytes, tick of last change
+        self._rows: dict[tuple[str, ...], tuple[int, ...]] = {}
+
+    def read(self, submitters: Map) -> Table:
+        """Take in what was submitted since the last tick."""
+        self._tick += 1
+        idle: list[tuple[bytes, tuple[int, int, int]]] = []
+        for key, value in submitters.items_bytes():
+            count, size = (int(n) for n in submitters.sum_cpus(value))
+            before = self._seen.get(key, (0, 0, 0))
+            if count != before[0]:
+                self._add(key, count - before[0], size - before[1])
+                self._seen[key] = (count, size, self._tick)
+            elif self._tick - before[2] > _IDLE_TICKS:
+                idle.append((key, before))
+        # Last, when it is known whether a row's other direction came back in this tick.
+        for key, before in idle:
+            self._retire(submitters, key, before)
+        return dict(self._rows)
+
+    def _row_key(self, key: bytes) -> tuple[tuple[str, ...], int]:
+        tgid, write, comm = _SUBMITTER.unpack(key)
+        return (str(tgid), printable(comm.split(b"\0")[0])), write
+
+    def _add(self, key: bytes, count: int, size: int) -> None:
+        row_key, write = self._row_key(key)
+        row = list(self._rows.get(row_key, (0, 0, 0, 0)))
+        row[2 * write] += count
+        row[2 * write + 1] += size
+        self._rows[row_key] = tuple(row)
+
+    def _retire(self, submitters: Map, key: bytes, seen: tuple[int, int, int]) -> None:
+        """Drop an idle entry; one that was used again meanwhile keeps its row."""
+        value = submitters.take(key)
+        del self._seen[key]
+        if value is not None:
+            count, size = (int(n) for n in submitters.sum_cpus(value))
+            if count != seen[0]:
+                self._add(key, count - seen[0], size - seen[1])
+                return
+        row_key, write = self._row_key(key)
+        sibling = _SUBMITTER.pack(*_SUBMITTER.unpack(key)[:1], 1 - write, key[8:])
+        if sibling not in self._seen:
+            self._rows.pop(row_key, None)

@@ -1,0 +1,212 @@
+"""Application I/O: read, write and fsync-family calls on files and block devices."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
+from ioh.layers.base import Event, Layer, Step, raw
+from ioh.layers.flows import FlowTables
+from ioh.layers.syscall_probe import URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
+from ioh.model.sample import LayerSample, OpTotals, Unavailable
+from ioh.procfs.syscall_fallback import SyscallFallback
+
+if TYPE_CHECKING:
+    from ioh.bpf.host import HostFacts
+    from ioh.bpf.maps import Map, Maps
+
+_FLOW: tuple[MetricSpec, ...] = (
+    counter("reads_total", "Read calls.", "r/s"),
+    counter("read_bytes_total", "Bytes read.", "rB/s"),
+    counter("read_ns_total", "Time in read calls.", ""),
+    ratio(
+        "read_latency_us",
+        "read_ns_total",
+        "reads_total",
+        "Mean time of a read call.",
+        scale=1e-3,
+        title="r µs",
+    ),
+    counter("writes_total", "Write calls.", "w/s"),
+    counter("write_bytes_total", "Bytes written.", "wB/s"),
+    counter("write_ns_total", "Time in write calls.", ""),
+    ratio(
+        "write_latency_us",
+        "write_ns_total",
+        "writes_total",
+        "Mean time of a write call.",
+        scale=1e-3,
+        title="w µs",
+    ),
+    counter("syncs_total", "fsync-family calls.", "f/s"),
+    counter("sync_ns_total", "Time in fsync-family calls.", ""),
+    ratio(
+        "sync_latency_us",
+        "sync_ns_total",
+        "syncs_total",
+        "Mean time of an fsync call.",
+        scale=1e-3,
+        title="f µs",
+    ),
+)
+_BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s")
+
+SPEC = LayerSpec(
+    name="syscall",
+    title="app",
+    rank=10,
+    ops=(
+        "read_buffered",
+        "read_direct",
+        "write_buffered",
+        "write_direct",
+        "write_sync",
+        "fsync",
+        "copy",
+    ),
+    groups={
+        "read": ("read_buffered", "read_direct"),
+        "write": ("write_buffered", "write_direct", "write_sync"),
+    },
+    metrics=(
+        counter("read_calls_total", "Read calls that were watched for what they became.", ""),
+        counter("read_calls_cached_total", "Of these, calls that touched no lower layer.", ""),
+        ratio(
+            "cached_pct",
+            "read_calls_cached_total",
+            "read_calls_total",
+            "Share of read calls served from cache: they submitted nothing below.",
+            scale=100.0,
+            title="cached%",
+        ),
+        counter("read_lower_ops_total", "Bios that reads submitted in their own context.", ""),
+        counter("read_lower_bytes_total", "Bytes of those bios.", ""),
+        counter("write_calls_total", "Write and fsync calls that were watched.", ""),
+        counter("write_lower_ops_total", "Bios that writes and fsyncs submitted themselves.", ""),
+        counter("write_lower_bytes_total", "Bytes of those bios.", ""),
+        counter("lower_splits_total", "Times a bio of such a call was cut by a limit.", ""),
+        counter("lower_requests_total", "Requests that such calls became.", ""),
+        ratio(
+            "read_lower_ops_per_op",
+            "read_lower_ops_total",
+            "read_calls_total",
+            "Bios for each read call.",
+            title="bios/r",
+        ),
+        ratio(
+            "write_lower_ops_per_op",
+            "write_lower_ops_total",
+            "write_calls_total",
+            "Bios for each write or fsync call, submitted by the caller itself.",
+            title="bios/w",
+        ),
+        counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+    ),
+    tables=(
+        TableSpec("process", "processes", ("pid", "comm"), _FLOW, _BY_BYTES),
+        TableSpec("file", "files", ("path",), _FLOW, _BY_BYTES),
+        TableSpec("mount", "mounts", ("mount", "fstype"), _FLOW, _BY_BYTES),
+    ),
+    lost=("map_full", "aio_unseen"),
+)
+
+
+_CLEANING_TICKS = 60
+_ASYNC = struct.Struct("=8xQ12xII")  # struct async of probes/syscall_async.h: file, op, tgid
+
+
+class Syscall(Layer):
+    """Calls of every process on files and block devices, and what each became below."""
+
+    spec = SPEC
+    probe = "syscall"
+    prefers_typed = True
+    events = (
+        Event("enter", (raw("sys_enter", "on_enter"),)),
+        Event("exit", (raw("sys_exit", "on_exit"),)),
+        Event(
+            "uring_submit",
+            tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
+            gives="io_uring",
+            needed=False,
+            usable=has_uring,
+        ),
+        Event(
+            "uring_complete",
+            (raw("io_uring_complete", "on_uring_complete"),),
+            gives="io_uring",
+            needed=False,
+            usable=has_uring,
+        ),
+        Event("bio", (raw("block_bio_queue", "on_bio"),), gives="cached", needed=False),
+        Event("request", (raw("block_getrq", "on_request"),), gives="requests", needed=False),
+        Event("backmerge", (raw("block_bio_backmerge", "on_merge"),), gives="merges", needed=False),
+        Event(
+            "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="merges", needed=False
+        ),
+        Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
+    )
+
+    steps = (
+        Step("submit_step", "sys_enter", "on_submit_step"),
+        Step("reap_step", "sys_exit", "on_reap_step"),
+    )
+
+    @classmethod
+    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+        """See syscall_probe."""
+        return syscall_defines(host, filters, len(SPEC.ops), len(SPEC.lost))
+
+    def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
+        super().__init__(filters, root)
+        self._flows = FlowTables(root)
+        self._previous: dict[str, OpTotals] = {}
+        self._tick = 0
+        self._abandoned: Counter[str] = Counter()
+        self._fallback = SyscallFallback(SPEC, filters, root)
+
+    def read(self, maps: Maps) -> LayerSample:
+        """Read totals, what calls became, and who did what to which file."""
+        ended = advance_epoch(maps["epoch"])
+        totals = maps["totals"]
+        ops: dict[str, OpTotals] = {}
+        for index, name in enumerate(SPEC.ops):
+            op = decode_op_totals(
+                totals.per_cpu(totals.at(index)), ended, previous=self._previous.get(name)
+            )
+            ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
+            ops[name] = replace(op, inflight=max(0, (op.started_total or 0) - ended_total))
+        self._previous = ops
+        self._forget_the_dead(maps["asyncs"])
+        counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
+        charges = maps["charges"].sum_cpus(maps["charges"].at(0))
+        return LayerSample(
+            source="bpf",
+            ops=ops,
+            metrics={name: int(charges[index]) for index, name in enumerate(counters)},
+            tables=self._flows.read(maps["flows"], maps["paths"]),
+            lost=decode_lost(maps["lost"], SPEC.lost),
+        )
+
+    def _forget_the_dead(self, asyncs: Map) -> None:
+        """Drop requests of processes that ended without reaping them, now and then."""
+        self._tick += 1
+        if self._tick % _CLEANING_TICKS:
+            return
+        for key, value in asyncs.items_bytes():
+            file, op, tgid = _ASYNC.unpack_from(value)
+            if not Path(f"/proc/{tgid}").exists():
+                asyncs.delete(key)
+                if file:  # counted as started
+                    self._abandoned[SPEC.ops[op]] += 1
+
+    def read_proc(self) -> LayerSample | Unavailable:
+        """Read each process' own account, /proc/PID/io."""
+        return self._fallback.sample()

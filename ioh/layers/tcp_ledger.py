@@ -1,0 +1,272 @@
+"""Adds up what TCP connections moved although they come and go; pure, no kernel in it."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Iterable
+from operator import itemgetter, sub
+from typing import NamedTuple
+
+from ioh.procfs.sock_diag import Change, Counters, Dump, endpoints, format_endpoints
+
+_ENDING = struct.Struct("=QQQQIIIII36s")  # struct connection of probes/tcp.c
+_FAMILY = 16  # of an inet_diag message
+_ZERO = Counters()
+_U32 = 0xFFFFFFFF
+# A dump that the kernel resumes in the middle of a hash chain can pass over a connection, so
+# one missing dump does not yet mean that it is gone.
+_MISSING_DUMPS = 3
+
+
+class Ending(NamedTuple):
+    """A connection as the probe saw it end; ``cookie`` is 0 if sock_diag never described it."""
+
+    cookie: int
+    counters: Counters
+    srtt_us: int
+    family: int
+    pair: bytes
+
+
+class Moved(NamedTuple):
+    """What one connection moved since the reading before.
+
+    Shape:
+        Of an open connection ``message`` is the kernel's, of one that ended it is empty and
+        ``pair`` and ``family`` are as for format_endpoints().  Round-trip times are 0 where
+        not known.  Bytes can be -1: a FIN that came between the two halves of the kernel's
+        answer.  ``all_bytes`` is the payload in both directions, sent again included.
+    """
+
+    cookie: int
+    in_bytes: int
+    out_bytes: int
+    retrans_bytes: int
+    retrans_segs: int
+    in_segs: int
+    out_segs: int
+    all_bytes: int
+    srtt_us: int
+    min_rtt_us: int
+    family: int
+    pair: bytes
+    message: bytes
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Both ends as text: local, remote."""
+        return format_endpoints(self.pair or endpoints(self.message), self.family)
+
+
+class Totals(NamedTuple):
+    """Sum over all connections since the baseline; never goes backwards."""
+
+    in_bytes: int = 0
+    out_bytes: int = 0
+    retrans_bytes: int = 0
+    retrans_segs: int = 0
+    in_segs: int = 0
+    out_segs: int = 0
+
+
+def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[Ending]:
+    """The probe's map ``closed``, oldest first."""
+    ordered = sorted(items, key=_ended_at_ns)
+    endings = []
+    for (
+        cookie,
+        received,
+        sent,
+        retrans,
+        segs,
+        segs_in,
+        segs_out,
+        srtt_us,
+        family,
+        pair,
+    ) in _ENDING.iter_unpack(b"".join([value for _, value in ordered])):
+        counters = Counters(received, sent, retrans, segs, segs_in, segs_out)
+        endings.append(Ending(cookie, counters, srtt_us, family, pair))
+    return endings
+
+
+def _ended_at_ns(item: tuple[bytes, bytes]) -> int:
+    return int.from_bytes(item[0][8:16], sys.byteorder)
+
+
+class Ledger:
+    """Turns counters of single connections into running totals, each byte counted once.
+
+    A tick dumps all connections first and drains the probe's endings second.  An ending is
+    written after the kernel took the connection out of its table, hence:
+
+    * drained in the tick of a dump that still shows the connection: the ending has the final
+      counters, and what that dump says is part of them;
+    * not yet drained: no later dump shows the connection, and the next drain has its ending.
+
+    So the endings are applied against the counters of the dump before, and win over this
+    tick's.  Drained first and dumped second nothing would be lost either, but whatever ended
+    during the dump would count one tick late.
+
+    A connection's cookie is 0 until sock_diag describes it for the first time.  The kernel's
+    answer can do so while the connection ends, in the nanoseconds after the probe read the
+    cookie and before the state says CLOSE: then it is in a dump under a cookie and in an ending
+    without one.  No later dump nor ending knows that cookie; ``_take_back`` finds it by that.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[int, Counters] = {}
+        self.no_close_total = 0
+        self.ended_total = 0
+        self._sum = _ZERO_TOTALS
+        self._shown = _ZERO_TOTALS
+        self._missing: dict[int, tuple[Counters, int]] = {}
+        self._fresh: dict[int, bytes] = {}
+        self._nameless: dict[bytes, Counters] = {}
+
+    @property
+    def totals(self) -> Totals:
+        """Running totals; a correction downwards is held back until the sum has passed it."""
+        self._shown = Totals(*map(max, self._shown, self._sum))
+        return self._shown
+
+    def begin(self, dumps: Iterable[Dump], endings: Iterable[Ending]) -> None:
+        """Take what exists now as the baseline: its history does not count."""
+        for dump in dumps:
+            self.known.update(dump.seen)
+        for ending in endings:
+            self.known.pop(ending.cookie, None)
+
+    def apply(self, dump: Dump, endings: list[Ending]) -> list[Moved]:
+        """Book one tick; ``dump`` was read before ``endings`` and loses the ended ones.
+
+        Returns:
+            Every connection that moved something, ended ones first.
+        """
+        moved: list[Moved] = []
+        finals: dict[int, Counters] = {}
+        for ending in endings:
+            base = _ZERO
+            if ending.cookie and ending.cookie not in finals:
+                base = self._base(ending.cookie)
+            if ending.cookie:
+                finals[ending.cookie] = ending.counters
+            moved.append(_moved_at_end(ending, base))
+        self.ended_total += len(endings)
+        _remove_ended(dump.seen, finals)
+        for change in dump.changed:
+            if change.cookie in dump.seen:
+                base = _ZERO if change.cookie in finals else self._base(change.cookie)
+                moved.append(_moved(change, base))
+        moved = [m for m in moved if m.all_bytes or any(m[1:7])]
+        self._sum = Totals(
+            *(start + sum(map(itemgetter(i), moved)) for i, start in enumerate(self._sum, 1))
+        )
+        self._follow_missing(dump, finals, endings)
+        return moved
+
+    def _base(self, cookie: int) -> Counters:
+        known = self.known.get(cookie)
+        if known is not None:
+            return known
+        missing = self._missing.pop(cookie, None)
+        return missing[0] if missing is not None else _ZERO
+
+    def _follow_missing(
+        self, dump: Dump, finals: dict[int, Counters], endings: list[Ending]
+    ) -> None:
+        nameless = {e.pair: e.counters for e in endings if not e.cookie}
+        for cookie, (counters, dumps) in list(self._missing.items()):
+            if cookie in finals or dumps >= _MISSING_DUMPS:
+                del self._missing[cookie]
+                self.no_close_total += cookie not in finals
+            else:
+                self._missing[cookie] = (counters, dumps + 1)
+        for cookie in self.known.keys() - dump.seen.keys() - finals.keys():
+            if not self._take_back(cookie, nameless):
+                self._missing[cookie] = (self.known[cookie], 1)
+        self._fresh = {
+            c.cookie: endpoints(c.message) for c in dump.changed if c.cookie not in self.known
+        }
+        self._nameless = nameless
+        self.known = dump.seen
+
+    def _take_back(self, cookie: int, nameless: dict[bytes, Counters]) -> bool:
+        pair = self._fresh.get(cookie)
+        if pair is None:
+            return False
+        final = nameless.get(pair) or self._nameless.get(pair)
+        counted = self.known[cookie]
+        if final is None or not _is_later(final, counted):
+            return False
+        self._sum = Totals(*map(sub, self._sum, _difference(counted, _ZERO)[:6]))
+        return True
+
+
+_ZERO_TOTALS = Totals()
+
+
+def _is_later(newer: Counters, older: Counters) -> bool:
+    """Whether one connection's counters can have come from ``older`` to ``newer``.
+
+    Only the 64-bit ones, which do not wrap; one byte is left to a FIN in between.
+    """
+    return (
+        newer.bytes_received + 1 >= older.bytes_received
+        and newer.bytes_sent >= older.bytes_sent
+        and newer.bytes_retrans >= older.bytes_retrans
+    )
+
+
+def _remove_ended(seen: dict[int, Counters], finals: dict[int, Counters]) -> None:
+    """Leave of the ended connections those that connect() used again since, cookie and all.
+
+    Their counters began at 0.  As long as they are below the final ones this cannot be told
+    from a dump made before the end; then the next dump finds a connection it does not know.
+    """
+    for cookie, final in finals.items():
+        counters = seen.get(cookie)
+        if counters is not None and _is_later(final, counters):
+            del seen[cookie]
+
+
+def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, int, int, int]:
+    """In, out and repeated bytes; repeated, received and sent segments; all bytes."""
+    received, sent, retrans, retrans_segs, segs_in, segs_out = newer
+    if older is not _ZERO:
+        received -= older.bytes_received
+        sent -= older.bytes_sent
+        retrans -= older.bytes_retrans
+        retrans_segs = retrans_segs - older.retrans_segs & _U32
+        segs_in = segs_in - older.data_segs_in & _U32
+        segs_out = segs_out - older.data_segs_out & _U32
+    return received, sent - retrans, retrans, retrans_segs, segs_in, segs_out, received + sent
+
+
+def _moved(change: Change, base: Counters) -> Moved:
+    if not _is_later(change.counters, base):
+        base = _ZERO  # the socket was connected anew and no probe told
+    return Moved(
+        change.cookie,
+        *_difference(change.counters, base),
+        change.srtt_us,
+        change.min_rtt_us,
+        change.message[_FAMILY],
+        b"",
+        change.message,
+    )
+
+
+def _moved_at_end(ending: Ending, base: Counters) -> Moved:
+    if base is not _ZERO and not _is_later(ending.counters, base):
+        base = _ZERO
+    return Moved(
+        ending.cookie,
+        *_difference(ending.counters, base),
+        ending.srtt_us,
+        0,
+        ending.family,
+        ending.pair,
+        b"",
+    )

@@ -1,0 +1,311 @@
+"""The breakdowns of the tcp layer: connections, service ports, interfaces, round-trip times."""
+
+from __future__ import annotations
+
+import heapq
+import socket
+import struct
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+
+from ioh.layers.tcp_ledger import Moved
+from ioh.model.hist import LATENCY_BUCKETS, latency_index
+from ioh.model.printable import printable
+from ioh.model.sample import Row, Table
+from ioh.procfs.interfaces import InterfaceCounters, LinkTable
+from ioh.procfs.sock_diag import PORTS_AT, Details, decode_details
+
+# Busiest connections listed anew in a tick, and how many rows there can be with earlier ones.
+CONNECTIONS_PER_TICK = 40
+MAX_ROWS = 200
+# A row that is dropped and comes back begins at 0 again, so it stays for a while.
+_IDLE_TICKS = 10
+
+# What storage and databases use; /etc/services lacks half of them on a small system.
+_SERVICES = {
+    111: "rpcbind",
+    445: "smb",
+    860: "iscsi",
+    1521: "oracle",
+    2049: "nfs",
+    3260: "iscsi",
+    3300: "ceph-mon",
+    3306: "mysql",
+    4420: "nvme",
+    5432: "postgresql",
+    6379: "redis",
+    6789: "ceph-mon",
+    7789: "drbd",
+    9042: "cassandra",
+    9092: "kafka",
+    9200: "elasticsearch",
+    11211: "memcached",
+    20048: "mountd",
+    24007: "glusterd",
+    27017: "mongodb",
+}
+
+
+_PORTS = struct.Struct("!HH")
+_NO_DETAILS = Details(None, None, None, None, None, None, None)
+
+
+@cache
+def service_name(port: int) -> str:
+    """What usually listens on a port; empty when nothing is known."""
+    known = _SERVICES.get(port)
+    if known is not None:
+        return known
+    try:
+        return printable(socket.getservbyport(port, "tcp"))
+    except OSError:
+        return ""
+
+
+def service_port(local_port: int, remote_port: int, listening: AbstractSet[int]) -> int:
+    """The port of the side that serves: one that listens here, else the lower one."""
+    if local_port in listening:
+        return local_port
+    if remote_port in listening:  # the client's end of a connection within this host
+        return remote_port
+    return min(local_port, remote_port)
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Running totals of one row, from when it was listed."""
+
+    in_bytes: int = 0
+    out_bytes: int = 0
+    retrans_bytes: int = 0
+    retrans_segs: int = 0
+    idle_ticks: int = 0
+
+    def add(self, moved: Moved) -> None:
+        # -1 (Moved) is left out: a row must not go backwards.
+        self.in_bytes += max(0, moved.in_bytes)
+        self.out_bytes += moved.out_bytes
+        self.retrans_bytes += moved.retrans_bytes
+        self.retrans_segs += moved.retrans_segs
+        self.idle_ticks = 0
+
+
+@dataclass(slots=True)
+class _Connection(_Flow):
+    """A listed connection; the gauges are those of its last change."""
+
+    cookie: int = 0
+    ended: bool = False
+    srtt_us: int | None = None
+    min_rtt_us: int | None = None
+    details: Details = _NO_DETAILS
+    limited_us: tuple[int, ...] | None = None
+
+    def update(self, moved: Moved) -> None:
+        self.add(moved)
+        self.srtt_us = moved.srtt_us or None
+        self.ended = not moved.message
+        if moved.message:
+            before = self.details if self.cookie == moved.cookie else None
+            self.cookie = moved.cookie
+            self.details = decode_details(moved.message)
+            self.min_rtt_us = moved.min_rtt_us or None
+            self._add_limited(before)
+
+    def _add_limited(self, before: Details | None) -> None:
+        if before is None or self.details.sndbuf_limited_us is None:
+            # Listed only now: how much of the kernel's total is of this tick is not known.
+            self.limited_us = None
+            return
+        total = self.limited_us or (0, 0, 0)
+        pairs = zip(total, before[4:], self.details[4:], strict=True)
+        self.limited_us = tuple(t + max(0, (new or 0) - (old or 0)) for t, old, new in pairs)
+
+    def row(self) -> Row:
+        # The probe does not read at the end what the connection had waited for.
+        limited_us = None if self.ended else self.limited_us
+        return (
+            self.in_bytes,
+            self.out_bytes,
+            self.retrans_bytes,
+            self.retrans_segs,
+            self.srtt_us,
+            self.min_rtt_us,
+            *self.details[:4],
+            *(limited_us or (None, None, None)),
+        )
+
+
+class ConnectionTable:
+    """The busiest connections; one that is listed stays until it has been idle for a while."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], _Connection] = {}
+        self._keys: dict[int, tuple[str, str]] = {}
+
+    def update(self, moved: list[Moved]) -> Table:
+        """Book one tick.
+
+        Returns:
+            Row by (local, remote): busiest ones of this tick and of the last few.
+        """
+        for connection in self._rows.values():
+            connection.idle_ticks += 1
+        busiest = heapq.nlargest(CONNECTIONS_PER_TICK, moved, key=attrgetter("all_bytes"))
+        chosen = {id(m): m for m in busiest}
+        if self._keys:
+            chosen.update((id(m), m) for m in moved if m.cookie in self._keys)
+        for item in chosen.values():
+            key = self._keys.get(item.cookie) or item.ends
+            self._rows.setdefault(key, _Connection()).update(item)
+            if item.message:
+                self._keys[item.cookie] = key
+        self._drop_idle()
+        return {key: connection.row() for key, connection in self._rows.items()}
+
+    def _drop_idle(self) -> None:
+        by_age = sorted(self._rows.items(), key=lambda item: item[1].idle_ticks)
+        self._rows = {
+            key: connection
+            for key, connection in by_age[:MAX_ROWS]
+            if connection.idle_ticks < (1 if connection.ended else _IDLE_TICKS)
+        }
+        self._keys = {
+            connection.cookie: key
+            for key, connection in self._rows.items()
+            if connection.cookie and not connection.ended
+        }
+
+
+@dataclass(slots=True)
+class _Port(_Flow):
+    connections: int = 0
+    weighted_us: int = 0
+    weight: int = 0
+
+    def row(self) -> Row:
+        return (
+            self.in_bytes,
+            self.out_bytes,
+            self.retrans_bytes,
+            self.retrans_segs,
+            self.connections,
+            self.weighted_us / self.weight if self.weight else None,
+        )
+
+
+def _idle_first_out(item: tuple[int, _Port]) -> tuple[int, int]:
+    return item[1].idle_ticks, -item[1].weight
+
+
+class PortTable:
+    """All traffic by service port, however many connections carried it."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, _Port] = {}
+
+    def update(self, moved: list[Moved], listening: AbstractSet[int]) -> Table:
+        """Book one tick; ``listening`` are the ports that somebody listens on here.
+
+        Returns:
+            Row by (port, service), MAX_ROWS of them, those that moved something last.
+        """
+        for row in self._rows.values():
+            row.idle_ticks += 1
+            row.connections = row.weighted_us = row.weight = 0
+        for item in moved:
+            local_port, remote_port = (
+                _PORTS.unpack_from(item.message, PORTS_AT)
+                if item.message
+                else _PORTS.unpack_from(item.pair)
+            )
+            port = service_port(local_port, remote_port, listening)
+            row = self._rows.get(port) or self._rows.setdefault(port, _Port())
+            row.add(item)
+            row.connections += 1
+            if item.srtt_us:
+                row.weighted_us += item.srtt_us * item.all_bytes
+                row.weight += item.all_bytes
+        kept = list(self._rows.items())
+        if len(kept) > MAX_ROWS:  # many peers on ports above 1024, none of them listening here
+            kept = heapq.nsmallest(MAX_ROWS, kept, key=_idle_first_out)
+        self._rows = dict(kept)
+        return {(str(port), service_name(port)): row.row() for port, row in kept}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Round-trip times of the connections that moved payload since the reading before.
+
+    Shape:
+        ``counts``: connections by smoothed time, over LATENCY_EDGES_US.  ``srtt_us`` and
+        ``min_rtt_us`` are means over the bytes moved, None when nothing moved; they differ by
+        what queues and late acknowledgements add.  The shortest time is not known of
+        connections that ended.
+    """
+
+    active: int
+    counts: tuple[int, ...]
+    srtt_us: float | None
+    min_rtt_us: float | None
+
+
+def round_trips(moved: list[Moved]) -> RoundTrips:
+    """Look at all connections of a tick once."""
+    counts = [0] * LATENCY_BUCKETS
+    active = sum_us = weight = min_sum_us = min_weight = 0
+    for item in moved:
+        size, srtt_us, min_rtt_us = item.all_bytes, item.srtt_us, item.min_rtt_us
+        if size <= 0:
+            continue
+        active += 1
+        if srtt_us:
+            counts[latency_index(srtt_us)] += 1
+            sum_us += srtt_us * size
+            weight += size
+        if min_rtt_us:
+            min_sum_us += min_rtt_us * size
+            min_weight += size
+    return RoundTrips(
+        active,
+        tuple(counts),
+        sum_us / weight if weight else None,
+        min_sum_us / min_weight if min_weight else None,
+    )
+
+
+class InterfaceTable:
+    """Network interfaces: what they carried, and what they could have carried meanwhile."""
+
+    def __init__(self, links: LinkTable) -> None:
+        self._links = links
+        self._capacity_bytes: dict[str, float] = {}
+        self._last_mono_ns: int | None = None
+
+    def update(self, interfaces: dict[str, InterfaceCounters], mono_ns: int) -> Table:
+        """Book one reading of /proc/net/dev, taken at ``mono_ns``."""
+        elapsed_s = 0.0 if self._last_mono_ns is None else (mono_ns - self._last_mono_ns) / 1e9
+        self._last_mono_ns = mono_ns
+        rows: dict[tuple[str, ...], Row] = {}
+        for name, counters in interfaces.items():
+            link = self._links.get(name)
+            # What a veth pair or a bridge claims (10 Gbit/s) limits nothing.
+            speed = None if link.is_virtual else link.speed_bits_per_s
+            capacity = self._capacity_bytes.get(name, 0.0) + (speed or 0) / 8 * elapsed_s
+            self._capacity_bytes[name] = capacity
+            rows[counters.name,] = (
+                counters.rx_bytes_total,
+                counters.tx_bytes_total,
+                counters.rx_packets_total,
+                counters.tx_packets_total,
+                counters.rx_drops_total,
+                counters.tx_drops_total,
+                counters.rx_errors_total,
+                counters.tx_errors_total,
+                None if speed is None else round(capacity),
+                speed,
+            )
+        self._capacity_bytes = {name: self._capacity_bytes[name] for name in interfaces}
+        return rows

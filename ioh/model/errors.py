@@ -1,0 +1,34 @@
+"""Errors that a user can act upon: cause and next step, printed as one line."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status says; part of the contract, listed in the README."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    INTERRUPTED = 130
+
+
+class IohError(Exception):
+    """A user's or the host's error, with its next step.
+
+    Args:
+        cause: What went wrong, without a full stop.
+        hint: What to do about it, ideally the exact command.
+        code: The process's exit status.
+    """
+
+    def __init__(self, cause: str, hint: str = "", code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.hint = hint
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.cause}. {self.hint}" if self.hint else self.cause

@@ -1,0 +1,163 @@
+"""Latency and size × latency histograms: edges, bucket lookup, subtraction, percentiles."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import add, sub
+
+# The fine latency axis counts in units of 1/128 µs and splits each power of two into SUB_BUCKETS,
+# so that a bucket's upper edge is at most 1/16 = 6.25 % above any value in it.
+UNITS_PER_US = 128
+SUB_BITS = 4
+SUB_BUCKETS = 1 << SUB_BITS
+LATENCY_MAX_LOG2_US = 27  # 134 s; anything longer is in the last bucket
+_TOP_LOG2_UNITS = LATENCY_MAX_LOG2_US + 7
+FINE_BUCKETS = (_TOP_LOG2_UNITS - SUB_BITS + 1) * SUB_BUCKETS + 1
+
+SIZE_MIN_LOG2 = 9
+SIZE_MAX_LOG2 = 24
+SIZE_EDGES_BYTES = tuple(1 << n for n in range(SIZE_MIN_LOG2, SIZE_MAX_LOG2 + 1))
+SIZE_BUCKETS = len(SIZE_EDGES_BYTES) + 1
+
+TABLE_MAX_LOG2_US = 24
+LATENCY_EDGES_US = tuple(1 << n for n in range(TABLE_MAX_LOG2_US + 1))
+LATENCY_BUCKETS = len(LATENCY_EDGES_US) + 1
+
+
+def _fine_edge_us(index: int) -> float:
+    """Upper edge of fine bucket ``index``, inside the bucket."""
+    if index < SUB_BUCKETS:
+        return (index + 1) / UNITS_PER_US
+    octave, part = divmod(index, SUB_BUCKETS)
+    return ((SUB_BUCKETS + part + 1) << (octave - 1)) / UNITS_PER_US
+
+
+FINE_EDGES_US = tuple(_fine_edge_us(i) for i in range(FINE_BUCKETS - 1))
+
+
+def fine_index(latency_ns: int) -> int:
+    """Fine latency bucket of an operation; the same arithmetic as ``probes/ioh.h``."""
+    units = (latency_ns * 16 - 1) // 125 if latency_ns > 0 else 0
+    if units < SUB_BUCKETS:
+        return units
+    log2 = units.bit_length() - 1
+    if log2 >= _TOP_LOG2_UNITS:
+        return FINE_BUCKETS - 1
+    return ((log2 - SUB_BITS + 1) << SUB_BITS) + ((units >> (log2 - SUB_BITS)) & (SUB_BUCKETS - 1))
+
+
+def size_index(size_bytes: int) -> int:
+    """Bucket of SIZE_EDGES_BYTES that holds ``size_bytes``; the last one for anything larger."""
+    return bisect_left(SIZE_EDGES_BYTES, size_bytes)
+
+
+def latency_index(latency_us: float) -> int:
+    """Bucket of LATENCY_EDGES_US that holds ``latency_us``; the last one for anything larger."""
+    return bisect_left(LATENCY_EDGES_US, latency_us)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyHist:
+    """How long operations took, as counts, fine enough for percentiles.
+
+    Shape:
+        ``counts[b]`` for FINE_EDGES_US plus one last bucket for "longer".  Bucket ``b`` holds
+        values in ``(edge[b-1], edge[b]]``.  ``()`` stands for all zero.
+
+    Units:
+        Edges in µs.  Counts are completed operations since attach: two histograms may be
+        subtracted and added, never averaged.
+
+    Source:
+        The ``latency`` part of map ``totals`` in ``probes/<layer>.c``.
+    """
+
+    counts: tuple[int, ...] = ()
+
+    def __sub__(self, older: LatencyHist) -> LatencyHist:
+        return LatencyHist(_subtract(self.counts, older.counts))
+
+    def __add__(self, other: LatencyHist) -> LatencyHist:
+        return LatencyHist(_sum(self.counts, other.counts))
+
+    @property
+    def total(self) -> int:
+        """Operations counted."""
+        return sum(self.counts)
+
+    def percentiles_us(self, quantiles: tuple[float, ...]) -> tuple[float | None, ...]:
+        """Upper edge of the bucket that holds each rank: "at most", within 6.25 %.
+
+        Returns:
+            None for a quantile that needs more operations than were counted (p99 below 100),
+            and for one whose rank lies in the last bucket, which has no upper edge.
+        """
+        running = tuple(accumulate(self.counts))
+        total = running[-1] if running else 0
+        found: list[float | None] = []
+        for q in quantiles:
+            # 1e-9: 1/(1-0.99) is 99.99999999999991 in binary floating point.
+            if total == 0 or total * (1 - q) < 1 - 1e-9:
+                found.append(None)
+                continue
+            rank = max(1, -int(-(q * total - 1e-9) // 1))
+            bucket = bisect_left(running, rank)
+            found.append(FINE_EDGES_US[bucket] if bucket < len(FINE_EDGES_US) else None)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeLatencyHist:
+    """How long operations of each size took, as counts.
+
+    Shape:
+        Row-major ``counts[size * LATENCY_BUCKETS + latency]``; ``size`` indexes
+        SIZE_EDGES_BYTES, ``latency`` LATENCY_EDGES_US.  Each axis has one extra last bucket
+        for "larger"; bucket ``i`` holds ``(edge[i-1], edge[i]]``.  ``()`` stands for all zero.
+
+    Units:
+        Edges in bytes and µs; counts are completed operations since attach.
+
+    Source:
+        The ``size_lat`` part of map ``totals`` in ``probes/<layer>.c``; the edges reach the C
+        side as ``-D`` flags built from the constants above, so they cannot drift.
+    """
+
+    counts: tuple[int, ...] = ()
+
+    def __sub__(self, older: SizeLatencyHist) -> SizeLatencyHist:
+        return SizeLatencyHist(_subtract(self.counts, older.counts))
+
+    def __add__(self, other: SizeLatencyHist) -> SizeLatencyHist:
+        return SizeLatencyHist(_sum(self.counts, other.counts))
+
+    @property
+    def total(self) -> int:
+        """Operations counted."""
+        return sum(self.counts)
+
+    def row(self, size: int) -> tuple[int, ...]:
+        """Counts by latency of one size bucket."""
+        if not self.counts:
+            return (0,) * LATENCY_BUCKETS
+        return self.counts[size * LATENCY_BUCKETS : (size + 1) * LATENCY_BUCKETS]
+
+    def by_latency(self) -> tuple[int, ...]:
+        """Counts by latency, over all sizes."""
+        return tuple(map(sum, zip(*(self.row(s) for s in range(SIZE_BUCKETS)), strict=True)))
+
+
+def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    if not a or not b:
+        return a or b
+    return tuple(map(add, a, b))
+
+
+def _subtract(newer: tuple[int, ...], older: tuple[int, ...]) -> tuple[int, ...]:
+    if not older:
+        return newer
+    if newer == older or not newer:
+        return ()
+    return tuple(map(sub, newer, older))

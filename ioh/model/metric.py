@@ -1,0 +1,109 @@
+"""What a number is: its name with the unit, its kind, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "ratio"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One number of a layer or of a table's row.
+
+    Shape:
+        A ``counter`` is a running total in the Sample, named ``…_total``, and a rate in the
+        Snapshot, named ``…_per_s``.  A ``gauge`` is the value at the sample instant, under
+        one name in both.  A ``ratio`` exists in the Snapshot only: Δnumerator / Δdenominator
+        times ``scale``, both of them counters of the same layer or row; without a
+        denominator, Δnumerator per second times ``scale``.
+
+    Units:
+        The name's suffix (README, "Names and units").
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    title: str = ""
+    numerator: str = ""
+    denominator: str = ""
+    scale: float = 1.0
+
+    @property
+    def derived_name(self) -> str:
+        """The name under which a Snapshot holds this number."""
+        if self.kind == "counter":
+            return self.name.removesuffix("_total") + "_per_s"
+        return self.name
+
+
+def counter(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002 (Prometheus' word)
+    """A running total since attach; ``name`` ends in ``_total``."""
+    return MetricSpec(name, "counter", help, title)
+
+
+def gauge(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
+    """A value at the sample instant."""
+    return MetricSpec(name, "gauge", help, title)
+
+
+def ratio(  # noqa: PLR0913 (one argument per field)
+    name: str,
+    numerator: str,
+    denominator: str,
+    help: str,  # noqa: A002
+    *,
+    scale: float = 1.0,
+    title: str = "",
+) -> MetricSpec:
+    """A quotient of two counters over one interval, such as a mean latency or a share."""
+    return MetricSpec(name, "ratio", help, title, numerator, denominator, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A breakdown of a layer: which rows, which columns.
+
+    Shape:
+        ``keys`` name the parts that identify a row (``("pid", "comm")``); ``columns`` its
+        numbers; ``sort_by`` the derived names whose sum ranks the rows, largest first.
+    """
+
+    name: str
+    title: str
+    keys: tuple[str, ...]
+    columns: tuple[MetricSpec, ...]
+    sort_by: tuple[str, ...]
+
+    @property
+    def raw_columns(self) -> tuple[MetricSpec, ...]:
+        """The columns a Sample stores, in the order in which a row stores them."""
+        return tuple(c for c in self.columns if c.kind != "ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """What a layer offers, known before anything was measured.
+
+    Shape:
+        ``ops`` are the leaves the probe counts, in the order of the probe's indices;
+        ``groups`` sums of leaves (``{"read": ("read_buffered", "read_direct")}``).  A group's
+        histogram is the sum of its members', never a mean of means.  ``part`` names what the
+        layer keeps whole statistics of, apart from its total (``"device"``), or is ``""``.
+        ``gauge_hists`` are distributions at the sample instant (round-trip time over
+        connections), as opposed to those of operations, which every op has.
+        ``lost`` lists the reasons for which its probe can lose an event.
+    """
+
+    name: str
+    title: str
+    rank: int
+    ops: tuple[str, ...]
+    groups: dict[str, tuple[str, ...]]
+    metrics: tuple[MetricSpec, ...]
+    tables: tuple[TableSpec, ...]
+    lost: tuple[str, ...] = ()
+    part: str = ""
+    gauge_hists: tuple[MetricSpec, ...] = ()

@@ -1,0 +1,34 @@
+"""Makes names from outside (process, file, mount, host) safe to print anywhere."""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_CHARS = 4096
+
+# Cc control, Cf format (bidi, zero width), Cs surrogate (invalid UTF-8), Co private, Cn unassigned,
+# Zl and Zp line and paragraph separators.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:  # surrogateescape: the original byte was not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def printable(name: str | bytes, max_chars: int = MAX_CHARS) -> str:
+    """Return ``name`` with everything a terminal could act upon spelled out.
+
+    Control characters, escapes, bidirectional and zero-width marks, and bytes that are not
+    UTF-8 become ``\\xNN`` or ``\\uNNNN``; a backslash stays itself.  The result holds no line
+    break and at most ``max_chars`` characters, the last one ``…`` where it was cut.  Markup
+    such as ``[/b]`` is left alone: sinks never interpret text as markup.
+    """
+    text = name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in text)
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

@@ -1,0 +1,125 @@
+"""One interval, ready to show: rates, means and percentiles, as derive() computed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ioh.model.hist import LatencyHist, SizeLatencyHist
+from ioh.model.metric import LayerSpec
+from ioh.model.sample import Unavailable, Value
+
+
+@dataclass(frozen=True, slots=True)
+class OpStats:
+    """One op of one layer over one interval.
+
+    Shape:
+        None means not known (by this source, or too few operations for that percentile); 0
+        means measured none.
+
+    Units:
+        As the names say; latency from the layer's start to its end.  ``queue_us`` is the mean
+        over the operations whose queue time is known, ``service_us`` = ``latency_us`` -
+        ``queue_us`` over the same.  ``max_bytes`` is the size of the slowest operation.
+        ``inflight`` counts operations at the sample instant, ``avg_inflight`` is the
+        time-weighted mean where the source has one, else latency summed over the interval.
+    """
+
+    count: int | None = None
+    bytes: int | None = None
+    ops_per_s: float | None = None
+    bytes_per_s: float | None = None
+    avg_bytes: float | None = None
+    latency_us: float | None = None
+    queue_us: float | None = None
+    service_us: float | None = None
+    p50_us: float | None = None
+    p95_us: float | None = None
+    p99_us: float | None = None
+    p999_us: float | None = None
+    max_us: float | None = None
+    max_bytes: int | None = None
+    inflight: int | None = None
+    avg_inflight: float | None = None
+    errors_per_s: float | None = None
+    latency: LatencyHist | None = None
+    size_lat: SizeLatencyHist | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a breakdown: its key parts, printable, and values by derived name."""
+
+    key: tuple[str, ...]
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSnapshot:
+    """One layer over one interval.
+
+    Shape:
+        ``ops`` holds leaves and groups; ``parts[part]`` the same for each device, mount …
+        that did something in this interval; ``metrics`` by derived name; ``tables`` rows ranked,
+        largest first, rows without activity left out unless the table holds gauges only.
+        ``lost`` counts events lost in this interval; ``lost_pct`` their share of all.
+        ``gauge_hists`` as in the newer sample.
+    """
+
+    spec: LayerSpec
+    source: str
+    ops: Mapping[str, OpStats] = field(default_factory=dict)
+    metrics: Mapping[str, Value] = field(default_factory=dict)
+    tables: Mapping[str, tuple[TableRow, ...]] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, OpStats]] = field(default_factory=dict)
+    lost: Mapping[str, int] = field(default_factory=dict)
+    lost_pct: float | None = None
+    gauge_hists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostStats:
+    """The machine over one interval.
+
+    Units:
+        ``_pct`` of all CPUs' time, 0 to 100; bytes; PSI as share of the interval.
+    """
+
+    cpu_pct: float | None = None
+    iowait_pct: float | None = None
+    steal_pct: float | None = None
+    cpu_count: int | None = None
+    load1: float | None = None
+    load5: float | None = None
+    load15: float | None = None
+    mem_total_bytes: int | None = None
+    mem_available_bytes: int | None = None
+    cached_bytes: int | None = None
+    dirty_bytes: int | None = None
+    writeback_bytes: int | None = None
+    dirty_limit_bytes: int | None = None
+    dirty_background_bytes: int | None = None
+    psi_io_some_pct: float | None = None
+    psi_io_full_pct: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One interval of the whole stack; what every sink receives.
+
+    Units:
+        ``interval_s`` is measured between the two samples, never the period asked for.
+        ``self_cpu_pct`` and ``bpf_cpu_pct`` are shares of one core.
+    """
+
+    time_unix_s: float
+    interval_s: float
+    hostname: str
+    kernel: str
+    host: HostStats
+    layers: Mapping[str, LayerSnapshot | Unavailable]
+    specs: Mapping[str, LayerSpec]
+    self_cpu_pct: float | None = None
+    bpf_cpu_pct: float | None = None

@@ -1,0 +1,45 @@
+"""The whole data path: Samples from a source, derived in pairs, handed on as Snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from ioh.model.derive import derive
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+
+
+class SnapshotSink(Protocol):
+    """Turns each Snapshot into text for one output."""
+
+    def render(self, snapshot: Snapshot) -> str:
+        """Text of one interval, its line ends included."""
+        ...
+
+
+def snapshots(source: Iterable[Sample]) -> Iterator[Snapshot]:
+    """Each interval between two consecutive Samples.
+
+    Returns:
+        One Snapshot fewer than there are Samples; the first Sample is the baseline.
+    """
+    older: Sample | None = None
+    for newer in source:
+        if older is not None:
+            yield derive(older, newer)
+        older = newer
+
+
+def until(snapshots: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:
+    """The Snapshots that cover at least ``seconds``; all of them when that is None.
+
+    A tick may come a little early against the one before, so a tenth of an interval is
+    forgiven rather than another one waited for.
+    """
+    elapsed_s = 0.0
+    for snapshot in snapshots:
+        yield snapshot
+        elapsed_s += snapshot.interval_s
+        if seconds is not None and elapsed_s >= seconds - snapshot.interval_s / 10:
+            return

@@ -1,0 +1,258 @@
+"""The block layer from /proc/diskstats, for hosts where its probe cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ioh.model.metric import LayerSpec, TableSpec
+from ioh.model.printable import printable
+from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable, Value
+from ioh.procfs.blockdev import BlockDevice, BlockDevices
+from ioh.procfs.diskstats import DiskStats, read_diskstats
+from ioh.procfs.files import ROOT
+
+_NS_PER_MS = 1_000_000
+_WRAP_MS = 1 << 32  # ms columns are unsigned int in every kernel
+
+_TOTALS = tuple(name for name in DiskStats._fields if name.endswith("_total"))
+_INDICES = tuple(DiskStats._fields.index(name) for name in _TOTALS)
+_MS = frozenset(i for i, name in enumerate(_TOTALS) if name.endswith("_ms_total"))
+_SLOT = {name: i for i, name in enumerate(_TOTALS)}
+
+# op → its columns: count, bytes, ms; a flush carries no bytes and has no such column.
+_OPS = {
+    "read": ("reads_total", "read_bytes_total", "read_ms_total"),
+    "write": ("writes_total", "write_bytes_total", "write_ms_total"),
+    "flush": ("flushes_total", "", "flush_ms_total"),
+    "discard": ("discards_total", "discard_bytes_total", "discard_ms_total"),
+}
+_MERGES = ("read_merges_total", "write_merges_total", "discard_merges_total")
+
+_NOTES = (
+    "counted by /proc/diskstats: no histogram, percentile, maximum, error, split or process",
+    "its times are sums in whole milliseconds: a mean over few requests is coarse",
+    "write zeroes and zone appends are counted as writes",
+)
+
+Totals = tuple[int | None, ...]
+
+
+def totals_of(stats: DiskStats) -> Totals:
+    """The running totals of one device, in the order of DiskStats."""
+    return tuple(stats[i] for i in _INDICES)  # type: ignore[misc]  # dev and name are not in it
+
+
+def increase(older: Totals, newer: Totals) -> Totals:
+    """What each total of one device grew by.
+
+    Returns:
+        None where a total is not known.  A count that went backwards means that the number
+        belongs to another device now: then all of ``newer`` is new.
+    """
+    if any(
+        a is not None and b is not None and b < a and i not in _MS
+        for i, (a, b) in enumerate(zip(older, newer, strict=True))
+    ):
+        return newer
+    return tuple(
+        None if a is None or b is None else _grown_ms(a, b) if i in _MS else b - a
+        for i, (a, b) in enumerate(zip(older, newer, strict=True))
+    )
+
+
+def _grown_ms(older: int, newer: int) -> int:
+    if newer >= older:
+        return newer - older
+    # Far back: the 32-bit column wrapped.  A little back: per-CPU sums read while they change.
+    return newer - older + _WRAP_MS if older - newer > _WRAP_MS // 2 else 0
+
+
+def add_totals(a: Totals, b: Totals) -> Totals:
+    """Column by column; None only where neither is known."""
+    return tuple(y if x is None else x if y is None else x + y for x, y in zip(a, b, strict=True))
+
+
+def ops_of(totals: Totals) -> dict[str, OpTotals]:
+    """The ops that this kernel counts (flushes since 5.5, discards since 4.18)."""
+    ops: dict[str, OpTotals] = {}
+    for op, (count, size, time) in _OPS.items():
+        count_total, time_ms = totals[_SLOT[count]], totals[_SLOT[time]]
+        if count_total is None:
+            continue
+        ops[op] = OpTotals(
+            count_total=count_total,
+            bytes_total=totals[_SLOT[size]] if size else 0,
+            latency_ns_total=None if time_ms is None else time_ms * _NS_PER_MS,
+        )
+    return ops
+
+
+@dataclass(slots=True)
+class _Account:
+    """One device's growth since ioh attached; ``last`` is what diskstats said before."""
+
+    key: tuple[str, str]
+    last: Totals
+    grown: Totals
+    is_active: bool = False
+    ops: dict[str, OpTotals] = field(default_factory=dict)
+
+
+class BlockFallback:
+    """Keeps the block layer's totals from /proc/diskstats, one ``sample()`` a tick.
+
+    Totals start at 0 with the first sample, only grow, and survive what the file's own
+    numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
+    that comes to mean another device.  The layer's ops are the sum of all devices but those
+    whose I/O appears again on another one (dm, md, loop over a file on a disk); with
+    ``device`` they are that device's.
+
+    Args:
+        spec: The block layer's; its ``device`` table is filled.
+        device: The kernel's dev_t of one whole disk, or None for all.
+        root: Where /proc and /sys are.
+        devices: The caller's table of devices, if it has one; refreshed here.
+    """
+
+    def __init__(
+        self,
+        spec: LayerSpec,
+        device: int | None = None,
+        root: Path = ROOT,
+        devices: BlockDevices | None = None,
+    ) -> None:
+        self._table = next((t for t in spec.tables if t.name == "device"), None)
+        self._device = device
+        self._root = root
+        self._devices = devices if devices is not None else BlockDevices(root)
+        self._accounts: dict[int, _Account] = {}
+        self._sum: Totals | None = None
+
+    def sample(self) -> LayerSample | Unavailable:
+        """Read /proc/diskstats and what sysfs says of each device.
+
+        Returns:
+            Parts and rows only of devices that did something since the first sample.
+            Unavailable where the file cannot be read or the chosen device is gone.
+        """
+        stats = read_diskstats(self._root)
+        if stats is None:
+            return Unavailable("/proc/diskstats cannot be read", "mount /proc")
+        self._devices.refresh()
+        disks = self._whole_disks(stats)
+        if self._device is not None and not disks:
+            return Unavailable("the device is not in /proc/diskstats", "see --device")
+        is_first = self._sum is None
+        total: Totals = self._sum if self._sum is not None else _zero(s for s, _ in disks)
+        for disk, device in disks:
+            growth = self._advance(disk, device, is_first=is_first)
+            is_counted = device is None or not device.is_stacked or self._device is not None
+            if growth is not None and is_counted:
+                total = add_totals(total, growth)
+        self._sum = total
+        for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
+            del self._accounts[dev]
+            self._devices.forget(dev)
+        return self._as_sample(total, disks)
+
+    def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
+        names = {s.name for s in stats}
+        disks = []
+        for disk in stats:
+            if self._device is not None and disk.dev != self._device:
+                continue
+            device = self._devices.get(disk.dev)
+            is_partition = (
+                looks_like_partition(disk.name, names) if device is None else device.is_partition
+            )
+            if not is_partition:
+                disks.append((disk, device))
+        return disks
+
+    def _advance(
+        self, disk: DiskStats, device: BlockDevice | None, *, is_first: bool
+    ) -> Totals | None:
+        """Enter one reading; what it grew by, or None if by nothing."""
+        name = printable(disk.name)
+        key = (name, device.stack if device is not None else name)
+        now = totals_of(disk)
+        account = self._accounts.get(disk.dev)
+        if account is None:
+            zero = _zero([disk])
+            # At the first sample all of it is the past; a device that comes later began at 0.
+            account = _Account(key, now if is_first else zero, zero)
+            self._accounts[disk.dev] = account
+        elif account.key != key:
+            account.key, account.grown = key, _zero([disk])
+            account.is_active, account.ops = False, {}
+        if account.last == now:
+            return None
+        growth = increase(account.last, now)
+        account.last = now
+        account.grown = add_totals(account.grown, growth)
+        account.is_active = True
+        account.ops = ops_of(account.grown)
+        return growth
+
+    def _as_sample(
+        self, total: Totals, disks: Sequence[tuple[DiskStats, BlockDevice | None]]
+    ) -> LayerSample:
+        rows: dict[tuple[str, ...], Row] = {}
+        parts: dict[str, dict[str, OpTotals]] = {}
+        uncounted = []
+        for disk, device in disks:
+            account = self._accounts[disk.dev]
+            if device is not None and device.has_requests and not device.counts_io:
+                uncounted.append(device.name)
+            if account.is_active:
+                parts[account.key[0]] = account.ops
+            if self._table is not None and (account.is_active or disk.inflight):
+                rows[account.key] = _row(self._table, account, disk, device)
+        notes: tuple[str, ...] = _NOTES
+        if uncounted:
+            notes += (f"statistics are switched off (queue/iostats) for {', '.join(uncounted)}",)
+        return LayerSample(
+            source="proc",
+            ops=ops_of(total),
+            metrics={name: total[_SLOT[name]] for name in _MERGES},
+            tables={} if self._table is None else {"device": rows},
+            parts=parts,
+            notes=notes,
+        )
+
+
+def _zero(disks: Iterable[DiskStats]) -> Totals:
+    """0 in every column that one of the disks has, None in those that this kernel lacks."""
+    columns = [None] * len(_TOTALS)
+    zero: Totals = tuple(columns)
+    for disk in disks:
+        zero = add_totals(zero, tuple(None if v is None else 0 for v in totals_of(disk)))
+    return zero
+
+
+def _row(table: TableSpec, account: _Account, disk: DiskStats, device: BlockDevice | None) -> Row:
+    values: dict[str, Value] = dict(zip(_TOTALS, account.grown, strict=True))
+    for name in ("read", "write", "busy", "weighted"):
+        time_ms = values[f"{name}_ms_total"]
+        values[f"{name}_ns_total"] = None if time_ms is None else time_ms * _NS_PER_MS
+    values["inflight"] = disk.inflight
+    if device is not None:
+        values["queue_depth_limit"] = device.queue_depth_limit
+        values["max_request_bytes"] = device.max_request_bytes
+    return tuple(values.get(column.name) for column in table.raw_columns)
+
+
+def looks_like_partition(name: str, names: Iterable[str]) -> bool:
+    """Whether ``name`` is a partition, by names alone: for hosts that hide sysfs.
+
+    ``sda1`` of ``sda``; ``nvme0n1p2`` of ``nvme0n1``, since a disk whose name ends in a
+    digit gets a ``p`` in between.
+    """
+    disk = name.rstrip("0123456789")
+    if disk == name:
+        return False
+    if disk in names and not disk[-1:].isdigit():
+        return True
+    return disk.endswith("p") and disk[-2:-1].isdigit() and disk[:-1] in names

@@ -1,0 +1,236 @@
+"""Describes block devices from sysfs: what each one lies on, and the limits of its queue."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.model.printable import printable
+from ioh.procfs.diskstats import parse_dev, split_dev
+from ioh.procfs.files import ROOT, path_under, read_int, read_line
+from ioh.procfs.mountinfo import MountTable
+
+_MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
+
+# File systems whose files end on no block device of this host.
+_NOT_ON_DISK = frozenset(
+    {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDevice:
+    """One block device and what is known of it.
+
+    Shape:
+        Every string is printable.  ``stack`` says what the device is made of: ``vda``,
+        ``file /x on vda``, ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``.  ``disk_name`` and
+        ``disk_dev`` name the whole disk of a partition, else the device itself.
+        ``is_stacked``: its I/O appears again on another block device of this host (dm, md,
+        loop over a file on a disk), so a sum over devices must leave it out; a partition is
+        no device of its own.  ``has_requests``: it has a request queue; without one (dm, md,
+        zram) bios pass through, no request ever carries its number, and it has no
+        ``queue_depth_limit`` or ``scheduler``.  ``counts_io``: the kernel keeps its
+        statistics (queue/iostats).
+
+    Units:
+        Bytes; ``max_request_bytes`` is the limit in force (max_sectors_kb),
+        ``max_hw_request_bytes`` the hardware's; ``queue_depth_limit`` is nr_requests.
+
+    Source:
+        /sys/dev/block/<major>:<minor>.
+    """
+
+    dev: int
+    name: str
+    stack: str
+    disk_dev: int
+    disk_name: str
+    is_partition: bool = False
+    is_stacked: bool = False
+    has_requests: bool = True
+    counts_io: bool = True
+    max_request_bytes: int | None = None
+    max_hw_request_bytes: int | None = None
+    max_segments: int | None = None
+    queue_depth_limit: int | None = None
+    scheduler: str | None = None
+    rotational: bool | None = None
+    logical_block_bytes: int | None = None
+    write_cache: str | None = None
+    model: str | None = None
+
+
+def parse_scheduler(text: str | None) -> str | None:
+    """The scheduler in use, ``mq-deadline`` from ``none [mq-deadline] kyber``."""
+    if text is None:
+        return None
+    for word in text.split():
+        if word.startswith("[") and word.endswith("]"):
+            return printable(word[1:-1]) or None
+    return printable(text.strip()) or None
+
+
+def parse_loop_file(text: str) -> str:
+    """The path in ``loop/backing_file``, without the mark the kernel puts on deleted files."""
+    return text.removesuffix(" (deleted)")
+
+
+def device_folder(dev: int, root: Path = ROOT) -> str | None:
+    """Real sysfs folder of a device number; None when there is no such device."""
+    major, minor = split_dev(dev)
+    folder = os.path.realpath(path_under(root, f"sys/dev/block/{major}:{minor}"))
+    return folder if os.path.isdir(folder) else None  # noqa: PTH112 (a str all along)
+
+
+def folder_name(folder: str) -> str:
+    """The kernel's name of the device in a sysfs folder: ``!`` stands for ``/`` there."""
+    return folder.rpartition("/")[2].replace("!", "/")
+
+
+def read_block_device(
+    dev: int, root: Path = ROOT, mounts: MountTable | None = None
+) -> BlockDevice | None:
+    """Describe the device with the kernel's number ``dev`` (major << 20 | minor).
+
+    Some 15 small files: once for each device, not on every tick (BlockDevices).
+
+    Args:
+        dev: The kernel's dev_t.
+        root: Where /sys and /proc are.
+        mounts: The caller's mount table, to tell where a loop device's file lies; without
+            it one is made when needed.
+
+    Returns:
+        None when sysfs does not know the device.
+    """
+    folder = device_folder(dev, root)
+    if folder is None:
+        return None
+    is_partition = read_line(f"{folder}/partition") is not None
+    disk_folder = folder.rpartition("/")[0] if is_partition else folder
+    disk_dev = parse_dev(read_line(f"{disk_folder}/dev") or "") if is_partition else dev
+    stack, is_stacked = _describe_stack(disk_folder, root, mounts, 0)
+    name = printable(folder_name(folder))
+    queue = f"{disk_folder}/queue"
+    has_requests = os.path.isdir(f"{disk_folder}/mq")  # noqa: PTH112
+    rotational = read_int(f"{queue}/rotational")
+    return BlockDevice(
+        dev=dev,
+        name=name,
+        stack=f"{name} of {stack}" if is_partition else stack,
+        disk_dev=dev if disk_dev is None else disk_dev,
+        disk_name=printable(folder_name(disk_folder)),
+        is_partition=is_partition,
+        is_stacked=is_stacked,
+        has_requests=has_requests,
+        counts_io=read_int(f"{queue}/iostats") != 0,
+        max_request_bytes=_from_kib(f"{queue}/max_sectors_kb"),
+        max_hw_request_bytes=_from_kib(f"{queue}/max_hw_sectors_kb"),
+        max_segments=read_int(f"{queue}/max_segments"),
+        queue_depth_limit=read_int(f"{queue}/nr_requests") if has_requests else None,
+        scheduler=parse_scheduler(read_line(f"{queue}/scheduler")) if has_requests else None,
+        rotational=None if rotational is None else rotational != 0,
+        logical_block_bytes=read_int(f"{queue}/logical_block_size"),
+        write_cache=_printable_line(f"{queue}/write_cache"),
+        model=_printable_line(f"{disk_folder}/device/model"),
+    )
+
+
+def _from_kib(path: str) -> int | None:
+    kib = read_int(path)
+    return None if kib is None else kib * 1024
+
+
+def _printable_line(path: str) -> str | None:
+    line = read_line(path)
+    return (printable(line.strip()) or None) if line is not None else None
+
+
+def list_folder(path: str) -> list[str]:
+    """Names in a folder, sorted; empty when it cannot be read."""
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208
+    except (OSError, ValueError):
+        return []
+
+
+def _describe_stack(
+    folder: str, root: Path, mounts: MountTable | None, depth: int
+) -> tuple[str, bool]:
+    """What the device in ``folder`` is made of, and whether that is another block device."""
+    name = printable(folder_name(folder))
+    backing_file = read_line(f"{folder}/loop/backing_file")
+    if backing_file is not None:
+        return _describe_loop(backing_file, root, mounts)
+    slaves = list_folder(f"{folder}/slaves")
+    own = read_line(f"{folder}/dm/name") or read_line(f"{folder}/md/level")
+    own_name = printable(own) if own else name
+    if not slaves:
+        return own_name, False
+    if depth >= _MAX_DEPTH:
+        return f"{own_name} on …", True
+    parts = []
+    for slave in slaves:
+        below = os.path.realpath(f"{folder}/slaves/{slave}")
+        slave_name = printable(slave.replace("!", "/"))
+        stack, is_stacked = _describe_stack(below, root, mounts, depth + 1)
+        parts.append(f"{slave_name} ({stack})" if is_stacked else slave_name)
+    return f"{own_name} on {','.join(parts)}", True
+
+
+def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:
+    path = parse_loop_file(backing_file)
+    table = mounts if mounts is not None else MountTable(root)
+    mount = table.mount_of_path(path)
+    if mounts is None:
+        table.close()
+    if mount is None:
+        return f"file {printable(path)}", True
+    if mount.fstype == "devtmpfs":  # a loop device over a device node
+        return f"loop on {printable(folder_name(path))}", True
+    folder = device_folder(mount.dev, root) if mount.dev >> 20 else None
+    if folder is not None:
+        where = folder_name(folder)
+    elif mount.source.startswith("/dev/"):  # btrfs: no block device number, but a source
+        where = folder_name(mount.source)
+    else:
+        where = mount.fstype
+    on_disk = mount.fstype not in _NOT_ON_DISK and not mount.fstype.startswith("fuse.")
+    return f"file {printable(path)} on {printable(where)}", on_disk
+
+
+class BlockDevices:
+    """Remembers every block device asked for, and looks again at one of them a tick.
+
+    A number can come to mean something else (a loop device gets another file, dm reuses a
+    minor), so each is read again in turn: with n devices known, every n ticks.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._mounts = MountTable(root)
+        self._known: dict[int, BlockDevice | None] = {}
+
+    def get(self, dev: int) -> BlockDevice | None:
+        """The device with the kernel's number ``dev``; None when sysfs does not know it."""
+        if dev not in self._known:
+            self._known[dev] = read_block_device(dev, self._root, self._mounts)
+        return self._known[dev]
+
+    def refresh(self) -> None:
+        """Read the device again that was read longest ago; call it once a tick."""
+        self._mounts.refresh()
+        if self._known:
+            dev = next(iter(self._known))
+            del self._known[dev]  # get() puts it at the end
+            self.get(dev)
+
+    def forget(self, dev: int) -> None:
+        """Drop a device that is gone, or that should be read anew."""
+        self._known.pop(dev, None)
+
+    def close(self) -> None:
+        """Give the mount table's descriptor back."""
+        self._mounts.close()

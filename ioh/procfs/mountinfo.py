@@ -1,0 +1,188 @@
+"""Finds mounts in /proc/self/mountinfo, and a file's path as the user sees it; never stats one."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ioh.model.printable import printable
+from ioh.procfs.diskstats import parse_dev
+from ioh.procfs.files import ROOT, path_under, read_fd
+
+_OCTAL = re.compile(r"\\([0-3][0-7]{2})")
+_FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then optional ones
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One mount of the caller's mount namespace.
+
+    Shape:
+        Strings as the kernel has them, octal escapes decoded, not yet printable.  ``root``
+        is the directory inside the file system that is mounted (``/`` unless it is a bind
+        mount or a subvolume); ``source`` is what was mounted (``/dev/sda1``,
+        ``10.0.0.5:/export``), free text for some file systems.  ``dev`` is the kernel's
+        dev_t of the file system (major 0 where it lies on no single block device).
+    """
+
+    mount_point: str
+    fstype: str
+    source: str
+    root: str
+    dev: int
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file as the user sees it; every string printable."""
+
+    path: str
+    mount_point: str
+    fstype: str
+    source: str
+
+
+def decode_octal(text: str) -> str:
+    r"""Undo the kernel's escapes (``\040`` for a space); other backslashes stay."""
+    if "\\" not in text:
+        return text
+    return _OCTAL.sub(_decode_one, text)
+
+
+def _decode_one(match: re.Match[str]) -> str:
+    code = int(match[1], 8)
+    # Above ASCII: the byte as surrogateescape would have kept it.
+    return chr(code if code < 0x80 else 0xDC00 + code)
+
+
+def parse_line(line: str) -> Mount | None:
+    """Parse one mount; None when it is malformed."""
+    # Not str.split(): a path may hold characters that only Unicode calls a space.
+    fields = line.split(" ")
+    if len(fields) < _FIXED_FIELDS:
+        return None
+    dev = parse_dev(fields[2])
+    try:
+        separator = fields.index("-", _FIXED_FIELDS)
+    except ValueError:
+        return None
+    rest = fields[separator + 1 :]
+    if dev is None or len(rest) < 2:
+        return None
+    return Mount(
+        mount_point=decode_octal(fields[4]),
+        fstype=decode_octal(rest[0]),
+        source=decode_octal(rest[1]),
+        root=decode_octal(fields[3]),
+        dev=dev,
+    )
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Parse /proc/PID/mountinfo in its order, oldest mount first; malformed lines left out."""
+    return [mount for line in text.split("\n") if (mount := parse_line(line)) is not None]
+
+
+def relative_to(path: str, folder: str) -> str | None:
+    """What is left of ``path`` below ``folder`` (``""`` or ``/…``); None if it is elsewhere."""
+    folder = folder.rstrip("/")
+    if path == folder or path.startswith(folder + "/"):
+        return path[len(folder) :].rstrip("/")
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _shown(name: str) -> str:
+    """A mount's strings, made printable once and not for each of its files."""
+    return printable(name)
+
+
+class MountTable:
+    """The mounts of this process' namespace, read again only after a change.
+
+    The kernel tells of a change by POLLPRI on the open file, so that asking costs one
+    system call and no parsing.  A container's own mounts are not in this namespace.
+    """
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._by_dev: dict[int, list[Mount]] = {}
+        self._mounts: tuple[Mount, ...] = ()
+        self._poll = select.poll()
+        try:
+            self._fd = os.open(path_under(root, "proc/self/mountinfo"), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+            return
+        self._poll.register(self._fd, select.POLLPRI)
+        self._read()
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """All mounts, oldest first, as of the last refresh."""
+        return self._mounts
+
+    def refresh(self) -> bool:
+        """Read the mounts again if they changed; True if so: forget paths kept from before."""
+        # poll() itself acknowledges the change, before the read: none can be missed.
+        if self._fd < 0 or not self._poll.poll(0):
+            return False
+        self._read()
+        return True
+
+    def find(self, dev: int, path: str) -> Mount | None:
+        """The mount through which ``path`` inside file system ``dev`` is seen.
+
+        Of several it is the oldest: bind mounts are made after the mount they come from.
+        """
+        for mount in self._by_dev.get(dev, ()):
+            if relative_to(path, mount.root) is not None:
+                return mount
+        return None
+
+    def locate(self, dev: int, path: str) -> Location | None:
+        """Where the user finds ``path`` (from the file system's own root) of file system ``dev``.
+
+        Returns:
+            None when no mount of this namespace shows that path.
+        """
+        mount = self.find(dev, path)
+        if mount is None:
+            return None
+        below = relative_to(path, mount.root) or ""
+        return Location(
+            path=printable(mount.mount_point.rstrip("/") + below or "/"),
+            mount_point=_shown(mount.mount_point),
+            fstype=_shown(mount.fstype),
+            source=_shown(mount.source),
+        )
+
+    def mount_of_path(self, path: str) -> Mount | None:
+        """The mount on which an absolute path of this namespace lies, without touching it."""
+        best: Mount | None = None
+        for mount in self._mounts:
+            if relative_to(path, mount.mount_point) is not None and (
+                best is None or len(mount.mount_point) >= len(best.mount_point)
+            ):
+                best = mount  # of two on one mount point the later one hides the other
+        return best
+
+    def close(self) -> None:
+        """Give the descriptor back; the mounts known so far stay."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> None:
+        try:
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            text = read_fd(self._fd).decode("utf-8", "surrogateescape")
+        except OSError:
+            return
+        self._mounts = tuple(parse_mountinfo(text))
+        self._by_dev = {}
+        for mount in self._mounts:
+            self._by_dev.setdefault(mount.dev, []).append(mount)

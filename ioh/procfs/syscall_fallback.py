@@ -1,0 +1,243 @@
+"""The syscall layer from /proc/PID/io, for hosts where its probe cannot run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec, TableSpec
+from ioh.model.printable import printable
+from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable
+from ioh.procfs.files import ROOT, path_under
+from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.processes import (
+    ProcessIo,
+    ProcessStat,
+    list_pids,
+    read_cgroup,
+    read_process_io,
+    read_process_stat,
+)
+
+_COLUMNS = ("reads_total", "read_bytes_total", "writes_total", "write_bytes_total")
+_NOTHING = (0, 0, 0, 0)
+
+_NOTES = (
+    "counted by /proc/PID/io: all read and write calls, on pipes, terminals and sockets too",
+    "libaio, io_uring, mmap, recv and send are not in it",
+    "not known this way: latency, fsync, buffered or direct, cached or not, files, mounts",
+    "what a process did after its last sample is counted with the parent that waited for it",
+)
+
+Flow = tuple[int, int, int, int]
+_PARENTS_MAX = 64  # longer chains of parents are not followed
+
+
+def flow_of(io: ProcessIo) -> Flow:
+    """Read calls, bytes read, write calls, bytes written."""
+    return io.reads_total, io.read_bytes_total, io.writes_total, io.write_bytes_total
+
+
+@dataclass(slots=True)
+class _Process:
+    """One process as last seen, and what it did since ioh attached under its present name."""
+
+    stat: ProcessStat
+    last: Flow
+    grown: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+
+
+class SyscallFallback:
+    """Keeps the syscall layer's totals from /proc/PID/io, one ``sample()`` a tick.
+
+    Totals start at 0 with the first sample and only grow: what a process did stays in them
+    after its end.  Its row goes with it.  A pid used again is told by the start time.
+
+    The kernel adds all that a process did to the parent that waits for it.  What was
+    counted while the child lived is taken out of the parent's growth again, so nothing
+    counts twice; what is left, the child's last moments, stays with the parent.  Where the
+    parent does not wait (SIGCHLD ignored), those moments are missed.
+
+    The sum stands under the spec's groups ``read`` and ``write``: the kernel does not say
+    which calls were buffered, direct or synchronous, so no leaf op would be true.
+
+    Args:
+        spec: The syscall layer's; its ``process`` table is filled.
+        filters: ``pid``, ``comm`` and ``cgroup_id`` are applied; ``device`` cannot be.
+        root: Where /proc is.
+    """
+
+    def __init__(self, spec: LayerSpec, filters: Filters, root: Path = ROOT) -> None:
+        self._table = next((t for t in spec.tables if t.name == "process"), None)
+        self._groups = [name for name in ("read", "write") if name in spec.groups]
+        self._filters = filters
+        self._comm = None if filters.comm is None else printable(filters.comm)
+        self._root = root
+        self._processes: dict[int, _Process] = {}
+        self._unreadable: set[int] = set()
+        self._is_first = True
+        self._sum = [0, 0, 0, 0]
+        self._cgroup_ids: dict[str, int | None] = {}
+        self._cgroup_root: str | None = None
+
+    def sample(self) -> LayerSample | Unavailable:
+        """Read every process; a filter chooses among them afterwards, because of the children.
+
+        Returns:
+            Rows only of processes that did something since the first sample.  Unavailable
+            where the filters ask for what /proc cannot tell, or nothing may be read.
+        """
+        if self._filters.device is not None:
+            return Unavailable(
+                "/proc/PID/io does not say on which device a call was",
+                "leave out --device, or run as root where BPF works",
+            )
+        flows, unreadable = self._read_flows()
+        problem = self._problem(flows, unreadable)
+        if problem is not None:
+            return problem
+        growth: dict[int, list[int]] = {}
+        gone = [(pid, p) for pid, p in self._processes.items() if pid not in flows]
+        for pid, _ in gone:
+            del self._processes[pid]
+        for pid, flow in flows.items():
+            replaced = self._enter(pid, flow, growth)
+            if replaced is not None:
+                gone.append((pid, replaced))
+        self._take_back(dict(gone), growth)
+        for pid, grown in growth.items():
+            self._add(pid, grown)
+        self._unreadable = unreadable
+        self._is_first = False
+        return self._as_sample(len(unreadable), len(flows) + len(unreadable))
+
+    def _read_flows(self) -> tuple[dict[int, Flow], set[int]]:
+        """What may be read of each process, and the processes of which nothing may."""
+        flows: dict[int, Flow] = {}
+        unreadable: set[int] = set()
+        for pid in list_pids(self._root):
+            io = read_process_io(pid, self._root)
+            if io is not None:
+                flows[pid] = flow_of(io)
+            elif os.path.exists(path_under(self._root, f"proc/{pid}")):  # noqa: PTH110
+                unreadable.add(pid)
+        return flows, unreadable
+
+    def _problem(self, flows: dict[int, Flow], unreadable: set[int]) -> Unavailable | None:
+        pid = self._filters.pid
+        if pid in unreadable or (unreadable and not flows):
+            whose = "all processes" if pid is None else f"process {pid}"
+            return Unavailable(f"{whose} may not be read in /proc by this user", "run as root")
+        if not flows:
+            return Unavailable("no process can be read in /proc", "mount /proc")
+        if pid is not None and pid not in flows and self._is_first:
+            return Unavailable(f"there is no process {pid}", "see --pid")
+        return None
+
+    def _enter(self, pid: int, now: Flow, growth: dict[int, list[int]]) -> _Process | None:
+        """Enter one reading of one process; the one whose pid it took over, if it did."""
+        process = self._processes.get(pid)
+        if process is not None and process.last == now:
+            return None  # idle: neither its name nor its start is of interest
+        stat = read_process_stat(pid, self._root)
+        if stat is None:
+            return None
+        replaced = None
+        if process is None or process.stat.start_ticks != stat.start_ticks:
+            # All that went before is the past, except for a process that was not there yet.
+            is_new = process is not None or not (self._is_first or pid in self._unreadable)
+            replaced, process = process, _Process(stat, _NOTHING if is_new else now)
+            self._processes[pid] = process
+        elif process.stat.comm != stat.comm:  # exec: another row, which begins at 0
+            process.grown = [0, 0, 0, 0]
+        process.stat = stat
+        growth[pid] = [max(0, b - a) for a, b in zip(process.last, now, strict=True)]
+        process.last = now
+        return replaced
+
+    def _take_back(self, gone: dict[int, _Process], growth: dict[int, list[int]]) -> None:
+        """Take what ended processes were already counted for out of the reaper's growth.
+
+        The reaper is the nearest ancestor that lives, or one further up if that one ended
+        first: the nearest whose growth is large enough to hold it.
+        """
+        for process in gone.values():
+            if not any(process.last):
+                continue
+            parent_pid = process.stat.parent_pid
+            for _ in range(_PARENTS_MAX):
+                grown = growth.get(parent_pid) if parent_pid not in gone else None
+                if grown and all(a >= b for a, b in zip(grown, process.last, strict=True)):
+                    growth[parent_pid] = [a - b for a, b in zip(grown, process.last, strict=True)]
+                    break
+                parent = gone.get(parent_pid) or self._processes.get(parent_pid)
+                if parent_pid <= 1:
+                    break
+                # Where the chain is lost, the orphan went to process 1.
+                parent_pid = 1 if parent is None else parent.stat.parent_pid
+
+    def _add(self, pid: int, grown: list[int]) -> None:
+        process = self._processes[pid]
+        if self._is_wanted(pid, process.stat):
+            for i, value in enumerate(grown):
+                process.grown[i] += value
+                self._sum[i] += value
+
+    def _is_wanted(self, pid: int, stat: ProcessStat) -> bool:
+        if self._filters.pid is not None and pid != self._filters.pid:
+            return False
+        if self._comm is not None and stat.comm != self._comm:
+            return False
+        wanted = self._filters.cgroup_id
+        return wanted is None or self._cgroup_id(pid) == wanted
+
+    def _cgroup_id(self, pid: int) -> int | None:
+        """The v2 control group's id, which is the inode number of its directory."""
+        path = read_cgroup(pid, self._root)
+        if path is None:
+            return None
+        if path not in self._cgroup_ids:
+            self._cgroup_ids[path] = self._read_cgroup_id(path)
+        return self._cgroup_ids[path]
+
+    def _read_cgroup_id(self, path: str) -> int | None:
+        if self._cgroup_root is None:
+            mounts = MountTable(self._root)
+            points = [m.mount_point for m in mounts.mounts if m.fstype == "cgroup2"]
+            mounts.close()
+            self._cgroup_root = points[0] if points else ""
+        if not self._cgroup_root:
+            return None
+        folder = path_under(self._root, self._cgroup_root.lstrip("/")) + path
+        try:
+            return os.stat(folder).st_ino  # noqa: PTH116 (cgroup2 is in memory: never hangs)
+        except (OSError, ValueError):
+            return None
+
+    def _as_sample(self, unreadable: int, count: int) -> LayerSample:
+        notes: tuple[str, ...] = _NOTES
+        if unreadable:
+            notes += (f"{unreadable} of {count} processes are other users': run as root",)
+        sums = {
+            "read": OpTotals(count_total=self._sum[0], bytes_total=self._sum[1]),
+            "write": OpTotals(count_total=self._sum[2], bytes_total=self._sum[3]),
+        }
+        return LayerSample(
+            source="proc",
+            ops={name: sums[name] for name in self._groups},
+            tables={} if self._table is None else {"process": self._rows(self._table)},
+            notes=notes,
+        )
+
+    def _rows(self, table: TableSpec) -> dict[tuple[str, ...], Row]:
+        names = [column.name for column in table.raw_columns]
+        slots = [_COLUMNS.index(name) if name in _COLUMNS else None for name in names]
+        return {
+            (str(pid), process.stat.comm): tuple(
+                None if slot is None else process.grown[slot] for slot in slots
+            )
+            for pid, process in self._processes.items()
+            if any(process.grown)
+        }

@@ -1,0 +1,146 @@
+"""Numbers and names as fixed-width text: ``.`` for zero, ``-`` for unknown, never a stray ESC."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from ioh.model.printable import printable
+from ioh.model.sample import Value
+
+ZERO = "."
+UNKNOWN = "-"
+_BINARY = ("", "K", "M", "G", "T", "P")
+_DECIMAL = ("", "k", "M", "G", "T", "P")
+
+
+def display_width(text: str) -> int:
+    """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def pad_right(text: str, width: int) -> str:
+    """``text`` filled with spaces on its right; longer text is left whole."""
+    return text + " " * max(0, width - display_width(text))
+
+
+def pad_left(text: str, width: int) -> str:
+    """``text`` filled with spaces on its left; longer text is left whole."""
+    return " " * max(0, width - display_width(text)) + text
+
+
+def safe_name(text: str, max_width: int = 0) -> str:
+    """A name from outside, safe to print, cut in the middle to ``max_width`` (0: whole).
+
+    The end of a path says more than its middle, so both ends stay.
+    """
+    safe = printable(text)
+    if not max_width or display_width(safe) <= max_width:
+        return safe
+    head = _take(safe, (max_width - 1) // 2)
+    tail = _take(safe[::-1], max_width - 1 - display_width(head))[::-1]
+    return f"{head}~{tail}"
+
+
+def _take(text: str, width: int) -> str:
+    taken = 0
+    for index, char in enumerate(text):
+        taken += _char_width(char)
+        if taken > width:
+            return text[:index]
+    return text
+
+
+def is_known(value: Value) -> bool:
+    """Whether there is a number to print."""
+    return value is not None and math.isfinite(value)
+
+
+def format_fixed(value: Value, width: int, decimals: int) -> str:
+    """A number with as many decimals, up to ``decimals``, as ``width`` has room for.
+
+    Returns:
+        ``.`` for zero and ``-`` for unknown, unpadded; beyond ``width`` the shortest form with
+        a suffix (``12M``).
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return ZERO
+    for places in range(decimals, -1, -1):
+        text = f"{value:.{places}f}"
+        if len(text) <= width:
+            return text
+    return format_scaled(value, 1000)
+
+
+def format_scaled(value: Value, base: int = 1000) -> str:
+    """A number with a suffix: k M G by 1000, K M G by 1024; three digits or so."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return ZERO
+    scaled, step = float(value), 0
+    while abs(scaled) >= base and step < len(_DECIMAL) - 1:
+        scaled /= base
+        step += 1
+    suffix = (_DECIMAL if base == 1000 else _BINARY)[step]
+    return _three_digits(scaled) + suffix
+
+
+def _three_digits(value: float) -> str:
+    for limit, places in ((10, 2), (100, 1)):
+        if abs(value) < limit:
+            return f"{value:.{places}f}".removesuffix(".00").removesuffix(".0")
+    return f"{value:.0f}"
+
+
+def format_duration(value_us: Value) -> str:
+    """A time as ``450n``, ``83u``, ``1.21m`` or ``2.1s``: ns, µs, ms, s, in ioh.sh's letters."""
+    if value_us is None or not math.isfinite(value_us):
+        return UNKNOWN
+    if value_us == 0:
+        return ZERO
+    for limit, factor, suffix in ((1.0, 1e3, "n"), (1e3, 1.0, "u"), (1e6, 1e-3, "m")):
+        if value_us < limit:
+            return _three_digits(value_us * factor) + suffix
+    return _three_digits(value_us / 1e6) + "s"
+
+
+def format_unit(metric: str, title: str, value: Value) -> str:
+    """A number by the unit that its name ends in; a unit in ``title`` is not said twice."""
+    if value is None or value == 0 or not math.isfinite(value):
+        return ZERO if value == 0 else UNKNOWN
+    if metric.endswith(("_bytes_per_s", "_bytes")):
+        return format_scaled(value, 1024 if metric.endswith("_bytes") else 1000)
+    if metric.endswith("_us") and "µs" not in title:
+        return format_duration(value)
+    if metric.endswith("_pct"):
+        return format_fixed(value, 6, 1 if value >= 1 else 3) + ("" if "%" in title else "%")
+    return _format_plain(value)
+
+
+def _format_plain(value: float) -> str:
+    if isinstance(value, int):
+        return str(value) if value < 10**7 else format_scaled(value)
+    return format_fixed(value, 7, 3) if value < 1 else format_fixed(value, 7, 1)
+
+
+def latency_label(edge_us: int) -> str:
+    """A latency column's heading, as ioh.sh wrote it: 64u, .1m, 2m, 33m, .5s, 4s."""
+    for scale, unit in ((1, "u"), (1_000, "m"), (1_000_000, "s")):
+        if edge_us < scale * 100:
+            return f"{round(edge_us / scale)}{unit}" if edge_us >= scale else _tenths(edge_us, unit)
+    return f"{round(edge_us / 1_000_000)}s"
+
+
+def _tenths(edge_us: int, unit: str) -> str:
+    return f".{edge_us * 10 // (1_000 if unit == 'm' else 1_000_000)}{unit}"

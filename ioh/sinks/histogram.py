@@ -1,0 +1,108 @@
+"""Latency columns as ioh.sh printed them: counts by powers of two, zeros as dots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ioh.model.hist import (
+    LATENCY_BUCKETS,
+    LATENCY_EDGES_US,
+    SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
+    SizeLatencyHist,
+)
+from ioh.sinks.cells import UNKNOWN, ZERO, latency_label, pad_left
+
+DEFAULT_COLUMN_WIDTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class HistStyle:
+    """How wide a histogram may be.
+
+    Shape:
+        ``column_width`` None lets columns shrink below DEFAULT_COLUMN_WIDTH where the table
+        would not fit ``width`` otherwise; ``pad`` is printed after each column.
+    """
+
+    width: int = 80
+    column_width: int | None = None
+    pad: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HistRow:
+    """One line: what is left of the columns, and the counts by latency (None: not known)."""
+
+    head: str
+    counts: Sequence[int] | None
+
+
+def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list[str]:
+    """A heading and one line for each row, from the lowest to the highest column in use.
+
+    Returns:
+        Lines without their ends; a row ends at its own last count, as ioh.sh's did.
+    """
+    used = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
+    first, last = (min(used), max(used)) if used else (0, 0)
+    labels = [
+        latency_label(LATENCY_EDGES_US[b])
+        if b < len(LATENCY_EDGES_US)
+        else latency_label(LATENCY_EDGES_US[-1]) + "+"
+        for b in range(first, last + 1)
+    ]
+    cells = [_cells(row.counts, first, last) for row in rows]
+    width = _column_width(len(head), labels, cells, style)
+    return [
+        (left + "".join(pad_left(cell, width) + style.pad for cell in line)).rstrip()
+        for left, line in zip([head, *(r.head for r in rows)], [labels, *cells], strict=True)
+    ]
+
+
+def _cells(counts: Sequence[int] | None, first: int, last: int) -> list[str]:
+    if counts is None:
+        return [UNKNOWN]
+    shown = list(counts[first : last + 1]) or [0]
+    while len(shown) > 1 and not shown[-1]:
+        shown.pop()
+    return [str(count) if count else ZERO for count in shown]
+
+
+def _column_width(
+    head_width: int, labels: list[str], cells: list[list[str]], style: HistStyle
+) -> int:
+    if style.column_width is not None:
+        return style.column_width
+    longest = max(len(text) for line in [labels, *cells] for text in line)
+    room = (style.width - head_width) // len(labels) - len(style.pad)
+    return max(longest + 1, min(DEFAULT_COLUMN_WIDTH, room))
+
+
+def render_by_size(mark: str, hist: SizeLatencyHist, style: HistStyle) -> list[str]:
+    """One line for each size in use: its median time, its size, its counts by latency."""
+    rows = []
+    for size in range(SIZE_BUCKETS):
+        counts = hist.row(size)
+        if any(counts):
+            head = f"{mark} {_median(counts):>6} {_size_label(size):>8}"
+            rows.append(HistRow(head, counts))
+    return render_columns(f"{'':2}{'median':>6} {'size_kb':>8}", rows, style)
+
+
+def _median(counts: Sequence[int]) -> str:
+    """Upper edge of the column that holds the median; above the last edge, that one with +."""
+    half, seen = (sum(counts) + 1) // 2, 0
+    for bucket in range(LATENCY_BUCKETS - 1):
+        seen += counts[bucket]
+        if seen >= half:
+            return latency_label(LATENCY_EDGES_US[bucket])
+    return latency_label(LATENCY_EDGES_US[-1]) + "+"
+
+
+def _size_label(size: int) -> str:
+    if size < len(SIZE_EDGES_BYTES):
+        edge = SIZE_EDGES_BYTES[size]
+        return str(edge // 1024) if edge >= 1024 else f"{edge / 1024:g}"
+    return f"{SIZE_EDGES_BYTES[-1] // 1024}+"

@@ -1,0 +1,150 @@
+"""One JSON object a line for each Snapshot."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TypeAlias
+
+from ioh.model.hist import (
+    LATENCY_EDGES_US,
+    SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
+    SizeLatencyHist,
+)
+from ioh.model.printable import printable
+from ioh.model.sample import Unavailable, Value
+from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
+
+Json: TypeAlias = "str | int | float | list[Json] | dict[str, Json] | None"
+
+# Enough for 1 ns in every unit used (s, us, pct), and far fewer characters than repr().
+_DECIMALS = 6
+_OP_FIELDS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
+_LATENCY_EDGES: tuple[int | None, ...] = (*LATENCY_EDGES_US, None)
+_HOST_FIELDS = tuple(f.name for f in fields(HostStats))
+
+
+class JsonSink:
+    """Renders Snapshots as JSON lines.
+
+    Args:
+        top: Rows kept of each breakdown; None for all.
+    """
+
+    def __init__(self, top: int | None = 10) -> None:
+        self._top = top
+
+    def render(self, snapshot: Snapshot) -> str:
+        """One object on one line, ASCII only, so that every terminal and locale can carry it."""
+        return json.dumps(self.to_json(snapshot), allow_nan=False, separators=(",", ":")) + "\n"
+
+    def to_json(self, snapshot: Snapshot) -> dict[str, Json]:
+        """Everything a Snapshot holds, by unit-suffixed names.
+
+        Shape:
+            ``layers`` holds the layers that were measured, ``unavailable`` the others with
+            reason and hint.  null means not known; 0 means measured none.
+        """
+        present: dict[str, Json] = {}
+        absent: dict[str, Json] = {}
+        for name, layer in snapshot.layers.items():
+            if isinstance(layer, Unavailable):
+                absent[name] = {"reason": printable(layer.reason), "hint": printable(layer.hint)}
+            else:
+                present[name] = self._layer(layer)
+        host: dict[str, Json] = {
+            "hostname": printable(snapshot.hostname),
+            "kernel": printable(snapshot.kernel),
+        }
+        host |= {name: _number(getattr(snapshot.host, name)) for name in _HOST_FIELDS}
+        return {
+            "time_unix_s": _number(snapshot.time_unix_s),
+            "interval_s": _number(snapshot.interval_s),
+            "host": host,
+            "layers": present,
+            "unavailable": absent,
+            "ioh": {
+                "self_cpu_pct": _number(snapshot.self_cpu_pct),
+                "bpf_cpu_pct": _number(snapshot.bpf_cpu_pct),
+            },
+        }
+
+    def _layer(self, layer: LayerSnapshot) -> Json:
+        parts: Json = {printable(part): _ops(ops) for part, ops in layer.parts.items()}
+        top: dict[str, Json] = {}
+        for table in layer.spec.tables:
+            if table.name in layer.tables:
+                rows = layer.tables[table.name][: self._top]
+                top[table.name] = [_row(table.keys, row) for row in rows]
+        return {
+            "source": layer.source,
+            "ops": _ops(layer.ops),
+            "metrics": {name: _number(value) for name, value in layer.metrics.items()},
+            "parts": {layer.spec.part: parts} if layer.spec.part else {},
+            "top": top,
+            "gauge_hists": {
+                name: latencies_to_json(counts)
+                for name, counts in layer.gauge_hists.items()
+                if any(counts)
+            },
+            "lost": dict(layer.lost),
+            "lost_pct": _number(layer.lost_pct),
+            "notes": [printable(note) for note in layer.notes],
+        }
+
+
+def _number(value: Value) -> Json:
+    """A number as JSON can carry it: JSON has no NaN and no infinity, so those are null."""
+    if not isinstance(value, float):
+        return value
+    return round(value, _DECIMALS) if math.isfinite(value) else None
+
+
+def _row(keys: tuple[str, ...], row: TableRow) -> Json:
+    named: dict[str, Json] = {key: printable(part) for key, part in zip(keys, row.key, strict=True)}
+    return named | {name: _number(value) for name, value in row.values.items()}
+
+
+def _ops(ops: Mapping[str, OpStats]) -> Json:
+    return {name: _op(stats) for name, stats in ops.items()}
+
+
+def _op(stats: OpStats) -> Json:
+    named: dict[str, Json] = {name: _number(getattr(stats, name)) for name in _OP_FIELDS}
+    if stats.size_lat is not None and stats.size_lat.total:
+        named["hist"] = hist_to_json(stats.size_lat)
+    return named
+
+
+def hist_to_json(hist: SizeLatencyHist) -> Json:
+    """The occupied part of a histogram, with its edges beside it.
+
+    Shape:
+        ``counts[i][j]`` operations of at most ``size_edges_bytes[i]`` bytes that took at most
+        ``latency_edges_us[j]``, and more than half of each (the first bucket of all, 512 bytes
+        or 1 us, begins at 0).  Sizes without an operation are left out; latencies run without
+        a gap from the fastest to the slowest bucket in use.  An edge of null is "larger".
+    """
+    size_edges = (*SIZE_EDGES_BYTES, None)
+    used_sizes = [i for i in range(SIZE_BUCKETS) if any(hist.row(i))]
+    used = _used(hist.by_latency())
+    return {
+        "size_edges_bytes": [size_edges[i] for i in used_sizes],
+        "latency_edges_us": list(_LATENCY_EDGES[used]),
+        "counts": [list(hist.row(i)[used]) for i in used_sizes],
+    }
+
+
+def latencies_to_json(counts: Sequence[int]) -> Json:
+    """The occupied part of a distribution over latency alone, edges as in hist_to_json()."""
+    used = _used(counts)
+    return {"latency_edges_us": list(_LATENCY_EDGES[used]), "counts": list(counts[used])}
+
+
+def _used(counts: Sequence[int]) -> slice:
+    """From the first bucket in use to the last one; there is at least one."""
+    used = [bucket for bucket, count in enumerate(counts) if count]
+    return slice(used[0], used[-1] + 1)

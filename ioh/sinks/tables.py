@@ -1,0 +1,116 @@
+"""Breakdowns (processes, files, devices …) as text: the busiest readers, then the writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ioh.model.metric import MetricSpec, TableSpec
+from ioh.model.snapshot import TableRow
+from ioh.sinks.cells import (
+    display_width,
+    format_fixed,
+    format_unit,
+    is_known,
+    pad_left,
+    pad_right,
+    safe_name,
+)
+from ioh.sinks.rows import Direction, direction
+
+_KEY_ROOM = 24  # columns kept free for names before another number is added
+_KEY_PART_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cells: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return max(display_width(text) for text in (self.title, *self.cells))
+
+
+def render_table(
+    spec: TableSpec, rows: Sequence[TableRow], *, top: int | None, width: int
+) -> list[str]:
+    """The busiest ``top`` rows by bytes read, then by bytes written.
+
+    A table that is not ranked by a reading and a writing column is printed once, as ranked.
+
+    Returns:
+        Lines without their ends; none when nothing happened.
+    """
+    by_name = {column.derived_name: column for column in spec.columns}
+    ranks = {direction(n): by_name[n] for n in spec.sort_by if direction(n) and n in by_name}
+    if len(ranks) < 2:
+        return _render(spec, rows[:top], _titled(spec.columns), "", width)
+    lines: list[str] = []
+    for where in ("R", "W"):
+        rank = ranks[where]
+        active = [row for row in rows if (row.values.get(rank.derived_name) or 0) > 0]
+        active.sort(key=lambda row: -(row.values[rank.derived_name] or 0))
+        if active:
+            lines += _render(spec, active[:top], _directed(spec, rank, where), where, width)
+    return lines
+
+
+def _titled(columns: Sequence[MetricSpec]) -> list[MetricSpec]:
+    return [column for column in columns if column.title]
+
+
+def _directed(spec: TableSpec, rank: MetricSpec, where: Direction) -> list[MetricSpec]:
+    """The ranking column, then others of this direction, then those of neither."""
+    titled = [column for column in _titled(spec.columns) if column != rank]
+    same = [column for column in titled if direction(column.name) == where]
+    neither = [column for column in titled if not direction(column.name)]
+    return [rank, *same, *neither]
+
+
+def _render(
+    spec: TableSpec,
+    rows: Sequence[TableRow],
+    columns: Sequence[MetricSpec],
+    mark: Direction,
+    width: int,
+) -> list[str]:
+    if not rows:
+        return []
+    left: str = mark or " "
+    lines = [" ", *([left] * len(rows))]
+    room = width - len(left)
+    for number, metric in enumerate(columns):
+        column = _column(metric, rows)
+        room -= column.width + 1
+        # The first column is what the rows are ranked by; without it the order means nothing.
+        if number and room < _KEY_ROOM:
+            break
+        texts = (column.title, *column.cells)
+        lines = [
+            f"{line} {pad_left(text, column.width)}"
+            for line, text in zip(lines, texts, strict=True)
+        ]
+    keys = _key_lines(spec, rows)
+    return [f"{line} {key}".rstrip() for line, key in zip(lines, keys, strict=True)]
+
+
+def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> _Column:
+    name = metric.derived_name
+    values = [row.values.get(name) for row in rows]
+    if name.endswith("_bytes_per_s"):
+        shown = (format_fixed(v / 1e6 if v and is_known(v) else v, 9, 3) for v in values)
+        return _Column("MB/s", tuple(shown))
+    return _Column(metric.title, tuple(format_unit(name, metric.title, v) for v in values))
+
+
+def _key_lines(spec: TableSpec, rows: Sequence[TableRow]) -> list[str]:
+    """Names side by side; all but the last are cut, so that one long name moves no column."""
+    last = len(spec.keys) - 1
+    lines = [""] * (len(rows) + 1)
+    for part, key in enumerate(spec.keys):
+        names = [safe_name(row.key[part], 0 if part == last else _KEY_PART_MAX) for row in rows]
+        texts = [key, *names]
+        widest = 0 if part == last else max(map(display_width, texts)) + 1
+        lines = [line + pad_right(text, widest) for line, text in zip(lines, texts, strict=True)]
+    return lines

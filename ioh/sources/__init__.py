@@ -1,0 +1,1 @@
+"""Where Samples come from."""

@@ -1,0 +1,109 @@
+"""One layer of a live run: attached by the loader, read each tick, or read from /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.libbpf import libbpf
+from ioh.bpf.maps import Map, MapSpec
+from ioh.model.sample import LayerSample, Unavailable
+
+if TYPE_CHECKING:
+    from ioh.layers.base import Layer
+
+_PROG_INFO_BYTES = 232
+# Offsets in struct bpf_prog_info (uapi, never changed): run_time_ns, run_cnt (5.1) and
+# recursion_misses (5.12).
+_RUN_TIME_AT = 192
+_RUN_COUNT_AT = 200
+_MISSES_AT = 208
+
+
+class AttachedLayer:
+    """One layer with whatever feeds it.
+
+    Shape:
+        Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
+        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.maps: dict[str, Map] = {}
+        self.program_fds: list[int] = []
+        self.link_fds: list[int] = []
+        self.why_proc = "BPF was not asked for"
+        self.hint = ""
+        self.points: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.attach_seconds: float | None = None
+        self.broken = ""
+
+    def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
+        """Take what the loader sent: descriptors, or the reason for there being none."""
+        if "maps" not in answer:
+            self.why_proc = str(answer.get("reason", "the loader failed"))
+            self.hint = str(answer.get("hint", ""))
+            for fd in fds:
+                os.close(fd)
+            return
+        specs = [MapSpec(**spec) for spec in answer["maps"]]
+        self.maps = {spec.name: Map(spec, fd) for spec, fd in zip(specs, fds, strict=False)}
+        first_link = len(specs) + int(answer["programs"])
+        self.program_fds = fds[len(specs) : first_link]
+        self.link_fds = fds[first_link:]
+        self.points, self.missing = answer["points"], answer["missing"]
+        self.attach_seconds = answer["seconds"]
+        self.why_proc = self.hint = ""
+
+    def read(self) -> LayerSample | Unavailable:
+        """Read the layer once; a layer that fails is left out from then on, the rest goes on."""
+        if self.broken:
+            return Unavailable(self.broken, "please report this")
+        try:
+            if self.maps:
+                return self._with_misses(self.layer.read(self.maps))
+            return self._with_reason(self.layer.read_proc())
+        except Exception as error:  # noqa: BLE001 (the tick's last guard: keep the other layers)
+            self.broken = f"reading failed: {type(error).__name__}: {error}"
+            return Unavailable(self.broken, "please report this")
+
+    def _with_misses(self, sample: LayerSample) -> LayerSample:
+        """Add runs that the kernel skipped because the program was already active on that CPU."""
+        from dataclasses import replace
+
+        _, misses = self.run_time()
+        return replace(sample, lost={**sample.lost, "recursion": misses})
+
+    def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
+        from dataclasses import replace
+
+        if isinstance(sample, Unavailable) or not self.why_proc:
+            return sample
+        return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
+
+    def run_time(self) -> tuple[int, int]:
+        """CPU time of the probe's programs in ns (while statistics are on), and skipped runs."""
+        lib = libbpf()
+        spent = misses = 0
+        if lib is None:
+            return 0, 0
+        info = ctypes.create_string_buffer(_PROG_INFO_BYTES)
+        for fd in self.program_fds:
+            length = ctypes.c_uint32(_PROG_INFO_BYTES)
+            ctypes.memset(info, 0, _PROG_INFO_BYTES)
+            if lib.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(length)) == 0:
+                spent += struct.unpack_from("=Q", info, _RUN_TIME_AT)[0]
+                misses += struct.unpack_from("=Q", info, _MISSES_AT)[0]
+        return spent, misses
+
+    def close(self) -> None:
+        """Detach the probe."""
+        for bpf_map in self.maps.values():
+            bpf_map.close()
+        for fd in (*self.link_fds, *self.program_fds):
+            os.close(fd)
+        self.maps, self.program_fds, self.link_fds = {}, [], []

@@ -1,0 +1,258 @@
+"""Samples of this machine, live: attach the layers, then read them all once a tick."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ioh.bpf import privileges
+from ioh.bpf.loader import Loader, start_loader
+from ioh.layers import all_layers, find_layer
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.filters import Filters
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from ioh.model.sample import Sample
+    from ioh.sources.attached import AttachedLayer
+
+FIRST_INTERVAL_S = 0.3
+ATTACH_TIMEOUT_S = 20.0
+STATS_TIMEOUT_S = 1.0
+COST_PERIOD_S = 10.0
+COST_WINDOW_S = 0.1
+
+
+class LiveSource:
+    """The layers of this machine, read each ``interval_s``; a context manager and an iterator.
+
+    Args:
+        layers: Which layers, by name; None for all.
+        filters: Narrowing that the probes apply.
+        interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S, so
+            that the first numbers come soon; every interval is measured, never assumed.
+        use_bpf: False to read /proc and sysfs only.
+
+    Raises:
+        IohError: An unknown layer was asked for.
+    """
+
+    def __init__(
+        self,
+        layers: tuple[str, ...] | None,
+        filters: Filters,
+        interval_s: float,
+        use_bpf: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        self._names = layers
+        self._filters = filters
+        self._interval_s = interval_s
+        self._use_bpf = use_bpf
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stopped = False
+        self._loader: Loader | None = None
+        self._uname = os.uname()
+        self._bpf_ns = 0.0
+        self._bpf_at = 0
+        self._bpf_share: float | None = None
+        self.attached: dict[str, AttachedLayer] = {}
+        self.kept = privileges.Kept.NOTHING
+
+    def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
+        why = self._why_no_bpf()
+        if not why:
+            # Before anything large is imported: the child keeps what is loaded now for good.
+            self._loader = start_loader(find_layer)
+        known = all_layers()
+        names = tuple(known) if self._names is None else self._names
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            self.close()
+            cause = f"unknown layer {printable(unknown[0])!r}"
+            raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
+        if self._loader is not None:
+            for name in names:
+                if known[name].probe:
+                    request = {"verb": "attach", "layer": name, "filters": asdict(self._filters)}
+                    self._loader.request(request)
+        from ioh.sources.attached import AttachedLayer
+
+        for name in known:  # in the order of the path
+            if name in names:
+                self.attached[name] = AttachedLayer(known[name](self._filters))
+                self.attached[name].why_proc = why or "its probe did not answer in time"
+        self._import_readers()
+        self._collect_answers()
+        self._drop()
+        return self
+
+    def _why_no_bpf(self) -> str:
+        if not self._use_bpf:
+            return "asked for with --proc"
+        if not privileges.is_privileged():
+            return "BPF needs root: start with sudo"
+        return ""
+
+    def _import_readers(self) -> None:
+        """Import now, while the loader compiles, what may be unreadable after the drop."""
+        import ioh.model.derive
+        import ioh.procfs.host  # noqa: F401
+
+        if self._loader is not None:
+            from ioh.bpf.maps import preload
+
+            try:
+                preload()
+            except ImportError as error:
+                self.close()
+                cause = f"a library is missing: {error}"
+                raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
+
+    def _collect_answers(self) -> None:
+        if self._loader is None:
+            return
+        waiting = {n for n, a in self.attached.items() if a.layer.probe}
+        deadline = time.monotonic() + ATTACH_TIMEOUT_S
+        try:
+            while waiting and (left := deadline - time.monotonic()) > 0:
+                got = self._loader.answer(left)
+                if got is not None and got[0].get("layer") in self.attached:
+                    waiting.discard(got[0]["layer"])
+                    self.attached[got[0]["layer"]].adopt(*got)
+        except (ConnectionError, OSError) as error:
+            for name in waiting:
+                self.attached[name].why_proc = f"the loader failed: {error}"
+
+    def _drop(self) -> None:
+        if not privileges.is_privileged() or not self._use_bpf:
+            return
+        try:
+            with open("/proc/sys/kernel/unprivileged_bpf_disabled", encoding="ascii") as file:
+                disabled = file.read().strip()
+        except OSError:
+            disabled = None
+        self.kept = privileges.map_reading_needs(self._uname.release, disabled)
+        privileges.drop_privileges(self.kept)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Detach every probe and end the loader."""
+        for layer in self.attached.values():
+            layer.close()
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None
+
+    def stop(self) -> None:
+        """End the iteration at once; safe to call from a signal handler."""
+        self._stopped = True
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:  # full: it is awake already
+            return
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield a baseline at once, then one sample a tick; a late tick is not made up for."""
+        due = time.monotonic()
+        next_cost = due + FIRST_INTERVAL_S
+        yield self.read()
+        due += min(FIRST_INTERVAL_S, self._interval_s)
+        while self._sleep_until(due):
+            yield self.read()
+            now = time.monotonic()
+            if now >= next_cost:
+                self._measure_cost()
+                next_cost = now + COST_PERIOD_S
+            due += self._interval_s
+            if due < now:
+                due = now + self._interval_s
+
+    def _sleep_until(self, due: float) -> bool:
+        """Sleep; False when stop() was called."""
+        while not self._stopped and (left := due - time.monotonic()) > 0:
+            select.select([self._wake_read], [], [], left)
+        return not self._stopped
+
+    def read(self) -> Sample:
+        """Read every layer now."""
+        from ioh.model.sample import Sample
+        from ioh.procfs.host import read_host
+
+        host = read_host()
+        layers = {name: attached.read() for name, attached in self.attached.items()}
+        return Sample(
+            time_unix_s=time.time(),
+            mono_ns=time.monotonic_ns(),
+            hostname=printable(self._uname.nodename),
+            kernel=printable(self._uname.release),
+            host=host,
+            layers=layers,
+            specs={name: attached.layer.spec for name, attached in self.attached.items()},
+            self_cpu_ns_total=time.process_time_ns(),
+            bpf_ns_total=self._bpf_total(),
+        )
+
+    def _bpf_total(self) -> int | None:
+        """Run time of the probes so far, carried on from the last measured share."""
+        if self._bpf_share is None:
+            return None
+        now = time.monotonic_ns()
+        self._bpf_ns += self._bpf_share * (now - self._bpf_at)
+        self._bpf_at = now
+        return int(self._bpf_ns)
+
+    @contextmanager
+    def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
+        """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
+
+        Yields:
+            A function that returns the probes' run time so far in ns; None where the kernel
+            does not count it (before 5.8, or without BPF).
+        """
+        fd = self._stats_descriptor()
+
+        def run_time_ns() -> int | None:
+            if fd is None:
+                return None
+            return sum(attached.run_time()[0] for attached in self.attached.values())
+
+        try:
+            yield run_time_ns
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _stats_descriptor(self) -> int | None:
+        if self._loader is None:
+            return None
+        try:
+            got = self._loader.ask({"verb": "stats"}, STATS_TIMEOUT_S)
+        except (ConnectionError, OSError):
+            return None
+        return got[1][0] if got is not None and got[1] else None
+
+    def _measure_cost(self) -> None:
+        """Learn the probes' share of a core from a short window."""
+        with self.counting_run_time() as run_time_ns:
+            before, started = run_time_ns(), time.monotonic_ns()
+            if before is None:
+                return
+            self._sleep_until(time.monotonic() + COST_WINDOW_S)
+            after, now = run_time_ns(), time.monotonic_ns()
+        if self._bpf_share is None:
+            self._bpf_at = now
+        self._bpf_share = ((after or before) - before) / (now - started)

@@ -1,0 +1,118 @@
+"""What the facts of a host mean for ioh: pure functions from facts to sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ioh.model.sample import HostSample
+
+if TYPE_CHECKING:
+    from ioh.bpf.checkup import BpfFacts
+    from ioh.sources.attached import AttachedLayer
+
+State = Literal["ok", "no", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One line of ``ioh doctor``: what was looked at, how it is, and how to mend it."""
+
+    state: State
+    subject: str
+    detail: str
+    mend: str = ""
+
+
+def judge_bpf(facts: BpfFacts) -> list[Verdict]:
+    """Each thing that BPF layers need, in the order in which one would mend them."""
+    verdicts = [_privilege(facts), _bcc(facts)]
+    if facts.has_libbpf:
+        verdicts.append(Verdict("ok", "libbpf", "found"))
+    else:
+        verdicts.append(Verdict("no", "libbpf", "libbpf.so.1 not found", "apt-get install libbpf1"))
+    if facts.btf_bytes is None:
+        kernel = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 11 and later have it)"
+        verdicts.append(Verdict("no", "BTF", "no /sys/kernel/btf/vmlinux", kernel))
+    else:
+        size = f"{facts.btf_bytes / 1e6:.1f} MB at /sys/kernel/btf/vmlinux; no headers needed"
+        verdicts.append(Verdict("ok", "BTF", size))
+    if not facts.knows_machine:
+        verdicts.append(
+            Verdict("no", "machine", f"{facts.machine}: system call numbers unknown to ioh")
+        )
+    if facts.lockdown == "confidentiality":
+        verdicts.append(
+            Verdict(
+                "no",
+                "lockdown",
+                "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory",
+                "boot with lockdown=integrity",
+            )
+        )
+    return verdicts
+
+
+def _privilege(facts: BpfFacts) -> Verdict:
+    if facts.is_privileged:
+        return Verdict("ok", "privilege", "may load BPF programs")
+    if facts.is_root:
+        return Verdict(
+            "no",
+            "privilege",
+            "root without CAP_SYS_ADMIN or CAP_BPF: a container?",
+            "run on the host, or with --privileged and the host's /sys",
+        )
+    return Verdict("no", "privilege", "not root", "sudo ioh doctor")
+
+
+def _bcc(facts: BpfFacts) -> Verdict:
+    if facts.bcc is not None:
+        return Verdict("ok", "bcc", f"version {facts.bcc}")
+    if "has no attribute" in facts.bcc_error:
+        return Verdict(
+            "no",
+            "bcc",
+            "the module called bcc is another program (PyPI's bcc)",
+            "pip uninstall bcc; apt-get install python3-bpfcc",
+        )
+    return Verdict(
+        "no",
+        "bcc",
+        facts.bcc_error,
+        "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)",
+    )
+
+
+def judge_layers(layers: Sequence[AttachedLayer]) -> list[Verdict]:
+    """How each layer was attached, and what it lacks."""
+    verdicts = []
+    for attached in layers:
+        name = f"layer {attached.layer.spec.name}"
+        if attached.why_proc:
+            detail = f"from /proc only: {attached.why_proc}"
+            verdicts.append(Verdict("no", name, detail, attached.hint))
+            continue
+        events = ", ".join(sorted(set(attached.points.values())))
+        took = attached.attach_seconds or 0.0
+        verdicts.append(Verdict("ok", name, f"attached in {took:.2f} s: {events}"))
+        verdicts += [
+            Verdict("note", name, f"this kernel does not give {gives} ({event})")
+            for event, gives in attached.missing.items()
+        ]
+    return verdicts
+
+
+def judge_host(host: HostSample) -> list[Verdict]:
+    """What the screen's header can show."""
+    if host.psi_io_some_us_total is None:
+        return [
+            Verdict(
+                "note",
+                "I/O pressure",
+                "the kernel does not count it (PSI)",
+                "boot with psi=1",
+            )
+        ]
+    return [Verdict("ok", "I/O pressure", "counted by the kernel (PSI)")]

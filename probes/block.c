@@ -1,0 +1,327 @@
+/*
+ * Block requests: what each one cost, by device and op.
+ *
+ * Timed   accepted by the block layer (request->start_time_ns) -> issued to the
+ *         driver (request->io_start_time_ns) -> completed (block_rq_complete).
+ *         queue = issued - accepted, latency = completed - accepted.  The request
+ *         carries both stamps, so no map has to remember it, and I/O begun before
+ *         ioh attached is measured like any other.
+ * Exact   counts and bytes as /proc/diskstats: an operation counts when the
+ *         request ends outside its flush sequence, bytes at every completion
+ *         (completions can be partial).
+ * Kernels raw tracepoints, 5.10 and later.  Where a queue does not stamp
+ *         io_start_time_ns, user space sets need_issue and block_rq_issue
+ *         keeps the stamp in a map keyed by the request.  (device, sector) is no
+ *         key: every flush has sector 0, and merges change it.
+ * Cost    one program for each completion, one for each request submitted (who
+ *         did it), an almost empty one for each issue.
+ * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
+ *         requests; their I/O shows on the devices below.  Linux 6.18 runs no raw
+ *         tracepoint program for some completions (mostly below 0.3 %, once over
+ *         1.6 %, in softirqs on top of other tasks; why is not known) and counts no miss: user
+ * space compares with /proc/diskstats and tells the difference (lost: unseen).
+ */
+/* Completions come in task context and from interrupts, on one CPU. */
+#define IOH_ATOMIC
+#include "ioh.h"
+
+#define REQ_OP_MASK 0xff
+#define SECTOR_SHIFT 9
+#define RECENT 8
+
+enum { LOST_NO_START, LOST_MAP_FULL, LOST_NEGATIVE };
+
+/* Op numbers of ioh/layers/block.py. */
+enum { OP_READ, OP_WRITE, OP_FLUSH, OP_DISCARD, OP_WRITE_ZEROES, OP_ZONE_APPEND, OP_OTHER };
+
+struct dev_op {
+	u32 dev;
+	u32 op;
+};
+
+struct submitter {
+	u32 tgid;
+	u32 write;
+	char comm[16];
+};
+
+struct submitted {
+	u64 count;
+	u64 bytes;
+};
+
+/* Where the last requests ended, to tell sequential from random. */
+struct recent {
+	u64 ends[RECENT];
+	u64 next;
+	u64 judged;
+	u64 sequential;
+};
+
+BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
+BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
+BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
+BPF_HASH(recents, u32, struct recent, 256);
+BPF_HASH(issued, u64, u64, 16384);
+BPF_HASH(flush_bytes, u64, u64, 1024);
+BPF_ARRAY(need_issue, u32, 1);
+/* 0 requeues, 1 splits */
+BPF_PERCPU_ARRAY(events, u64, 2);
+
+static inline u32 request_device(const char *rq)
+{
+	const char *queue = NULL, *disk = NULL;
+	int number[2] = {};
+
+#ifdef OFF_request_rq_disk
+	/* Until 5.17 the request itself names its disk. */
+	READ(disk, FIELD(rq, request_rq_disk));
+#else
+	READ(queue, FIELD(rq, request_q));
+	READ(disk, FIELD(queue, request_queue_disk));
+#endif
+	/* struct gendisk begins with int major, first_minor. */
+	READ(number, FIELD(disk, gendisk_major));
+	return (u32)number[0] << 20 | (u32)number[1];
+}
+
+static inline u32 op_of(u32 cmd_flags)
+{
+	switch (cmd_flags & REQ_OP_MASK) {
+	case REQ_OP_READ:
+		return OP_READ;
+	case REQ_OP_WRITE:
+		return OP_WRITE;
+	case REQ_OP_FLUSH:
+		return OP_FLUSH;
+	case REQ_OP_DISCARD:
+	case REQ_OP_SECURE_ERASE:
+		return OP_DISCARD;
+	case REQ_OP_WRITE_ZEROES:
+		return OP_WRITE_ZEROES;
+	case REQ_OP_ZONE_APPEND:
+		return OP_ZONE_APPEND;
+	}
+	return OP_OTHER;
+}
+
+static inline struct op_totals *totals_of(u32 dev, u32 op)
+{
+	struct dev_op key = {.dev = dev, .op = op};
+	struct op_totals *t = totals.lookup(&key);
+	u32 zero = 0;
+
+	if (t)
+		return t;
+	t = blank.lookup(&zero);
+	if (!t)
+		return NULL;
+	totals.insert(&key, t);
+	return totals.lookup(&key);
+}
+
+static inline void judge_position(u32 dev, u64 sector, u32 bytes)
+{
+	struct recent fresh = {}, *r = recents.lookup(&dev);
+	u64 end = sector + (bytes >> SECTOR_SHIFT);
+	int i, hit = 0;
+
+	if (!r) {
+		fresh.ends[0] = end;
+		fresh.next = 1;
+		recents.insert(&dev, &fresh);
+		return;
+	}
+#pragma unroll
+	for (i = 0; i < RECENT; i++)
+		hit |= r->ends[i] == sector;
+	ADD(r->judged, 1);
+	ADD(r->sequential, hit);
+	r->ends[r->next & (RECENT - 1)] = end;
+	ADD(r->next, 1);
+}
+
+/* io_start_time_ns, else the stamp that on_issue kept; 0 where neither exists. */
+static inline u64 issue_time(const char *rq, u64 stamped)
+{
+	u64 key = (u64)rq, at = stamped, *kept;
+	u32 zero = 0, *needed = need_issue.lookup(&zero);
+
+	if (!needed || !*needed)
+		return at;
+	kept = issued.lookup(&key);
+	if (kept) {
+		if (!at)
+			at = *kept;
+		issued.delete(&key);
+	}
+	return at;
+}
+
+static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted)
+{
+	u64 now = bpf_ktime_get_ns(), accepted = 0, at = 0;
+
+	READ(accepted, FIELD(rq, request_start_time_ns));
+	READ(at, FIELD(rq, request_io_start_time_ns));
+	at = issue_time(rq, at);
+	if (!accepted) {
+		/* Only passthrough requests and queues with iostats off go unstamped. */
+		if (at) {
+			accepted = at;
+		} else {
+			count_lost(LOST_NO_START);
+			ADD(t->count, 1);
+			ADD(t->bytes, counted);
+			return;
+		}
+	}
+	if (now < accepted) {
+		count_lost(LOST_NEGATIVE);
+		now = accepted;
+	}
+	ADD(t->bytes, counted - bytes);
+	add_finished(t, now - accepted, bytes);
+	if (at) {
+		/* The plug's cached clock can put the start up to a tick after the issue. */
+		ADD(t->queue_ns, at > accepted ? at - accepted : 0);
+		ADD(t->queued, 1);
+	}
+}
+
+/* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */
+int on_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *rq = (const char *)ctx->args[0];
+	u64 key = (u64)rq, done = (u32)ctx->args[2], bytes = done, *earlier;
+	u32 flags = 0, rq_flags = 0, left = 0, dev, op;
+	struct op_totals *t;
+	u64 sector = 0;
+
+	READ(flags, FIELD(rq, request_cmd_flags));
+	READ(rq_flags, FIELD(rq, request_rq_flags));
+	READ(left, FIELD(rq, request___data_len));
+	dev = request_device(rq);
+#ifdef FILTER_DEVICE
+	if (dev != FILTER_DEVICE)
+		return 0;
+#endif
+	op = op_of(flags);
+	t = totals_of(dev, op);
+	if (!t) {
+		count_lost(LOST_MAP_FULL);
+		return 0;
+	}
+	if (ctx->args[1])
+		ADD(t->errors, 1);
+	if (done < left) {
+		/* Part of a request: its bytes count now, the operation with the last part. */
+		ADD(t->bytes, done);
+		return 0;
+	}
+	if (op <= OP_WRITE && done) {
+		READ(sector, FIELD(rq, request___sector));
+		judge_position(dev, sector, done);
+	}
+	if (rq_flags & RQF_FLUSH_SEQ) {
+		if (op == OP_FLUSH) {
+			add_request(t, rq, 0, 0);
+			return 0;
+		}
+		/*
+		 * The data step of a PREFLUSH or FUA write; the request completes once
+		 * more when its whole flush sequence has ended, without bytes.
+		 */
+		ADD(t->bytes, done);
+		flush_bytes.update(&key, &done);
+		return 0;
+	}
+	if (!done && flags & FLUSH_FLAGS) {
+		earlier = flush_bytes.lookup(&key);
+		if (earlier) {
+			bytes = *earlier;
+			flush_bytes.delete(&key);
+		}
+	}
+	add_request(t, rq, bytes, done);
+	return 0;
+}
+
+/* block_rq_issue(struct request *rq); until 5.11 (struct request_queue *q, struct request *rq) */
+int on_issue(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 zero = 0, *needed = need_issue.lookup(&zero);
+	u64 key, now;
+
+	if (!needed || !*needed)
+		return 0;
+	key = ctx->args[ISSUE_ARG];
+	now = bpf_ktime_get_ns();
+	if (issued.update(&key, &now))
+		count_lost(LOST_MAP_FULL);
+	return 0;
+}
+
+#ifdef ON_SUBMIT
+/* block_getrq(struct bio *bio); until 5.11 (q, bio, rw).  Runs in the submitter's context. */
+int on_submit(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *bio = (const char *)ctx->args[BIO_ARG], *disk = NULL, *bdev = NULL;
+	struct submitter who = {};
+	struct submitted one = {}, *sum;
+	u32 flags = 0, size = 0, op;
+	int number[2] = {};
+
+	if (!bio)
+		return 0;
+	READ(flags, FIELD(bio, bio_bi_opf));
+	op = op_of(flags);
+	if (op > OP_WRITE)
+		return 0;
+#ifdef FILTER_DEVICE
+#ifdef OFF_bio_bi_disk
+	/* Until 5.12 a bio names its disk. */
+	READ(disk, FIELD(bio, bio_bi_disk));
+#else
+	READ(bdev, FIELD(bio, bio_bi_bdev));
+	READ(disk, FIELD(bdev, block_device_bd_disk));
+#endif
+	READ(number, FIELD(disk, gendisk_major));
+	if (((u32)number[0] << 20 | (u32)number[1]) != FILTER_DEVICE)
+		return 0;
+#endif
+	READ(size, FIELD(bio, bio_bi_iter_bi_size));
+	who.tgid = bpf_get_current_pid_tgid() >> 32;
+	who.write = op;
+	bpf_get_current_comm(&who.comm, sizeof(who.comm));
+	sum = submitters.lookup(&who);
+	if (sum) {
+		ADD(sum->count, 1);
+		ADD(sum->bytes, size);
+		return 0;
+	}
+	one.count = 1;
+	one.bytes = size;
+	submitters.update(&who, &one);
+	return 0;
+}
+#endif
+
+static inline int count_event(u32 which)
+{
+	u64 *n = events.lookup(&which);
+
+	if (n)
+		ADD(*n, 1);
+	return 0;
+}
+
+int on_requeue(struct bpf_raw_tracepoint_args *ctx)
+{
+	return count_event(0);
+}
+
+int on_split(struct bpf_raw_tracepoint_args *ctx)
+{
+	return count_event(1);
+}

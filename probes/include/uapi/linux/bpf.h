@@ -1,0 +1,1 @@
+/* Empty on purpose: BCC force-includes its own copy of this header. */

@@ -1,0 +1,166 @@
+/*
+ * Shared by all probes: the totals of one op, the bucket lookup, and losses.
+ *
+ * Everything here only adds; user space subtracts.  The bucket counts and edges
+ * are -D constants from ioh/model/hist.py, so both sides agree by construction.
+ */
+#ifndef IOH_H
+#define IOH_H
+
+/*
+ * Tracepoint programs run with preemption off, so plain adds to per-CPU values
+ * are exact as long as no interrupt runs the same program on that CPU.  A probe
+ * that interrupts do run defines IOH_ATOMIC before it includes this file.
+ */
+#ifdef IOH_ATOMIC
+#define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
+#else
+#define ADD(counter, n) ((counter) += (n))
+#endif
+
+#define READ(dst, src) bpf_probe_read_kernel(&(dst), sizeof(dst), (const void *)(src))
+#define FIELD(base, member) ((const char *)(base) + OFF_##member)
+
+/* The slowest operation of one tick; user space moves the epoch on, once a tick. */
+struct slowest {
+	u64 epoch;
+	u64 ns;
+	u64 bytes;
+};
+
+/* ioh/bpf/totals.py decodes this struct; its order is checked by a test. */
+struct op_totals {
+	u64 started;
+	u64 count;
+	u64 bytes;
+	u64 errors;
+	u64 latency_ns;
+	u64 queue_ns;
+	u64 queued;
+	struct slowest slowest[2];
+	u64 latency[FINE_BUCKETS];
+	u64 size_lat[SIZE_BUCKETS * LATENCY_BUCKETS];
+};
+
+BPF_ARRAY(epoch, u64, 1);
+BPF_PERCPU_ARRAY(lost, u64, LOST_REASONS);
+
+static inline void count_lost(u32 reason)
+{
+	u64 *n = lost.lookup(&reason);
+
+	if (n)
+		ADD(*n, 1);
+}
+
+/* 1 when v > limit, without a branch; the barrier keeps clang from making one of it. */
+static inline u64 above(u64 v, u64 limit)
+{
+	u64 difference = limit - v;
+
+	asm volatile("" : "+r"(difference));
+	return difference >> 63;
+}
+
+/*
+ * Position of the highest bit.  Branches here would double the verifier's paths
+ * six times over, and again for each use in a loop.
+ */
+static inline u32 ioh_log2(u64 v)
+{
+	u64 r, step;
+
+	r = above(v, 0xffffffffULL) << 5;
+	v >>= r;
+	step = above(v, 0xffff) << 4;
+	v >>= step;
+	r |= step;
+	step = above(v, 0xff) << 3;
+	v >>= step;
+	r |= step;
+	step = above(v, 0xf) << 2;
+	v >>= step;
+	r |= step;
+	step = above(v, 3) << 1;
+	v >>= step;
+	return r | step | v >> 1;
+}
+
+/* Same arithmetic as fine_index() in ioh/model/hist.py. */
+static inline u32 fine_index(u64 ns)
+{
+	u64 units;
+	u32 log2;
+
+	if (ns == 0)
+		return 0;
+	/* A 32-bit division costs a third of a 64-bit one on many CPUs. */
+	if (ns < 1 << 28)
+		units = (u32)(ns * 16 - 1) / 125;
+	else
+		units = (ns * 16 - 1) / 125;
+	if (units < 16)
+		return units;
+	log2 = ioh_log2(units);
+	if (log2 >= TOP_LOG2_UNITS)
+		return FINE_BUCKETS - 1;
+	return ((log2 - 3) << 4) + ((units >> (log2 - 4)) & 15);
+}
+
+/* Fine buckets up to 1 µs end at index 63: 1 µs is 128 units, octave 7 ends octave row 3. */
+static inline u32 table_index(u32 fine)
+{
+	u32 row = fine < 64 ? 0 : (fine >> 4) - 3;
+
+	return row < LATENCY_BUCKETS ? row : LATENCY_BUCKETS - 1;
+}
+
+static inline u32 size_index(u64 bytes)
+{
+	u32 log2;
+
+	if (bytes <= 1 << SIZE_MIN_LOG2)
+		return 0;
+	log2 = ioh_log2(bytes - 1) + 1 - SIZE_MIN_LOG2;
+	return log2 < SIZE_BUCKETS ? log2 : SIZE_BUCKETS - 1;
+}
+
+/* The barrier makes clang test the very register that becomes the index. */
+static inline void bump(u64 *counters, u64 index, u64 size)
+{
+	asm volatile("" : "+r"(index));
+	if (index < size)
+		ADD(counters[index], 1);
+}
+
+static inline void note_slowest(struct op_totals *t, u64 now_epoch, u64 ns, u64 bytes)
+{
+	struct slowest *s = now_epoch & 1 ? &t->slowest[1] : &t->slowest[0];
+
+	if (s->epoch != now_epoch) {
+		s->epoch = now_epoch;
+		s->ns = ns;
+		s->bytes = bytes;
+	} else if (ns > s->ns) {
+		s->ns = ns;
+		s->bytes = bytes;
+	}
+}
+
+/* Add one finished operation to this CPU's totals. */
+static inline void add_finished(struct op_totals *t, u64 ns, u64 bytes)
+{
+	u32 zero = 0, fine = fine_index(ns), cell;
+	u64 *now_epoch = epoch.lookup(&zero);
+
+	ADD(t->count, 1);
+	ADD(t->bytes, bytes);
+	ADD(t->latency_ns, ns);
+	bump(t->latency, fine, FINE_BUCKETS);
+	cell = size_index(bytes) * LATENCY_BUCKETS + table_index(fine);
+	bump(t->size_lat, cell, SIZE_BUCKETS * LATENCY_BUCKETS);
+	if (now_epoch)
+		note_slowest(t, *now_epoch, ns, bytes);
+}
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * Application I/O: what each read, write and fsync-family call on a regular
+ * file or block device cost the process, and what it became below.
+ *
+ * Timed   sys_enter -> sys_exit; io_uring: submission of the request -> its
+ *         completion; libaio: io_submit -> the io_getevents that reaped it (no
+ *         tracepoint marks the moment in between).
+ * Charged every bio, request, merge and split that the thread submits between
+ *         enter and exit belongs to the call: reads (with read-ahead), O_DIRECT
+ *         and O_SYNC writes, fsync.  Write-back by kernel threads belongs to no
+ *         call.  A read that submitted nothing was served from cache.
+ * Kernels raw tracepoints, 5.10 and later.  io_uring: 6.0 and later, since
+ *         before its completion tracepoint did not name the request.
+ * Cost    sys_enter and sys_exit run for every system call of the machine; the
+ *         ones that are no I/O leave after a few instructions.
+ * Not     page faults of mappings, 32-bit programs, pseudo file systems (proc,
+ *         sysfs, cgroup …), libaio completions that the program reads from the
+ *         ring itself (counted as lost: aio_unseen, once the iocb is used again).
+ */
+#include "ioh.h"
+#include "syscall_file.h"
+#include "syscall_call.h"
+
+struct arguments {
+	u64 a[6];
+};
+
+#ifdef OFF_pt_regs_di
+#define FIRST pt_regs_di
+#define ARGUMENT(n, register) args->a[n] = FOLLOW(u64, regs, pt_regs_##register)
+#else
+/* arm64: the arguments are regs[0..7], at the start of struct pt_regs. */
+#define OFF_first 0
+#define FIRST first
+#endif
+
+static inline void read_arguments(struct arguments *args, const char *regs)
+{
+#ifdef OFF_pt_regs_di
+	ARGUMENT(0, di);
+	ARGUMENT(1, si);
+	ARGUMENT(2, dx);
+	ARGUMENT(3, r10);
+	ARGUMENT(5, r9);
+#else
+	bpf_probe_read_kernel(args->a, sizeof(args->a), regs);
+#endif
+}
+
+static inline int is_compat(void)
+{
+#ifdef OFF_thread_info_status
+	/* TS_COMPAT: the number means another call in the 32-bit table. */
+	return FOLLOW(u32, CURRENT, thread_info_status) & 2;
+#else
+	return 0;
+#endif
+}
+
+/* Batches of libaio go on in programs of their own, a few requests at a time. */
+BPF_PROG_ARRAY(submit_step, 1);
+BPF_PROG_ARRAY(reap_step, 1);
+
+/*
+ * sys_enter(struct pt_regs *regs, long id).  fd is the file read or written;
+ * sendfile, splice and copy_file_range have a second one, out_fd.
+ */
+int on_enter(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *regs = hidden(ctx->args[0]);
+	struct target to = {}, out = {};
+	struct arguments args = {};
+	u32 op = OP_READ, call_flags = 0;
+	int fd = -1, out_fd = -1;
+	u64 pid_tgid, now;
+
+	switch (ctx->args[1]) {
+	case SYS_read:
+	case SYS_pread64:
+	case SYS_readv:
+	case SYS_preadv:
+	case SYS_preadv2:
+		break;
+	case SYS_write:
+	case SYS_pwrite64:
+	case SYS_writev:
+	case SYS_pwritev:
+	case SYS_pwritev2:
+		op = OP_WRITE;
+		break;
+	case SYS_fsync:
+	case SYS_fdatasync:
+	case SYS_sync_file_range:
+	case SYS_msync:
+		op = OP_FSYNC;
+		break;
+	case SYS_sendfile:
+	case SYS_splice:
+	case SYS_copy_file_range:
+		op = OP_COPY;
+		break;
+	case SYS_io_submit:
+	case SYS_io_uring_enter:
+		op = CALL_SUBMIT;
+		break;
+	case SYS_io_getevents:
+	case SYS_io_pgetevents:
+		op = CALL_REAP;
+		break;
+	default:
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	pid_tgid = bpf_get_current_pid_tgid();
+	if (is_filtered(pid_tgid >> 32) || is_compat())
+		return 0;
+	fd = FOLLOW(u64, regs, FIRST);
+	if (op > OP_WRITE || ctx->args[1] == SYS_pwritev2) {
+		read_arguments(&args, regs);
+		to.op = op;
+		switch (ctx->args[1]) {
+		case SYS_pwritev2:
+			call_flags = args.a[5];
+			break;
+		case SYS_sendfile:
+			fd = args.a[1];
+			out_fd = args.a[0];
+			break;
+		case SYS_splice:
+		case SYS_copy_file_range:
+			out_fd = args.a[2];
+			break;
+		case SYS_io_submit:
+			to.ino = args.a[2];
+			begin(&to, pid_tgid, now);
+			submit_step.call(ctx, 0);
+			return 0;
+		case SYS_io_getevents:
+		case SYS_io_pgetevents:
+			to.ino = args.a[3];
+			/* fall through */
+		case SYS_io_uring_enter:
+		case SYS_msync:
+			begin(&to, pid_tgid, now);
+			return 0;
+		}
+	}
+	if (op != OP_COPY) {
+		if (aim(&to, file_of(fd), op, call_flags))
+			begin(&to, pid_tgid, now);
+		return 0;
+	}
+	/* A copy between files, else a read or a write of the one that is a file. */
+	if (!aim(&to, file_of(fd), OP_READ, 0))
+		to.file = 0;
+	if (aim(&out, file_of(out_fd), OP_WRITE, 0)) {
+		if (to.file)
+			out.op = OP_COPY;
+		to = out;
+	}
+	if (to.file)
+		begin(&to, pid_tgid, now);
+	return 0;
+}
+
+/* sys_exit(struct pt_regs *regs, long ret) */
+int on_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+	u32 tid = pid_tgid;
+	struct call *c = find_call(tid);
+	s64 result = ctx->args[1];
+	u32 op;
+
+	if (!c)
+		return 0;
+	op = c->target.op;
+	if (op == CALL_REAP) {
+		if (result > 0)
+			reap_step.call(ctx, 0);
+		close_call(c, tid);
+		return 0;
+	}
+	if (op == CALL_SUBMIT)
+		settle(c, op, result);
+	else if (result < 0)
+		finish(&c->target, pid_tgid >> 32, c->start_ns, result);
+	else {
+		settle(c, op, result);
+		if (finish(&c->target, pid_tgid >> 32, c->start_ns, result))
+			note_path(&c->target);
+	}
+	close_call(c, tid);
+	return 0;
+}
+
+#include "syscall_async.h"
+
+/*
+ * The part of the current thread's open call that this bio is charged to: only
+ * the direction matters for a batch of asynchronous requests.
+ */
+static inline struct lower *charged_to(const char *bio)
+{
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	u32 flags = 0;
+
+	if (!c)
+		return NULL;
+	READ(flags, FIELD(bio, bio_bi_opf));
+	return flags & 1 ? &c->lower[1] : &c->lower[0];
+}
+
+static inline u32 bio_bytes(const char *bio)
+{
+	u32 size = 0;
+
+	READ(size, FIELD(bio, bio_bi_iter_bi_size));
+	return size;
+}
+
+/* block_bio_queue(struct bio *bio); until 5.11 (struct request_queue *q, struct bio *bio) */
+int on_bio(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct lower *low = charged_to((const char *)ctx->args[QUEUE_BIO_ARG]);
+
+	if (low)
+		low->bios += 1;
+	return 0;
+}
+
+/* block_getrq(struct bio *bio); until 5.11 (q, bio, rw) */
+int on_request(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *bio = (const char *)ctx->args[GETRQ_BIO_ARG];
+	struct lower *low = charged_to(bio);
+
+	if (!low)
+		return 0;
+	low->requests += 1;
+	low->bytes += bio_bytes(bio);
+	return 0;
+}
+
+/* block_bio_backmerge, block_bio_frontmerge (struct bio *bio): part of an earlier request */
+int on_merge(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *bio = (const char *)ctx->args[MERGE_BIO_ARG];
+	struct lower *low = charged_to(bio);
+
+	if (low)
+		low->bytes += bio_bytes(bio);
+	return 0;
+}
+
+/* block_split(struct bio *bio, unsigned int new_sector) */
+int on_split(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+
+	if (c)
+		c->splits += 1;
+	return 0;
+}

@@ -1,0 +1,236 @@
+/*
+ * Requests that end in another call than the one that began them: libaio and
+ * io_uring.  Part of syscall.c.
+ */
+#define REQ_F_FIXED_FILE 1 /* the same bit as IOSQE_FIXED_FILE */
+
+/* A request handed to io_uring or libaio and not yet completed. */
+struct async {
+	u64 start_ns;
+	struct target target;
+	u32 tgid;
+	u32 pad;
+};
+
+struct async_key {
+	u64 request;
+	u64 tgid;
+};
+
+BPF_HASH(asyncs, struct async_key, struct async, 65536);
+
+/*
+ * Each round of the loop makes the verifier's work grow; the kernel follows up
+ * to 33 tail calls, which makes 264 requests a batch.
+ */
+#define AIO_STEP 8
+
+/* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
+#define IOCB_OPS 0x20fff5520ULL
+
+struct iocb_head {
+	u64 data;
+	u32 key;
+	u32 rw_flags;
+	u16 opcode;
+	u16 prio;
+	u32 fd;
+};
+
+/* One iocb of io_submit; 0 when it is no I/O on a file. */
+static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
+{
+	struct async_key key = {.request = address, .tgid = tgid};
+	struct async a = {.start_ns = c->start_ns, .tgid = tgid};
+	struct iocb_head head = {};
+	struct async *seen_before;
+	u32 op;
+
+	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
+		return;
+	if (head.opcode > 8)
+		return;
+	op = IOCB_OPS >> (head.opcode & 15) * 4 & 15;
+	if (op > OP_FSYNC)
+		return;
+	if (!aim(&a.target, file_of(head.fd), op, head.rw_flags))
+		return;
+	/* Still there: its completion was read from the ring without a system call. */
+	seen_before = asyncs.lookup(&key);
+	if (seen_before)
+		count_lost(LOST_AIO_UNSEEN);
+	else
+		note_started(a.target.op);
+	if (asyncs.update(&key, &a)) {
+		count_lost(LOST_MAP_FULL);
+		return;
+	}
+	if (op != OP_FSYNC)
+		c->batch[op == OP_WRITE] += 1;
+}
+
+/* Runs on sys_enter of io_submit(ctx_id, nr, iocbpp); target.ino is the next iocb pointer. */
+int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *regs = hidden(ctx->args[0]);
+	u64 pid_tgid = bpf_get_current_pid_tgid(), address = 0;
+	struct call *c = find_call(pid_tgid);
+	struct arguments args = {};
+	u64 end;
+	int i;
+
+	if (!c)
+		return 0;
+	read_arguments(&args, regs);
+	end = args.a[2] + args.a[1] * sizeof(u64);
+	for (i = 0; i < AIO_STEP; i++) {
+		if (c->target.ino >= end)
+			return 0;
+		if (bpf_probe_read_user(&address, sizeof(address), (void *)c->target.ino))
+			return 0;
+		c->target.ino += sizeof(u64);
+		submit_iocb(c, address, pid_tgid >> 32);
+	}
+	submit_step.call(ctx, 0);
+	count_lost(LOST_AIO_UNSEEN);
+	return 0;
+}
+
+struct aio_event {
+	u64 data;
+	u64 iocb;
+	s64 result;
+	s64 result2;
+};
+
+/* Runs on sys_exit of io_getevents; target.ino is the next event in the caller's array. */
+int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct async_key key = {.tgid = pid_tgid >> 32};
+	struct call *c = find_call(pid_tgid);
+	struct target unnamed = {};
+	struct async *found, a;
+	struct aio_event event;
+	int i, at_end = 0;
+
+	if (!c)
+		return 0;
+	for (i = 0; i < AIO_STEP; i++) {
+		if (c->target.dev >= ctx->args[1] ||
+		    bpf_probe_read_user(&event, sizeof(event), (void *)c->target.ino)) {
+			at_end = 1;
+			break;
+		}
+		c->target.dev += 1;
+		c->target.ino += sizeof(event);
+		key.request = event.iocb;
+		found = asyncs.lookup(&key);
+		if (!found)
+			continue;
+		a = *found;
+		asyncs.delete(&key);
+		if (finish(&a.target, a.tgid, a.start_ns, event.result))
+			unnamed = a.target;
+	}
+	note_path(&unnamed); /* one a step; user space asks again for the others */
+	if (!at_end) {
+		reap_step.call(ctx, 0);
+		count_lost(LOST_AIO_UNSEEN);
+	}
+	close_call(c, pid_tgid);
+	return 0;
+}
+
+#ifdef ON_URING_SUBMIT
+/* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
+int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *request = (const char *)ctx->args[0];
+	struct async_key key = {.request = (u64)request};
+	struct async a = {};
+	u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct call *c;
+	u8 opcode = 0;
+	u32 flags = 0, fd = 0, op;
+
+	READ(opcode, FIELD(request, io_kiocb_opcode));
+	switch (opcode) {
+	case 1: /* READV */
+	case 4: /* READ_FIXED */
+	case 22: /* READ */
+		a.target.op = OP_READ;
+		break;
+	case 2: /* WRITEV */
+	case 5: /* WRITE_FIXED */
+	case 23: /* WRITE */
+		a.target.op = OP_WRITE;
+		break;
+	case 3: /* FSYNC */
+	case 8: /* SYNC_FILE_RANGE */
+		a.target.op = OP_FSYNC;
+		break;
+	default:
+		return 0;
+	}
+	a.tgid = pid_tgid >> 32;
+	if (is_filtered(a.tgid))
+		return 0;
+	READ(flags, FIELD(request, io_kiocb_flags));
+	if (!(flags & REQ_F_FIXED_FILE)) {
+		READ(fd, FIELD(request, io_kiocb_cqe_fd));
+		op = a.target.op;
+		if (!aim(&a.target, file_of(fd), op, 0))
+			return 0;
+		note_started(a.target.op);
+	}
+	c = find_call(pid_tgid);
+	if (c && c->target.op == CALL_SUBMIT) {
+		settle(c, CALL_SUBMIT, 0);
+		forget_lower(c);
+		if (opcode != 3 && opcode != 8)
+			c->batch[a.target.op >= OP_WRITE] += 1;
+	}
+	a.start_ns = bpf_ktime_get_ns();
+	if (asyncs.update(&key, &a))
+		count_lost(LOST_MAP_FULL);
+	return 0;
+}
+
+/*
+ * io_uring_complete(struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe);
+ * in 6.1 (ring, req, user_data, res, …).  The request still holds its file here.
+ */
+int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *request = (const char *)ctx->args[1], *file = NULL;
+	struct async_key key = {.request = (u64)request};
+	struct async *found, a;
+	int result = 0;
+	u32 op;
+
+	if (!request)
+		return 0;
+	found = asyncs.lookup(&key);
+	if (!found)
+		return 0;
+	a = *found;
+	asyncs.delete(&key);
+	if (!a.target.file) {
+		/* A registered file, or one opened by a linked request before. */
+		op = a.target.op;
+		READ(file, FIELD(request, io_kiocb_file));
+		if (!aim(&a.target, file, op, 0))
+			return 0;
+		note_started(a.target.op);
+	}
+#ifdef URING_CQE
+	READ(result, (const char *)ctx->args[2] + 8);
+#else
+	result = (int)ctx->args[3];
+#endif
+	if (finish(&a.target, a.tgid, a.start_ns, result))
+		note_path(&a.target);
+	return 0;
+}
+#endif

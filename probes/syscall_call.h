@@ -1,0 +1,259 @@
+/*
+ * A thread's call under way, what it became below, and the totals it adds to in
+ * the end.  Part of syscall.c.
+ */
+/* What a slot is used for beyond the ops: calls that carry requests of several files. */
+enum { CALL_SUBMIT = 0x80, CALL_REAP };
+
+/* Counters of ioh/layers/syscall.py's metrics, in their order. */
+struct charges {
+	u64 read_calls;
+	u64 read_cached;
+	u64 read_lower_ops;
+	u64 read_lower_bytes;
+	u64 write_calls;
+	u64 write_lower_ops;
+	u64 write_lower_bytes;
+	u64 lower_splits;
+	u64 lower_requests;
+	u64 unlisted;
+};
+
+/* What was submitted to the block layer in one direction while a call was open. */
+struct lower {
+	u32 bios;
+	u32 requests;
+	u64 bytes;
+};
+
+#define IN_HASH 0xffffffff
+
+/*
+ * One thread's call under way; only that thread writes it.  crowd counts the
+ * threads that share this slot and live in the hash instead, where it is IN_HASH.
+ */
+struct call {
+	u32 tid;
+	u32 crowd;
+	u64 start_ns;
+	struct target target;
+	struct lower lower[2]; /* reads, writes */
+	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
+	u64 splits;
+	u64 pad[3];
+};
+
+struct flow_key {
+	u64 ino;
+	u32 dev;
+	u32 tgid;
+	u32 op;
+	u32 pad;
+};
+
+struct flow {
+	u64 count;
+	u64 bytes;
+	u64 ns;
+	char comm[16];
+};
+
+BPF_ARRAY(calls, struct call, CALL_SLOTS);
+BPF_HASH(crowded, u32, struct call, 4096);
+BPF_PERCPU_ARRAY(totals, struct op_totals, OPS);
+BPF_PERCPU_ARRAY(charges, struct charges, 1);
+BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
+
+/* The thread's open call; threads whose ids collide share a slot and fall back to a hash. */
+static inline struct call *find_call(u32 tid)
+{
+	u32 index = tid & (CALL_SLOTS - 1);
+	struct call *c = calls.lookup(&index);
+
+	if (!c || c->tid == tid)
+		return c;
+	return c->crowd ? crowded.lookup(&tid) : NULL;
+}
+
+static inline struct call *open_call(u32 tid)
+{
+	u32 index = tid & (CALL_SLOTS - 1);
+	struct call *c = calls.lookup(&index), fresh = {};
+
+	if (!c)
+		return NULL;
+	if (c->tid == 0 || c->tid == tid) {
+		c->tid = tid;
+		return c;
+	}
+	fresh.tid = tid;
+	fresh.crowd = IN_HASH;
+	if (crowded.update(&tid, &fresh)) {
+		count_lost(LOST_MAP_FULL);
+		return NULL;
+	}
+	__sync_fetch_and_add(&c->crowd, 1);
+	return crowded.lookup(&tid);
+}
+
+static inline void close_call(struct call *c, u32 tid)
+{
+	u32 index = tid & (CALL_SLOTS - 1);
+
+	if (c->crowd != IN_HASH) {
+		c->tid = 0;
+		return;
+	}
+	crowded.delete(&tid);
+	c = calls.lookup(&index);
+	if (c)
+		__sync_fetch_and_add(&c->crowd, -1);
+}
+
+static inline void note_started(u32 op)
+{
+	struct op_totals *t = totals.lookup(&op);
+
+	if (t)
+		t->started += 1;
+}
+
+/* Returns 1 when this is the first operation of its kind by this process on this file. */
+static inline int note_flow(const struct target *of, u32 tgid, u64 bytes, u64 ns)
+{
+	struct flow_key key = {.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op};
+	struct flow *f = flows.lookup(&key), fresh = {};
+	struct charges *sum;
+	u32 zero = 0;
+
+	if (f) {
+		f->count += 1;
+		f->bytes += bytes;
+		f->ns += ns;
+		return 0;
+	}
+	fresh.count = 1;
+	fresh.bytes = bytes;
+	fresh.ns = ns;
+	bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
+	if (flows.update(&key, &fresh)) {
+		sum = charges.lookup(&zero);
+		if (sum)
+			sum->unlisted += 1;
+	}
+	return 1;
+}
+
+/* One operation has ended: result < 0 is an error and counts as nothing else. */
+static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
+{
+	u32 op = of->op;
+	struct op_totals *t = totals.lookup(&op);
+	u64 ns;
+
+	if (!t)
+		return 0;
+	if (result < 0) {
+		t->errors += 1;
+		return 0;
+	}
+	ns = bpf_ktime_get_ns() - start_ns;
+	if (op == OP_FSYNC)
+		result = 0;
+	add_finished(t, ns, result);
+	return note_flow(of, tgid, result, ns);
+}
+
+static inline void charge_reads(struct charges *sum, u64 calls_made, const struct lower *low)
+{
+	sum->read_calls += calls_made;
+	/* Requests of a batch cannot be told apart: each bio is taken for one of them. */
+	if (low->bios < calls_made)
+		sum->read_cached += calls_made - low->bios;
+	sum->read_lower_ops += low->requests ? low->requests : low->bios;
+	sum->read_lower_bytes += low->bytes;
+}
+
+static inline void charge_writes(struct charges *sum, u64 calls_made, const struct lower *low)
+{
+	sum->write_calls += calls_made;
+	sum->write_lower_ops += low->requests ? low->requests : low->bios;
+	sum->write_lower_bytes += low->bytes;
+}
+
+/* What a call became below, once it has ended; for a batch each direction apart. */
+static inline void settle(const struct call *c, u32 op, s64 result)
+{
+	struct lower both = {};
+	struct charges *sum;
+	u32 zero = 0;
+
+	sum = charges.lookup(&zero);
+	if (!sum)
+		return;
+	if (op == CALL_SUBMIT) {
+		if (c->batch[0])
+			charge_reads(sum, c->batch[0], &c->lower[0]);
+		if (c->batch[1])
+			charge_writes(sum, c->batch[1], &c->lower[1]);
+	} else {
+		both.bios = c->lower[0].bios + c->lower[1].bios;
+		both.requests = c->lower[0].requests + c->lower[1].requests;
+		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
+		/* A throttled bio leaves the caller's context; O_DIRECT is no cache all the same.
+		 */
+		if (op == OP_READ_DIRECT && result > 0 && !both.bios)
+			both.bios = 1;
+		if (op <= OP_READ_DIRECT)
+			charge_reads(sum, 1, &both);
+		else
+			charge_writes(sum, 1, &both);
+	}
+	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
+	sum->lower_splits += c->splits;
+}
+
+static inline void forget_lower(struct call *c)
+{
+	__builtin_memset(c->lower, 0, sizeof(c->lower));
+	c->batch[0] = c->batch[1] = 0;
+	c->splits = 0;
+}
+
+static inline int is_filtered(u32 tgid)
+{
+#ifdef FILTER_PID
+	if (tgid != FILTER_PID)
+		return 1;
+#endif
+#ifdef FILTER_CGROUP
+	if (bpf_get_current_cgroup_id() != FILTER_CGROUP)
+		return 1;
+#endif
+#ifdef FILTER_COMM
+	char comm[16] = {}, wanted[16] = FILTER_COMM;
+	int i;
+
+	bpf_get_current_comm(&comm, sizeof(comm));
+#pragma unroll
+	for (i = 0; i < 15; i++)
+		if (comm[i] != wanted[i])
+			return 1;
+#endif
+	return 0;
+}
+
+/* now: when the call entered, so that what the probe itself takes until here is not hidden. */
+static inline void begin(struct target *to, u64 pid_tgid, u64 now)
+{
+	u32 tid = pid_tgid;
+	struct call *c = open_call(tid);
+
+	if (!c)
+		return;
+	c->target = *to;
+	forget_lower(c);
+	if (to->op < OPS)
+		note_started(to->op);
+	c->start_ns = now;
+}

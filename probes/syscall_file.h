@@ -1,0 +1,219 @@
+/*
+ * Which file an operation works on, and of which class it is; the file's name,
+ * once.  Part of syscall.c.
+ */
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
+#define S_SYNC 1 /* inode->i_flags */
+#define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
+#define PATH_BYTES 1024
+#define PATH_PARTS 16
+#define NAME_BYTES 256
+
+enum { LOST_MAP_FULL, LOST_AIO_UNSEEN };
+
+/* Op numbers of ioh/layers/syscall.py. */
+enum { OP_READ, OP_READ_DIRECT, OP_WRITE, OP_WRITE_DIRECT, OP_WRITE_SYNC, OP_FSYNC, OP_COPY };
+
+/* The file an operation works on. */
+struct target {
+	u64 file;
+	u64 ino;
+	u32 dev;
+	u32 op;
+};
+
+struct file_key {
+	u64 ino;
+	u64 dev;
+};
+
+/* Names from the file up to its mount's root, each ended by a NUL. */
+struct file_path {
+	u32 length;
+	u32 complete;
+	char names[PATH_BYTES + NAME_BYTES];
+};
+
+BPF_HASH(paths, struct file_key, struct file_path, 4096);
+BPF_PERCPU_ARRAY(scratch, struct file_path, 1);
+
+/* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
+static inline const char *hidden(u64 argument)
+{
+	const char *pointer;
+
+	asm volatile("%0 = %1" : "=r"(pointer) : "r"(argument));
+	return pointer;
+}
+
+#ifdef TRUSTED
+/* BTF-typed programs may follow the kernel's pointers; a load costs no helper call. */
+#define FOLLOW(type, pointer, member) (*(type *)FIELD(pointer, member))
+#define CURRENT ((const char *)bpf_get_current_task_btf())
+#else
+#define FOLLOW(type, pointer, member)                                                              \
+	({                                                                                         \
+		type followed = 0;                                                                 \
+		READ(followed, FIELD(pointer, member));                                            \
+		followed;                                                                          \
+	})
+#define CURRENT ((const char *)bpf_get_current_task())
+#endif
+
+static inline const char *file_of(u32 fd)
+{
+	const char *files, *fdt, *array, *file = NULL;
+
+	files = FOLLOW(const char *, CURRENT, task_struct_files);
+	if (!files)
+		return NULL;
+	fdt = FOLLOW(const char *, files, files_struct_fdt);
+	if (!fdt || fd >= FOLLOW(u32, fdt, fdtable_max_fds))
+		return NULL;
+	array = FOLLOW(const char *, fdt, fdtable_fd);
+	READ(file, array + fd * sizeof(void *));
+	return file;
+}
+
+/* The members that every call needs, read together: a helper call costs more than the bytes. */
+struct file_part {
+	char raw[FILE_SPAN];
+};
+
+struct inode_part {
+	char raw[INODE_SPAN];
+};
+
+#define PART(type, part, base, member) (*(type *)((part).raw + OFF_##member - (base)))
+
+static inline u64 same(u64 a, u64 b)
+{
+	return 1 ^ above(a ^ b, 0);
+}
+
+/*
+ * Pseudo file systems have regular files too, but no I/O worth the name.  One
+ * sum instead of a switch: aim() stands in a loop, where each branch is a path
+ * for the verifier.
+ */
+static inline int is_pseudo(const char *sb)
+{
+	u64 magic = 0;
+
+	READ(magic, FIELD(sb, super_block_s_magic));
+	return same(magic, 0x9fa0) /* proc */
+	       + same(magic, 0x62656572) /* sysfs */
+	       + same(magic, 0x63677270) /* cgroup2 */
+	       + same(magic, 0x27e0eb) /* cgroup */
+	       + same(magic, 0x64626720) /* debugfs */
+	       + same(magic, 0x74726163) /* tracefs */
+	       + same(magic, 0x73636673) /* securityfs */
+	       + same(magic, 0xcafe4a11) /* bpf */
+	       + same(magic, 0x09041934) /* anon_inode: regular files since 6.16 */;
+}
+
+#ifdef FILTER_DEVICE
+static inline int other_device(const char *sb, u32 dev, u32 rdev)
+{
+	const char *bdev = NULL, *disk = NULL;
+	int number[2] = {};
+
+	if (dev == FILTER_DEVICE || rdev == FILTER_DEVICE)
+		return 0;
+	READ(bdev, FIELD(sb, super_block_s_bdev));
+	if (!bdev)
+		return 1;
+	READ(disk, FIELD(bdev, block_device_bd_disk));
+	READ(number, FIELD(disk, gendisk_major));
+	return ((u32)number[0] << 20 | (u32)number[1]) != FILTER_DEVICE;
+}
+#endif
+
+/*
+ * Fill in which file this is and which class of op; 0 when it is none of ours.
+ * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask.
+ */
+static inline int aim(struct target *to, const char *file, u32 op, u32 call_flags)
+{
+	struct inode_part inode = {};
+	struct file_part part = {};
+	const char *sb;
+	u32 flags, rdev = 0;
+	u16 mode;
+
+	if (!file)
+		return 0;
+	READ(part, file + FILE_BASE);
+	READ(inode, PART(const char *, part, FILE_BASE, file_f_inode) + INODE_BASE);
+	mode = PART(u16, inode, INODE_BASE, inode_i_mode);
+	if ((mode & S_IFMT) != S_IFREG && (mode & S_IFMT) != S_IFBLK)
+		return 0;
+	sb = PART(const char *, inode, INODE_BASE, inode_i_sb);
+	READ(to->dev, FIELD(sb, super_block_s_dev));
+	if (to->dev >> 20 == 0 && is_pseudo(sb))
+		return 0;
+#ifdef FILTER_DEVICE
+	if ((mode & S_IFMT) == S_IFBLK)
+		READ(rdev, FIELD(PART(const char *, part, FILE_BASE, file_f_inode), inode_i_rdev));
+	if (other_device(sb, to->dev, rdev))
+		return 0;
+#endif
+	flags = PART(u32, part, FILE_BASE, file_f_flags);
+	if (op == OP_READ && flags & O_DIRECT)
+		op = OP_READ_DIRECT;
+	if (op == OP_WRITE) {
+		if (flags & O_DSYNC || call_flags & RWF_SYNC_BITS ||
+		    PART(u32, inode, INODE_BASE, inode_i_flags) & S_SYNC)
+			op = OP_WRITE_SYNC;
+		else if (flags & O_DIRECT)
+			op = OP_WRITE_DIRECT;
+	}
+	to->ino = PART(u64, inode, INODE_BASE, inode_i_ino);
+	to->file = (u64)file;
+	to->op = op;
+	return 1;
+}
+
+/* Keep the file's name for user space, which takes it out of the map. */
+static inline void note_path(const struct target *of)
+{
+	struct file_key key = {.ino = of->ino, .dev = of->dev};
+	const char *dentry = NULL, *parent = NULL, *name = NULL, *inode = NULL;
+	struct file_path *p;
+	u32 zero = 0, at = 0;
+	u64 ino = 0;
+	long n;
+	int i;
+
+	if (!of->file || paths.lookup(&key))
+		return;
+	p = scratch.lookup(&zero);
+	if (!p)
+		return;
+	p->complete = 0;
+	READ(dentry, of->file + OFF_file_f_path_dentry);
+	/* The file may have been closed by another thread since: is it still the same one? */
+	READ(inode, FIELD(dentry, dentry_d_inode));
+	READ(ino, FIELD(inode, inode_i_ino));
+	if (ino != of->ino)
+		return;
+	for (i = 0; i < PATH_PARTS; i++) {
+		READ(parent, FIELD(dentry, dentry_d_parent));
+		if (parent == dentry || !parent) {
+			p->complete = 1;
+			break;
+		}
+		READ(name, FIELD(dentry, dentry_d_name_name));
+		if (at >= PATH_BYTES)
+			break;
+		n = bpf_probe_read_kernel_str(p->names + at, NAME_BYTES, name);
+		if (n <= 0)
+			break;
+		at += n & (NAME_BYTES * 2 - 1);
+		dentry = parent;
+	}
+	p->length = at;
+	paths.update(&key, p);
+}

@@ -1,0 +1,97 @@
+"""What the kernel tells of the BPF programs that are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.bpf.libbpf import libbpf
+
+_STATS_RUN_TIME = 0
+# struct bpf_prog_info (uapi): type, name, run_time_ns and run_cnt.
+_INFO_BYTES, _TYPE_AT, _NAME_AT, _RUN_TIME_AT = 232, 0, 64, 192
+_TRACING_TYPES = {2, 5, 7, 17, 26}  # kprobe, tracepoint, perf event, raw tracepoint, BTF-typed
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one program ran for, so far."""
+
+    name: str
+    kind: int
+    ns: int
+    runs: int
+
+
+def _library() -> ctypes.CDLL:
+    lib = libbpf()
+    if lib is None:
+        msg = "no libbpf"
+        raise OSError(msg)
+    return lib
+
+
+def _failure() -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code))
+
+
+def read_program(number: int) -> Spent:
+    lib = _library()
+    fd = lib.bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
+    if fd < 0:
+        raise _failure()
+    info = ctypes.create_string_buffer(_INFO_BYTES)
+    length = ctypes.c_uint32(_INFO_BYTES)
+    try:
+        if lib.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(length)) != 0:
+            raise _failure()
+    finally:
+        os.close(fd)
+    (kind,) = struct.unpack_from("=I", info, _TYPE_AT)
+    name = info.raw[_NAME_AT : _NAME_AT + 16].split(b"\0")[0].decode()
+    return Spent(name, kind, *struct.unpack_from("=QQ", info, _RUN_TIME_AT))
+
+
+def programs_of(pid: int) -> set[int]:
+    """Ids of the programs that a process holds."""
+    held = set()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            found = re.search(r"^prog_id:\s+(\d+)$", info.read_text(), re.MULTILINE)
+            if found:
+                held.add(int(found[1]))
+    return held
+
+
+def tracing_programs() -> set[int]:
+    """Ids of all programs that may sit on a traced event, whoever loaded them."""
+    lib = _library()
+    found, number = set(), ctypes.c_uint32(0)
+    while lib.bpf_prog_get_next_id(number, ctypes.byref(number)) == 0:
+        with contextlib.suppress(OSError):  # unloaded meanwhile
+            if read_program(number.value).kind in _TRACING_TYPES:
+                found.add(number.value)
+    return found
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[None]:
+    """Let the kernel count run time, of all programs of the machine, for as long as this lasts.
+
+    Raises:
+        OSError: The kernel (before 5.8) cannot.
+    """
+    fd = _library().bpf_enable_stats(_STATS_RUN_TIME)
+    if fd < 0:
+        raise _failure()
+    try:
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,56 @@
+"""Time of each probe program for one run, as the kernel counts it."""
+
+from __future__ import annotations
+
+from tests.bench.bpf_info import counted, programs_of, read_program
+from tests.bench.losses import IOH_ALL, IOH_BLOCK
+from tests.bench.report import Report, Table, number, say
+from tests.bench.watchers import EMPTY_PAIR, Watcher, WatcherError, watching
+from tests.bench.workloads import Job, Targets, run
+
+TARGET_IOPS = 80_000
+BUDGET_PCT = 5.0
+RUNS_MIN = 1000
+
+
+def measure(report: Report, targets: Targets, seconds: float) -> None:
+    """Count while fio runs; the counting itself makes every run dearer, an empty one too."""
+    head = ("probe program", "ns a run", "runs for an operation", "ns an operation")
+    name = f"block probes at {TARGET_IOPS:,} IOPS"
+    made = Table("Probe programs, by the kernel's own statistics (with its clock reads)", head)
+    report.tables.append(made)
+    disk = targets.devices[0]
+    try:
+        for watcher, job in (
+            (EMPTY_PAIR, targets.cached),
+            (IOH_ALL, targets.cached),
+            (IOH_ALL, disk),
+            (IOH_BLOCK, disk),
+        ):
+            total = add_rows(made, watcher, job, seconds)
+            if watcher is IOH_BLOCK:
+                share = 100 * total * TARGET_IOPS / 1e9
+                report.figure(name, "% of a core", [share], BUDGET_PCT)
+    except (OSError, WatcherError) as error:
+        report.figure(name, "% of a core", [], BUDGET_PCT)
+        report.note(f"probe programs: {error}")
+
+
+def add_rows(made: Table, watcher: Watcher, job: Job, seconds: float) -> float:
+    """One row for each program that ran; returns ns of all of them for one operation."""
+    say(f"probe cost: {watcher.name}, {job.name}")
+    with watching(watcher) as at_work, counted():
+        programs = sorted(programs_of(at_work.pid))
+        before = [read_program(n) for n in programs]
+        ops = run(job, seconds).ops
+        after = [read_program(n) for n in programs]
+    total = 0.0
+    made.rows.append((f"{watcher.name}: {job.name}", "", "", ""))
+    for early, late in zip(before, after, strict=True):
+        ns, runs = late.ns - early.ns, late.runs - early.runs
+        total += ns / ops
+        if runs >= RUNS_MIN:
+            cells = (number(ns / runs), f"{runs / ops:.2f}", number(ns / ops))
+            made.rows.append((f"— {late.name}", *cells))
+    made.rows.append(("— together", "", "", number(total)))
+    return total

@@ -1,0 +1,157 @@
+"""Who watches the workload meanwhile: nobody, an empty probe pair, ioh or a bpftrace script."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.workloads import CPUS, WATCH_CPU
+
+ROOT = Path(__file__).resolve().parents[2]
+IOH = (sys.executable, "-m", "ioh")
+READY_TIMEOUT_S = 20.0
+SETTLE_S = 0.3
+TICK_S = 1.2
+
+# Its first interval comes after every probe is attached.
+_ATTACHED = 'interval:ms:100 { if (!@attached) { printf("attached\\n"); @attached = 1; } }'
+SYSCALL_SCRIPT = """
+tracepoint:syscalls:sys_enter_pread64 { @s[tid] = nsecs; }
+tracepoint:syscalls:sys_exit_pread64 {
+    if (@s[tid]) { @h[args->ret >> 9] = hist((nsecs - @s[tid]) / 1000); delete(@s[tid]); }
+}
+"""
+BLOCK_SCRIPT = """
+tracepoint:block:block_rq_issue { @s[args->dev, args->sector] = nsecs; }
+tracepoint:block:block_rq_complete {
+    if (@s[args->dev, args->sector]) {
+        @h[args->nr_sector] = hist((nsecs - @s[args->dev, args->sector]) / 1000);
+        delete(@s[args->dev, args->sector]);
+    }
+}
+"""
+
+
+class WatcherError(Exception):
+    """It did not start; the reason is the message."""
+
+
+def count_nothing(output: str, layer: str, op: str) -> int | None:
+    return None
+
+
+def count_ioh(output: str, layer: str, op: str) -> int | None:
+    """Operations over all intervals that ``ioh json`` printed; None where it left the layer out."""
+    whole = output[: output.rfind("\n") + 1].splitlines()
+    counts: list[int] = [
+        layers[layer]["ops"][op]["count"]
+        for layers in (json.loads(line)["layers"] for line in whole)
+        if layer in layers
+    ]
+    return sum(counts) if counts else None
+
+
+def count_bpftrace(output: str, layer: str, op: str) -> int | None:
+    return sum(int(n) for n in re.findall(r"[\])]\s+(\d+) \|", output))
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """A program that watches; it has attached all it wants once ``ready`` is in its output."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    ready: str = ""
+    count: Callable[[str, str, str], int | None] = count_nothing
+    wait_s: float = 0.0  # until what has just happened is in its output
+
+
+def ioh(name: str, *arguments: str) -> Watcher:
+    return Watcher(name, (*IOH, "json", *arguments), '"time_unix_s"', count_ioh, TICK_S)
+
+
+def bpftrace(name: str, script: str) -> Watcher:
+    command = ("bpftrace", "-B", "line", "-e", script + _ATTACHED)
+    return Watcher(name, command, "attached", count_bpftrace)
+
+
+NOBODY = Watcher("nobody")
+EMPTY_PAIR = Watcher("empty pair", (sys.executable, "-m", "tests.bench.empty_pair"), "attached")
+
+
+@dataclass
+class Watching:
+    """A watcher at work; ``output`` is complete once it has ended."""
+
+    pid: int
+    output: str = ""
+
+
+@contextlib.contextmanager
+def watching(watcher: Watcher, prefix: tuple[str, ...] = ()) -> Iterator[Watching]:
+    """Run a watcher on WATCH_CPU; ends it, and whatever it started, in the end.
+
+    Raises:
+        WatcherError: It did not become ready, or ended too soon.
+    """
+    if not watcher.command:
+        yield Watching(0)
+        return
+    pinned = ("taskset", "-c", str(WATCH_CPU)) if len(CPUS) > 1 else ()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [*prefix, *pinned, *watcher.command],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        at_work = Watching(process.pid)
+        try:
+            _wait_until_ready(watcher, process, out.fileno(), err.fileno())
+            time.sleep(SETTLE_S)
+            yield at_work
+            time.sleep(watcher.wait_s)
+            if process.poll() is not None:
+                msg = f"{watcher.name} ended by itself, status {process.returncode}"
+                raise WatcherError(msg)
+        finally:
+            end(process)
+            at_work.output = _content(out.fileno())
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """SIGINT, on which all of them print what they have; then SIGKILL to the whole session."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _content(descriptor: int) -> str:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+
+
+def _wait_until_ready(watcher: Watcher, process: subprocess.Popen[Any], out: int, err: int) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while watcher.ready not in _content(out):
+        if process.poll() is not None or time.monotonic() > deadline:
+            lines = _content(err).strip().splitlines() or ["it did not start in time"]
+            msg = f"{watcher.name}: {lines[-1]}"
+            raise WatcherError(msg)
+        time.sleep(0.02)

@@ -1,0 +1,25 @@
+"""Kernel tests are collected only with IOH_KERNEL_TESTS=1: left out, never skipped and green."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+KERNEL_TESTS = Path(__file__).parent / "kernel"
+ASKED_FOR = os.environ.get("IOH_KERNEL_TESTS") == "1"
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave ``tests/kernel`` out; None lets other rules decide."""
+    if not ASKED_FOR and collection_path.is_relative_to(KERNEL_TESTS):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A kernel test named on the command line is an error without the variable, not a no-op."""
+    if not ASKED_FOR and any(item.path.is_relative_to(KERNEL_TESTS) for item in items):
+        msg = "kernel tests need root and IOH_KERNEL_TESTS=1"
+        raise pytest.UsageError(msg)

@@ -1,0 +1,393 @@
+"""A loop device of one's own, `ioh json` in a subprocess, and the kernel's own count to compare."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 60
+START_S = 30
+MIB = 1 << 20
+SECTOR_BYTES = 512
+
+
+def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
+    """Run a program to its end; an assertion with its messages if it failed."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}{done.stdout[-2000:]}"
+    return done.stdout
+
+
+def ioh_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ioh", *arguments]
+
+
+def ioh_environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+class Reader(threading.Thread):
+    """Takes in what a pipe says, line by line, so that its writer never waits."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(daemon=True)
+        self._fd = fd
+        self.lines: list[bytes] = []
+        self.ended = False
+        self.news = threading.Condition()
+
+    def run(self) -> None:
+        with open(self._fd, "rb", closefd=False) as stream:
+            for line in stream:
+                with self.news:
+                    self.lines.append(line)
+                    self.news.notify_all()
+        with self.news:
+            self.ended = True
+            self.news.notify_all()
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        with self.news:
+            assert self.news.wait_for(lambda: self.ended or len(self.lines) >= count, timeout_s), (
+                "ioh wrote nothing in time"
+            )
+            assert len(self.lines) >= count, "ioh ended"
+
+
+class Ioh:
+    """`ioh json` as it runs: every interval since its start, and the sums over them."""
+
+    def __init__(self, *arguments: str, cycle_s: float = 0.25) -> None:
+        self.process = subprocess.Popen(
+            ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ioh_environment(),
+            cwd="/",
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.cycle_s = cycle_s
+        self.output = Reader(self.process.stdout.fileno())
+        self.messages = Reader(self.process.stderr.fileno())
+        self.output.start()
+        self.messages.start()
+        self._parsed: list[dict[str, Any]] = []
+
+    def wait_for_lines(self, count: int, timeout_s: float = START_S) -> None:
+        self.output.wait_for(count, timeout_s)
+
+    def settle(self) -> None:
+        """Wait until an interval is out that began after this call: all before it is in, too."""
+        self.wait_for_lines(len(self.output.lines) + 2, 2 * self.cycle_s + 10)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for reader, pipe in (
+                (self.output, self.process.stdout),
+                (self.messages, self.process.stderr),
+            ):
+                reader.join(5)
+                assert pipe is not None
+                pipe.close()
+
+    @property
+    def raw(self) -> bytes:
+        return b"".join(self.output.lines)
+
+    @property
+    def intervals(self) -> list[dict[str, Any]]:
+        lines = self.output.lines
+        self._parsed += [json.loads(line) for line in lines[len(self._parsed) :]]
+        return self._parsed
+
+    def ops(self, layer: str, op: str) -> Iterator[dict[str, Any]]:
+        """One op's numbers in each interval in which the layer was measured."""
+        for interval in self.intervals:
+            if op in interval["layers"].get(layer, {}).get("ops", {}):
+                yield interval["layers"][layer]["ops"][op]
+
+    def total(self, layer: str, op: str, field: str = "count") -> int:
+        return sum(numbers[field] or 0 for numbers in self.ops(layer, op))
+
+    def counts(self, layer: str) -> dict[str, int]:
+        """Operations of each op that saw any; groups, which only add up, left out."""
+        sums: dict[str, int] = defaultdict(int)
+        for interval in self.intervals:
+            for op, numbers in interval["layers"].get(layer, {}).get("ops", {}).items():
+                sums[op] += numbers["count"] or 0
+        for group in ("read", "write") if layer == "syscall" else ():
+            sums.pop(group, None)
+        return {op: count for op, count in sums.items() if count}
+
+    def errors(self, layer: str, op: str) -> int:
+        return self._integral(
+            (interval["interval_s"], numbers["errors_per_s"])
+            for interval in self.intervals
+            if (numbers := interval["layers"][layer]["ops"].get(op))
+        )
+
+    def metric(self, layer: str, name: str) -> int:
+        """A counter metric's increase, from its rates."""
+        return self._integral(
+            (interval["interval_s"], interval["layers"][layer]["metrics"][f"{name}_per_s"])
+            for interval in self.intervals
+        )
+
+    def latency_us(self, layer: str, op: str) -> float:
+        """Mean over all intervals, each weighted by its operations."""
+        time_us = sum((n["latency_us"] or 0) * (n["count"] or 0) for n in self.ops(layer, op))
+        return time_us / self.total(layer, op)
+
+    def sizes(self, layer: str, op: str) -> dict[int, int]:
+        """Row sums of the size × latency table: operations by the row's edge in bytes."""
+        rows: dict[int, int] = defaultdict(int)
+        for numbers in self.ops(layer, op):
+            hist = numbers.get("hist", {"size_edges_bytes": [], "counts": []})
+            for edge, counts in zip(hist["size_edges_bytes"], hist["counts"], strict=True):
+                rows[edge] += sum(counts)
+        return dict(rows)
+
+    def table(self, layer: str, name: str, *keys: str) -> dict[tuple[str, ...], dict[str, int]]:
+        """A breakdown's counters over all intervals, by the given key columns."""
+        sums: dict[tuple[str, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for interval in self.intervals:
+            for row in interval["layers"].get(layer, {}).get("top", {}).get(name, ()):
+                to = sums[tuple(row[key] for key in keys)]
+                for column, value in row.items():
+                    if column.endswith("_per_s") and value is not None:
+                        to[column.removesuffix("_per_s")] += value * interval["interval_s"]
+        return {
+            key: {name: round(value) for name, value in row.items()} for key, row in sums.items()
+        }
+
+    def lost(self, layer: str) -> dict[str, int]:
+        sums: dict[str, int] = defaultdict(int)
+        for interval in self.intervals:
+            for reason, count in interval["layers"][layer]["lost"].items():
+                sums[reason] += count
+        return {reason: count for reason, count in sums.items() if count}
+
+    @property
+    def unseen(self) -> int:
+        """Completions that the kernel counted and for which it ran no BPF program."""
+        return self.lost("block").get("unseen", 0)
+
+    def assert_block_agrees(self, disk: DiskStats) -> None:
+        """Each class of request exactly as in /proc/diskstats, but for what ioh says it lost.
+
+        Linux 6.18 was seen not to run raw tracepoint programs for some completions (mostly below
+        0.3 %), in softirqs; why is not known.  ioh tells their number.
+        """
+        kernel = {"read": disk.reads, "write": disk.writes, "flush": disk.flushes}
+        kernel["discard"] = disk.discards
+        missing = {op: count - self.total("block", op) for op, count in kernel.items()}
+        assert all(count >= 0 for count in missing.values())
+        assert missing["read"] + missing["write"] == self.unseen
+        assert self.unseen <= 50 + 0.01 * (disk.reads + disk.writes)
+        if not self.unseen:
+            assert set(missing.values()) == {0}
+            assert self.total("block", "read", "bytes") == disk.read_bytes
+            assert self.total("block", "write", "bytes") == disk.write_bytes
+
+    @staticmethod
+    def _integral(rates: Iterator[tuple[float, float | None]]) -> int:
+        return round(sum(seconds * (rate or 0.0) for seconds, rate in rates))
+
+
+@contextlib.contextmanager
+def recording(*arguments: str, cycle_s: float = 0.25) -> Iterator[Ioh]:
+    """Run `ioh json` around a workload: from its first interval to one after the workload."""
+    ioh = Ioh(*arguments, cycle_s=cycle_s)
+    try:
+        ioh.wait_for_lines(1)
+        yield ioh
+        ioh.settle()
+    finally:
+        ioh.end()
+
+
+@dataclass(frozen=True)
+class DiskStats:
+    """One device's line of /proc/diskstats, or the difference of two."""
+
+    reads: int
+    read_merges: int
+    read_bytes: int
+    writes: int
+    write_merges: int
+    write_bytes: int
+    busy_ms: int
+    weighted_ms: int
+    discards: int
+    discard_bytes: int
+    flushes: int
+
+    def __sub__(self, older: DiskStats) -> DiskStats:
+        names = self.__dataclass_fields__
+        return DiskStats(*(getattr(self, name) - getattr(older, name) for name in names))
+
+
+def diskstats(name: str) -> DiskStats:
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        words = line.split()
+        if words[2] == name:
+            n = [int(word) for word in words[3:]]
+            return DiskStats(
+                n[0], n[1], n[2] * SECTOR_BYTES, n[4], n[5], n[6] * SECTOR_BYTES,
+                n[9], n[10], n[11], n[13] * SECTOR_BYTES, n[15],
+            )  # fmt: skip
+    msg = f"{name} is not in /proc/diskstats"
+    raise AssertionError(msg)
+
+
+class Loop:
+    """A loop device over a file of its own."""
+
+    def __init__(self, folder: Path, size: int = 512 * MIB) -> None:
+        self.image = folder / "disk.img"
+        with self.image.open("wb") as stream:
+            stream.truncate(size)
+        self._changed: dict[Path, str] = {}
+        self.attach()
+
+    def attach(self, *options: str) -> None:
+        self.path = run("losetup", "--find", "--show", *options, self.image).strip()
+        self.name = self.path.rpartition("/")[2]
+        # A file system without O_DIRECT refuses; the counts of this device are the same.
+        subprocess.run(["losetup", "--direct-io=on", self.path], check=False, capture_output=True)
+        settle_devices()
+
+    @property
+    def queue(self) -> Path:
+        return Path("/sys/block") / self.name / "queue"
+
+    @property
+    def number(self) -> str:
+        return (Path("/sys/block") / self.name / "dev").read_text().strip()
+
+    def stats(self) -> DiskStats:
+        return diskstats(self.name)
+
+    def set_queue(self, name: str, value: str) -> None:
+        """Change a setting until close(): a loop device's outlive its file."""
+        setting = self.queue / name
+        before = setting.read_text().strip()
+        chosen = re.search(r"\[(.+)\]", before)
+        self._changed.setdefault(setting, chosen[1] if chosen else before)
+        setting.write_text(value)
+
+    def close(self) -> None:
+        for setting, value in self._changed.items():
+            setting.write_text(value)
+        run("losetup", "--detach", self.path)
+
+
+class Volume:
+    """ext4 on a loop device, mounted; nobody else knows of it."""
+
+    def __init__(self, folder: Path, size: int = 512 * MIB) -> None:
+        self.loop = Loop(folder, size)
+        self.device = self.loop.path
+        self.mount = folder / "mnt"
+        self.mount.mkdir()
+        try:
+            # Without the lazy initialisation, which would write behind the test's back.
+            options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
+            run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, self.device)
+            run("mount", "-o", "noatime", self.device, self.mount)
+        except BaseException:
+            self.loop.close()
+            raise
+        settle_devices()
+
+    def sync(self) -> None:
+        """Write everything back, the journal included: afterwards the device is idle."""
+        run("sync", "--file-system", self.mount)
+
+    def drop_caches(self) -> None:
+        self.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+    def file(self, name: str, size: int) -> Path:
+        """A file of that size, written and not in the cache."""
+        path = self.mount / name
+        with path.open("wb") as stream:
+            for _ in range(size // MIB):
+                stream.write(os.urandom(MIB))
+            stream.write(os.urandom(size % MIB))
+            os.fsync(stream.fileno())
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return path
+
+    def close(self) -> None:
+        for _ in range(20):
+            done = subprocess.run(["umount", self.mount], check=False, capture_output=True)
+            if done.returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            run("umount", "--lazy", self.mount)
+        self.loop.close()
+
+
+def settle_devices() -> None:
+    """Let udev, where there is one, finish looking at a new device."""
+    if shutil.which("udevadm"):
+        subprocess.run(["udevadm", "settle"], check=False, timeout=TIMEOUT_S)
+
+
+def aligned(size: int) -> mmap.mmap:
+    """A buffer that O_DIRECT accepts."""
+    return mmap.mmap(-1, size)
+
+
+def about(total: int) -> Any:
+    """A total that JSON tells only as a rate of six decimals."""
+    return pytest.approx(total, rel=1e-5)
+
+
+@contextlib.contextmanager
+def opened(path: Path | str, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def fio(directory: Path, **options: object) -> list[Mapping[str, Any]]:
+    """Run fio there; each job's part of its JSON."""
+    words = [f"--{name}={value}" for name, value in options.items()]
+    text = run("fio", "--output-format=json", "--name=j", f"--directory={directory}", *words)
+    jobs: list[Mapping[str, Any]] = json.loads(text[text.index("{") :])["jobs"]
+    assert all(job["error"] == 0 for job in jobs)
+    return jobs

@@ -1,0 +1,193 @@
+"""The block layer against /proc/diskstats and sysfs: every class of request, merges, shares."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import (
+    MIB,
+    DiskStats,
+    Ioh,
+    Loop,
+    Volume,
+    about,
+    aligned,
+    fio,
+    opened,
+    recording,
+    run,
+)
+
+
+def row(ioh: Ioh, loop: Loop) -> dict[str, int]:
+    """The device's own row, which must be the only one."""
+    rows = ioh.table("block", "device", "device")
+    assert rows.keys() <= {(loop.name,)}
+    return rows[loop.name,]
+
+
+def assert_agrees(ioh: Ioh, disk: DiskStats, loop: Loop) -> None:
+    """Every count and every byte of the device, as the kernel has them."""
+    ioh.assert_block_agrees(disk)
+    told = row(ioh, loop)
+    assert told["flushes"] == disk.flushes
+    assert told["discards"] == disk.discards
+    assert told["read_merges"] == disk.read_merges
+    assert told["write_merges"] == disk.write_merges
+
+
+def test_discards_and_flushes(loop: Loop) -> None:
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        before = loop.stats()
+        for i in range(7):
+            run("blkdiscard", "--offset", str(i * 2 * MIB), "--length", str(MIB), loop.path)
+        with opened(loop.path, os.O_WRONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+            for i in range(11):
+                os.pwritev(fd, [buffer], i * 4096)
+                os.fdatasync(fd)
+        disk = loop.stats() - before
+    assert (disk.discards, disk.discard_bytes) == (7, 7 * MIB)
+    assert disk.flushes == 11
+    assert ioh.total("block", "discard", "bytes") + ioh.unseen * MIB >= 7 * MIB
+    assert_agrees(ioh, disk, loop)
+
+
+def test_write_zeroes_are_a_class_of_their_own(loop: Loop) -> None:
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        run("fallocate", "--punch-hole", "--offset", "0", "--length", str(MIB), loop.path)
+        run("fallocate", "--zero-range", "--offset", "0", "--length", str(MIB), loop.path)
+    assert ioh.total("block", "write_zeroes") + ioh.unseen >= 2
+    assert ioh.total("block", "discard") == 0
+
+
+def test_merges_of_many_small_writes(volume: Volume) -> None:
+    """Adjacent small direct writes in one batch: the queue joins them before issue."""
+    volume.loop.set_queue("scheduler", "mq-deadline")
+    path = volume.file("data", 8 * MIB)
+    with recording("--device", volume.device) as ioh:
+        before = volume.loop.stats()
+        fio(
+            volume.mount,
+            filename=path.name,
+            ioengine="libaio",
+            direct=1,
+            rw="write",
+            bs="4k",
+            size="8m",
+            iodepth=64,
+            iodepth_batch=32,
+            iodepth_batch_complete_min=32,
+            overwrite=1,
+        )
+        volume.sync()
+        disk = volume.loop.stats() - before
+    assert disk.write_merges > 1000
+    assert_agrees(ioh, disk, volume.loop)
+    assert ioh.total("syscall", "write_direct") == 2048
+    assert ioh.metric("block", "write_merges") == disk.write_merges
+
+
+@pytest.mark.parametrize(("order", "low", "high"), [("sequential", 99, 100), ("random", 0, 2)])
+def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> None:
+    places = list(range(1009))
+    if order == "random":
+        # Every fourth block only, so that no two are neighbours, shuffled.
+        places = [4 * n for n in places]
+        random.Random(5).shuffle(places)
+    with (
+        recording("--device", loop.path, "--layers", "block") as ioh,
+        opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(4096) as buffer,
+    ):
+        for place in places:
+            assert os.preadv(fd, [buffer], place * 4096) == 4096
+    judged = ioh.metric("block", "positioned")
+    assert 1008 - ioh.unseen <= judged <= 1009
+    assert low <= 100 * ioh.metric("block", "sequential") / judged <= high
+
+
+def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        before = loop.stats()
+        fio(
+            Path("/"),
+            filename=loop.path,
+            ioengine="io_uring",
+            direct=1,
+            rw="randread",
+            bs="1m",
+            size="512m",
+            iodepth=4,
+            time_based=1,
+            runtime=2,
+        )
+        disk = loop.stats() - before
+    rows = [
+        (interval["interval_s"], line)
+        for interval in ioh.intervals
+        for line in interval["layers"]["block"]["top"]["device"]
+    ]
+    # diskstats counts whole ms, and ticks of 4 ms where the kernel only looks at its clock.
+    busy_ms = sum(seconds * line["busy_pct"] * 10 for seconds, line in rows)
+    assert busy_ms == pytest.approx(disk.busy_ms, rel=1e-3, abs=8)
+    weighted_ms = sum(seconds * line["avg_inflight"] * 1e3 for seconds, line in rows)
+    assert weighted_ms == pytest.approx(disk.weighted_ms, rel=1e-3, abs=8)
+    told = row(ioh, loop)
+    # Two ways to one number: the time that each request took, added up by the probe.  The
+    # kernel's ends a little later: after the request's owner has been told.
+    assert told["read_ns"] / 1e6 == pytest.approx(disk.weighted_ms, rel=0.02)
+    ioh.assert_block_agrees(disk)
+
+
+def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
+    path = volume.file("data", 23 * 8192)
+    volume.loop.set_queue("max_sectors_kb", "256")
+    with (
+        recording("--device", volume.device, "--layers", "block") as ioh,
+        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(8192) as buffer,
+    ):
+        for i in range(23):
+            os.preadv(fd, [buffer], i * 8192)
+    (line,) = [
+        line for interval in ioh.intervals for line in interval["layers"]["block"]["top"]["device"]
+    ]
+    assert line["device"] == volume.loop.name
+    assert "disk.img" in line["on"]
+    assert line["max_request_bytes"] == 256 << 10
+    assert line["queue_depth_limit"] == int((volume.loop.queue / "nr_requests").read_text())
+    assert row(ioh, volume.loop)["reads"] + ioh.unseen == 23
+    comm = Path("/proc/self/comm").read_text().strip()
+    submitters = ioh.table("block", "process", "pid", "comm")
+    assert submitters.keys() == {(str(os.getpid()), comm)}
+    assert submitters[str(os.getpid()), comm]["reads"] == 23
+    assert submitters[str(os.getpid()), comm]["read_bytes"] == about(23 * 8192)
+
+
+def test_proc_counts_the_same(volume: Volume) -> None:
+    """Both sources at once over one load: the probe's counts are those of /proc."""
+    fio(volume.mount, rw="randrw", bs="16k", size="32m", create_only=1)
+    volume.drop_caches()
+    with (
+        recording("--device", volume.device, "--layers", "block") as ioh,
+        recording("--proc", "--device", volume.device, "--layers", "block") as proc,
+    ):
+        fio(volume.mount, rw="randrw", bs="16k", size="32m", direct=1, fsync=64)
+        volume.sync()
+        time.sleep(0.1)
+    assert {i["layers"]["block"]["source"] for i in ioh.intervals} == {"bpf"}
+    assert {i["layers"]["block"]["source"] for i in proc.intervals} == {"proc"}
+    differences = {
+        op: proc.total("block", op) - ioh.total("block", op) for op in ("read", "write", "flush")
+    }
+    assert sum(differences.values()) == ioh.unseen
+    if not ioh.unseen:
+        assert set(differences.values()) == {0}
+        for op in ("read", "write"):
+            assert ioh.total("block", op, "bytes") == proc.total("block", op, "bytes")
+    assert all(numbers.get("p99_us") is None for numbers in proc.ops("block", "read"))

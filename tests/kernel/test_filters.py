@@ -1,0 +1,195 @@
+"""Filters that the probes apply, and what is said about a device that does not exist."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import (
+    MIB,
+    Ioh,
+    Loop,
+    Volume,
+    aligned,
+    ioh_command,
+    ioh_environment,
+    opened,
+    recording,
+    run,
+)
+
+# Reads the file each time that a line with a number comes, and says when it has.
+READER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(15, sys.argv[2].encode())
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        os.pread(fd, 1000, 0)
+    print("done", flush=True)
+"""
+
+
+class Reader:
+    """A process that reads a file when it is told to."""
+
+    def __init__(self, path: Path, comm: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", READER, str(path), comm],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.process.pid
+        self.read(0)
+
+    def read(self, times: int) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{times}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+
+@contextlib.contextmanager
+def readers(path: Path, *comms: str) -> Iterator[list[Reader]]:
+    with contextlib.ExitStack() as stack:
+        started = []
+        for comm in comms:
+            reader = Reader(path, comm)
+            started.append(reader)
+            stack.enter_context(reader.process)
+        yield started
+
+
+def only_rows(ioh: Ioh) -> dict[tuple[str, ...], int]:
+    return {
+        key: row["reads"] for key, row in ioh.table("syscall", "process", "pid", "comm").items()
+    }
+
+
+def test_by_process(volume: Volume) -> None:
+    path = volume.file("data", 1000)
+    with readers(path, "one", "two") as (one, two):
+        with recording("--pid", str(one.pid), "--layers", "syscall") as ioh:
+            one.read(23)
+            two.read(19)
+        assert ioh.counts("syscall") == {"read_buffered": 23}
+        assert only_rows(ioh) == {(str(one.pid), "one"): 23}
+
+
+def test_by_name(volume: Volume) -> None:
+    path = volume.file("data", 1000)
+    # 15 bytes are all of a name that the kernel keeps; the third one only begins like it.
+    comms = ("ioh-test-reader", "ioh-test-reade", "ioh-test")
+    with readers(path, *comms) as (wanted, *others):
+        with recording("--comm", "ioh-test-reader-and-more", "--layers", "syscall") as ioh:
+            wanted.read(23)
+            for other in others:
+                other.read(19)
+        assert only_rows(ioh) == {(str(wanted.pid), "ioh-test-reader"): 23}
+        with recording("--comm", "ioh-test", "--layers", "syscall") as short:
+            wanted.read(11)
+            others[-1].read(13)
+        assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
+
+
+def cgroup_root() -> Path:
+    """Where the version 2 hierarchy is mounted: on its own, or beside version 1."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        words = line.split()
+        if words[2] == "cgroup2":
+            return Path(words[1])
+    pytest.fail("no cgroup2 hierarchy is mounted")
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    root = cgroup_root()
+    folder = root / f"ioh-test-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    for pid in (folder / "cgroup.procs").read_text().split():
+        (root / "cgroup.procs").write_text(pid)
+    folder.rmdir()
+
+
+def test_by_control_group(volume: Volume, cgroup: Path) -> None:
+    path = volume.file("data", 1000)
+    with readers(path, "inside", "outside") as (inside, outside):
+        (cgroup / "cgroup.procs").write_text(str(inside.pid))
+        with recording("--cgroup", str(cgroup), "--layers", "syscall") as ioh:
+            inside.read(23)
+            outside.read(19)
+    assert ioh.counts("syscall") == {"read_buffered": 23}
+    assert only_rows(ioh) == {(str(inside.pid), "inside"): 23}
+
+
+def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
+    """Both layers: reads of the device's files are seen, those of files beside it are not."""
+    beside = tmp_path / "beside"
+    beside.write_bytes(bytes(8192))
+    inside = volume.file("data", 8192)
+    with (
+        recording("--device", volume.loop.number, "--layers", "syscall,block") as ioh,
+        aligned(8192) as buffer,
+    ):
+        for path, times in ((inside, 23), (beside, 19)):
+            with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
+                for _ in range(times):
+                    os.preadv(fd, [buffer], 0)
+    assert ioh.counts("syscall") == {"read_direct": 23}
+    assert ioh.total("block", "read") + ioh.unseen == 23
+
+
+def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
+    run("losetup", "--detach", loop.path)
+    loop.attach("--partscan")
+    # Told to the kernel, not written on the disk: no partition table's format is needed.
+    run("addpart", loop.path, "1", "2048", str(64 * MIB // 512))
+    partition = f"{loop.path}p1"
+    mount = tmp_path / "mnt"
+    mount.mkdir()
+    run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", partition)
+    run("mount", partition, mount)
+    try:
+        path = mount / "data"
+        path.write_bytes(bytes(8192))
+        run("sync", "--file-system", mount)
+        with (
+            recording("--device", partition, "--layers", "syscall,block") as ioh,
+            opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+            aligned(8192) as buffer,
+        ):
+            for _ in range(23):
+                os.preadv(fd, [buffer], 0)
+        assert ioh.counts("syscall") == {"read_direct": 23}
+        assert ioh.total("block", "read") + ioh.unseen == 23
+        (note,) = ioh.messages.lines
+        assert b"is a partition" in note
+        assert loop.name.encode() in note
+    finally:
+        run("umount", mount)
+
+
+@pytest.mark.parametrize("name", ["nothing", "/dev/nothing", "250:250", "/etc/passwd", "a\x1b[2Jb"])
+def test_an_unknown_device_is_one_line(name: str) -> None:
+    done = subprocess.run(
+        ioh_command("json", "--device", name),
+        check=False,
+        capture_output=True,
+        env=ioh_environment(),
+        timeout=20,
+    )
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") <= 2
+    assert b"\x1b" not in done.stderr
+    assert b"no block device" in done.stderr
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,66 @@
+"""Operations that have begun and not ended: a device whose backing file system is frozen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kernel.rig import MIB, Loop, Volume, aligned, opened, recording
+
+FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
+WRITERS = 5
+
+
+@contextlib.contextmanager
+def frozen(mount: Path) -> Iterator[None]:
+    """Writes into this file system wait, as on a device that has stopped answering."""
+    with opened(mount, os.O_RDONLY) as fd:
+        fcntl.ioctl(fd, FIFREEZE, 0)
+        try:
+            yield
+        finally:
+            fcntl.ioctl(fd, FITHAW, 0)
+
+
+def write_one(path: str, place: int) -> None:
+    with opened(path, os.O_WRONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+        assert os.pwritev(fd, [buffer], place * MIB) == 4096
+
+
+def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
+    """A loop device over a file of the volume stops when the volume's file system is frozen."""
+    upper = Loop(volume.mount, 64 * MIB)
+    try:
+        with recording("--device", upper.path, "--layers", "syscall,block") as ioh:
+            threads = [
+                threading.Thread(target=write_one, args=(upper.path, place))
+                for place in range(WRITERS)
+            ]
+            with frozen(volume.mount):
+                for thread in threads:
+                    thread.start()
+                ioh.settle()
+                stopped = len(ioh.output.lines) - 1
+                ioh.settle()
+                still = len(ioh.output.lines) - 1
+            for thread in threads:
+                thread.join(20)
+        for line in (stopped, still):
+            layers = ioh.intervals[line]["layers"]
+            assert layers["syscall"]["ops"]["write_direct"]["inflight"] == WRITERS
+            (row,) = layers["block"]["top"]["device"]
+            assert row["inflight"] == WRITERS
+            assert row["busy_pct"] > 90 or line == stopped
+        last = ioh.intervals[-1]["layers"]
+        assert last["syscall"]["ops"]["write_direct"]["inflight"] == 0
+        assert ioh.counts("syscall") == {"write_direct": WRITERS}
+        assert ioh.total("block", "write") + ioh.unseen == WRITERS
+        # They ended at last, and took all of that time.
+        slowest = max(numbers["max_us"] or 0 for numbers in ioh.ops("syscall", "write_direct"))
+        assert slowest > 3 * 250_000
+    finally:
+        upper.close()

@@ -1,0 +1,152 @@
+"""However ioh ends, the kernel is left as it was: no program, no map, no process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.can_bpf import SYS_BPF
+from tests.kernel.rig import Ioh, Volume, recording
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+BPF = SYS_BPF[os.uname().machine]
+PROG_GET_NEXT_ID, MAP_GET_NEXT_ID, PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD = 11, 12, 13, 15
+GONE_WITHIN_S = 5
+
+
+def ids(command: int) -> set[int]:
+    """The kernel's ids of all programs or maps."""
+    found: set[int] = set()
+    last = 0
+    while True:
+        attributes = ctypes.create_string_buffer(struct.pack("=III", last, 0, 0), 128)
+        if LIBC.syscall(BPF, command, attributes, 12) != 0:
+            return found
+        last = struct.unpack_from("=I", attributes, 4)[0]
+        found.add(last)
+
+
+def held(pids: set[int], kind: str) -> set[int]:
+    """The ids of the programs (``prog_id``) or maps that these processes hold open."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+                for line in info.read_text().splitlines():
+                    if line.startswith(f"{kind}:"):
+                        found.add(int(line.split()[1]))
+    return found
+
+
+def children(pid: int) -> set[int]:
+    """A process' children, and theirs."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found |= {child} | children(child)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Traces:
+    """What one ioh has in the kernel while it runs."""
+
+    def __init__(self, ioh: Ioh) -> None:
+        self.family = {ioh.process.pid} | children(ioh.process.pid)
+        self.programs = held(self.family, "prog_id")
+        self.maps = held(self.family, "map_id")
+        assert len(self.programs) >= 10  # syscall, tcp and block
+        assert self.programs <= ids(PROG_GET_NEXT_ID)
+        assert self.maps
+        assert self.maps <= ids(MAP_GET_NEXT_ID)
+
+    def assert_gone(self) -> None:
+        assert eventually(lambda: not any(map(is_alive, self.family)))
+        assert eventually(lambda: not self.programs & ids(PROG_GET_NEXT_ID))
+        assert eventually(lambda: not self.maps & ids(MAP_GET_NEXT_ID))
+
+
+@contextlib.contextmanager
+def running(*arguments: str) -> Iterator[Ioh]:
+    ioh = Ioh(*arguments, cycle_s=0.1)
+    try:
+        ioh.wait_for_lines(1)
+        yield ioh
+    finally:
+        ioh.end(signal.SIGKILL)
+
+
+def test_ten_kills_in_a_row() -> None:
+    for _ in range(10):
+        with running() as ioh:
+            traces = Traces(ioh)
+            os.kill(ioh.process.pid, signal.SIGKILL)
+            ioh.process.wait(5)
+            traces.assert_gone()
+
+
+@pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
+def test_killed_while_it_starts(delay_ms: int) -> None:
+    """Whatever the loader and its compiling children are at in that moment."""
+    ioh = Ioh(cycle_s=0.1)
+    time.sleep(delay_ms / 1e3)
+    family = {ioh.process.pid} | children(ioh.process.pid)
+    programs, maps = held(family, "prog_id"), held(family, "map_id")
+    os.kill(ioh.process.pid, signal.SIGKILL)
+    ioh.process.wait(5)
+    assert eventually(lambda: not any(map(is_alive, family)))
+    assert eventually(lambda: not programs & ids(PROG_GET_NEXT_ID))
+    assert eventually(lambda: not maps & ids(MAP_GET_NEXT_ID))
+    ioh.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+)
+def test_signals_that_ask(number: int, status: int) -> None:
+    with running() as ioh:
+        traces = Traces(ioh)
+        os.kill(ioh.process.pid, number)
+        assert ioh.process.wait(2) == status
+        traces.assert_gone()
+        ioh.messages.join(2)
+        assert ioh.messages.lines == []
+
+
+def test_without_its_loader_it_goes_on_measuring(volume: Volume) -> None:
+    """The loader holds nothing: what is attached stays with ioh itself."""
+    with recording("--device", volume.device, cycle_s=0.25) as ioh:
+        traces = Traces(ioh)
+        (loader,) = children(ioh.process.pid)
+        os.kill(loader, signal.SIGKILL)
+        path = volume.file("data", 1000)
+        for _ in range(23):
+            with path.open("rb", buffering=0) as stream:
+                stream.read(100)
+        ioh.settle()
+        assert ioh.total("syscall", "read") == 23
+    traces.assert_gone()

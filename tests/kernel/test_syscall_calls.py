@@ -1,0 +1,271 @@
+"""Every call of the syscall layer, made a prime number of times by small programs, counts once."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kernel.rig import MIB, Ioh, Volume, aligned, fio, opened, recording
+
+RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
+LIBC = ctypes.CDLL(None, use_errno=True)
+SIZE = 1 << 16
+
+
+@contextlib.contextmanager
+def app(volume: Volume, *more: str) -> Iterator[Ioh]:
+    """Record the syscall layer for files of this volume."""
+    with recording("--device", volume.device, "--layers", "syscall", *more) as ioh:
+        yield ioh
+
+
+@pytest.mark.parametrize(
+    ("size", "row"), [(8192, 8192), (12 << 10, 16 << 10), (192 << 10, 256 << 10), (4096, 4096)]
+)
+def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, row: int) -> None:
+    path = volume.file("data", 23 * size)
+    with (
+        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
+        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(size) as buffer,
+    ):
+        for i in range(23):
+            assert os.preadv(fd, [buffer], i * size) == size
+    assert ioh.counts("syscall") == {"read_direct": 23}
+    assert ioh.sizes("syscall", "read_direct") == {row: 23}
+    assert ioh.sizes("syscall", "read") == {row: 23}
+    assert ioh.total("syscall", "read", "bytes") == 23 * size
+    assert ioh.sizes("block", "read") == {row: 23}
+    assert ioh.total("block", "read", "bytes") == 23 * size
+
+
+def _read(fd: int) -> int:
+    return len(os.read(fd, 1000))
+
+
+def _pread(fd: int) -> int:
+    return len(os.pread(fd, 1000, 5))
+
+
+def _readv(fd: int) -> int:
+    return os.readv(fd, [bytearray(300), bytearray(700)])
+
+
+def _preadv(fd: int) -> int:
+    return os.preadv(fd, [bytearray(300), bytearray(700)], 5)
+
+
+def _preadv2(fd: int) -> int:
+    return os.preadv(fd, [bytearray(300), bytearray(700)], 5, RWF_HIPRI)
+
+
+def _write(fd: int) -> int:
+    return os.write(fd, bytes(1000))
+
+
+def _pwrite(fd: int) -> int:
+    return os.pwrite(fd, bytes(1000), 5)
+
+
+def _writev(fd: int) -> int:
+    return os.writev(fd, [bytes(300), bytes(700)])
+
+
+def _pwritev(fd: int) -> int:
+    return os.pwritev(fd, [bytes(300), bytes(700)], 5)
+
+
+def _pwritev2_dsync(fd: int) -> int:
+    return os.pwritev(fd, [bytes(300), bytes(700)], 5, RWF_DSYNC)
+
+
+def _pwritev2_sync(fd: int) -> int:
+    return os.pwritev(fd, [bytes(300), bytes(700)], 5, RWF_SYNC)
+
+
+@pytest.mark.parametrize(
+    ("call", "op"),
+    [
+        (_read, "read_buffered"),
+        (_pread, "read_buffered"),
+        (_readv, "read_buffered"),
+        (_preadv, "read_buffered"),
+        (_preadv2, "read_buffered"),
+        (_write, "write_buffered"),
+        (_pwrite, "write_buffered"),
+        (_writev, "write_buffered"),
+        (_pwritev, "write_buffered"),
+        (_pwritev2_dsync, "write_sync"),
+        (_pwritev2_sync, "write_sync"),
+    ],
+)
+def test_each_call(volume: Volume, call: Callable[[int], int], op: str) -> None:
+    path = volume.file("data", SIZE)
+    with app(volume) as ioh, opened(path, os.O_RDWR) as fd:
+        for _ in range(23):
+            assert call(fd) == 1000
+    assert ioh.counts("syscall") == {op: 23}
+    assert ioh.total("syscall", op, "bytes") == 23 * 1000
+
+
+@pytest.mark.parametrize(
+    ("flags", "op"),
+    [
+        (0, "write_buffered"),
+        (os.O_SYNC, "write_sync"),
+        (os.O_DSYNC, "write_sync"),
+        (os.O_DIRECT, "write_direct"),
+        (os.O_DIRECT | os.O_DSYNC, "write_sync"),
+        (os.O_APPEND, "write_buffered"),
+    ],
+)
+def test_class_of_a_write(volume: Volume, flags: int, op: str) -> None:
+    path = volume.file("data", SIZE)
+    with (
+        app(volume) as ioh,
+        opened(path, os.O_WRONLY | flags) as fd,
+        aligned(4096) as buffer,
+    ):
+        for _ in range(13):
+            assert os.write(fd, buffer) == 4096
+    assert ioh.counts("syscall") == {op: 13}
+    assert ioh.total("syscall", "write", "bytes") == 13 * 4096
+
+
+def test_fsync_family(volume: Volume) -> None:
+    path = volume.file("data", SIZE)
+    with app(volume) as ioh, opened(path, os.O_RDWR) as fd:
+        for _ in range(7):
+            os.fsync(fd)
+        for _ in range(11):
+            os.fdatasync(fd)
+        for _ in range(13):
+            assert LIBC.sync_file_range(fd, 0, 0, 7) == 0
+    assert ioh.counts("syscall") == {"fsync": 31}
+    assert ioh.total("syscall", "fsync", "bytes") == 0
+
+
+def test_msync(volume: Volume) -> None:
+    """msync names no file, so that no filter by device fits it: by process instead."""
+    path = volume.file("data", SIZE)
+    with (
+        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
+        opened(path, os.O_RDWR) as fd,
+        mmap.mmap(fd, SIZE) as mapped,
+    ):
+        before = ioh.total("syscall", "fsync")
+        for i in range(17):
+            mapped[i * 100] = 1
+            mapped.flush()
+    assert ioh.total("syscall", "fsync") - before == 17
+
+
+@pytest.mark.parametrize(("option", "every"), [("fsync", 7), ("fdatasync", 5)])
+def test_fio_syncs(volume: Volume, option: str, every: int) -> None:
+    load: dict[str, object] = {"rw": "write", "bs": "4k", "size": 2 * MIB, "overwrite": 1}
+    fio(volume.mount, **load, create_only=1)
+    volume.sync()
+    with app(volume) as ioh:
+        (job,) = fio(volume.mount, **load, **{option: every})
+    # fio 3.33 counts its fsyncs, but not its fdatasyncs.
+    assert job["sync"]["total_ios"] in {0, 512 // every}
+    assert ioh.counts("syscall") == {"write_buffered": 512, "fsync": 512 // every}
+
+
+def test_sendfile_splice_and_copies(volume: Volume) -> None:
+    source, target = volume.file("from", SIZE), volume.file("to", SIZE)
+    read_end, write_end = os.pipe()
+    with (
+        app(volume) as ioh,
+        opened(source, os.O_RDONLY) as a,
+        opened(target, os.O_WRONLY) as b,
+        opened("/dev/null", os.O_WRONLY) as null,
+    ):
+        for _ in range(5):
+            assert os.sendfile(b, a, 0, 1000) == 1000
+        for _ in range(7):
+            assert os.copy_file_range(a, b, 1000, 0, 0) == 1000
+        for _ in range(11):
+            assert os.splice(a, write_end, 1000, offset_src=0) == 1000
+            assert os.splice(read_end, b, 1000, offset_dst=0) == 1000
+        for _ in range(3):
+            assert os.sendfile(null, a, 0, 1000) == 1000
+    os.close(read_end)
+    os.close(write_end)
+    # Between two files it is a copy; with a pipe or a device on one side a read or a write.
+    assert ioh.counts("syscall") == {
+        "copy": 5 + 7,
+        "read_buffered": 11 + 3,
+        "write_buffered": 11,
+    }
+    assert ioh.total("syscall", "copy", "bytes") == 12 * 1000
+
+
+def test_reads_at_the_end_are_calls(volume: Volume) -> None:
+    path = volume.file("data", 1000)
+    with app(volume) as ioh, opened(path, os.O_RDONLY) as fd:
+        for _ in range(19):
+            assert os.pread(fd, 4096, 1000) == b""
+    assert ioh.counts("syscall") == {"read_buffered": 19}
+    assert ioh.total("syscall", "read_buffered", "bytes") == 0
+    assert ioh.sizes("syscall", "read_buffered") == {512: 19}
+
+
+def test_failing_calls_count_as_errors_only(volume: Volume) -> None:
+    path = volume.file("data", SIZE)
+    with (
+        app(volume) as ioh,
+        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(8192) as buffer,
+    ):
+        for _ in range(5):
+            with pytest.raises(OSError) as failed:  # noqa: PT011
+                os.preadv(fd, [memoryview(buffer)[1:4097]], 1)
+            assert failed.value.errno == errno.EINVAL
+        for _ in range(7):
+            assert LIBC.pread(fd, ctypes.c_void_p(4096), 4096, 0) == -1
+            assert ctypes.get_errno() == errno.EFAULT
+        for _ in range(3):
+            with pytest.raises(OSError) as failed:  # noqa: PT011
+                os.write(fd, bytes(4096))
+            assert failed.value.errno == errno.EBADF
+        with pytest.raises(OSError) as failed:  # noqa: PT011
+            os.read(999, 1)
+        assert failed.value.errno == errno.EBADF
+    assert ioh.counts("syscall") == {}
+    assert ioh.errors("syscall", "read_direct") == 12
+    # Opened for reading only, the file is still the one that the call was for.
+    assert ioh.errors("syscall", "write_direct") == 3
+
+
+def test_what_is_no_file_is_not_counted(volume: Volume) -> None:
+    """Sockets, pipes, terminals and pseudo file systems, by this very process."""
+    pid = str(os.getpid())
+    a, b = socket.socketpair()
+    read_end, write_end = os.pipe()
+    with a, b, recording("--pid", pid, "--layers", "syscall", cycle_s=0.2) as ioh:
+        first = len(ioh.output.lines)
+        for _ in range(31):
+            os.write(a.fileno(), b"x")
+            os.read(b.fileno(), 1)
+            os.write(write_end, b"x")
+            os.read(read_end, 1)
+        for name in ("/proc/self/stat", "/proc/diskstats", "/sys/kernel/mm/ksm/run", "/dev/zero"):
+            with opened(name, os.O_RDONLY) as fd:
+                for _ in range(31):
+                    os.read(fd, 100)
+        ioh.settle()
+        last = len(ioh.output.lines)
+    os.close(read_end)
+    os.close(write_end)
+    ops = [i["layers"]["syscall"]["ops"] for i in ioh.intervals[first:last]]
+    assert [o[name]["count"] for o in ops for name in ("read", "write", "copy")] == [0, 0, 0] * len(
+        ops
+    )

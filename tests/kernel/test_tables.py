@@ -1,0 +1,181 @@
+"""Who did what to which file: names and bytes of the breakdowns, hostile names included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import Volume, ioh_command, ioh_environment, opened, recording, run
+
+HOSTILE_COMM = b"\x1b[31m[/b]"
+HOSTILE_FILE = b"new\nline \xe2\x80\xaegnp.exe \xff\x1b[2J\xc2\x9b"
+SPELLED_FILE = "new\\x0aline \\u202egnp.exe \\xff\\x1b[2J\\x9b"
+SIZE = 1 << 16
+
+# Reads the file a number of times under a given name, says so, and waits to be let go.
+READ_AS = """
+import ctypes, os, sys
+path, comm, times = sys.argv[1:4]
+ctypes.CDLL(None).prctl(15, os.fsencode(comm))
+fd = os.open(os.fsencode(path), os.O_RDONLY)
+for _ in range(int(times)):
+    os.pread(fd, 1000, 0)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def start_reader(path: bytes | Path, comm: bytes, times: int) -> subprocess.Popen[bytes]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", READ_AS, os.fsencode(path), comm, str(times)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"done\n"
+    return started
+
+
+def test_processes_files_and_mounts(volume: Volume) -> None:
+    a, b = volume.file("a", SIZE), volume.file("b", SIZE)
+    with recording("--device", volume.device, "--layers", "syscall") as ioh:
+        with start_reader(a, b"reader-of-a", 23) as first, start_reader(b, b"of b", 19) as second:
+            ioh.settle()
+            first.communicate()
+            second.communicate()
+        with opened(b, os.O_WRONLY) as fd:
+            for _ in range(13):
+                os.write(fd, bytes(100))
+            os.fsync(fd)
+    processes = ioh.table("syscall", "process", "pid", "comm")
+    assert processes.keys() == {
+        (str(first.pid), "reader-of-a"),
+        (str(second.pid), "of b"),
+        (str(os.getpid()), Path("/proc/self/comm").read_text().strip()),
+    }
+    assert processes[str(first.pid), "reader-of-a"]["reads"] == 23
+    assert processes[str(first.pid), "reader-of-a"]["read_bytes"] == 23_000
+    files = ioh.table("syscall", "file", "path")
+    assert files.keys() == {(str(a),), (str(b),)}
+    assert files[str(a),]["read_bytes"] == 23_000
+    assert files[str(b),]["read_bytes"] == 19_000
+    assert files[str(b),]["write_bytes"] == 1300
+    assert files[str(b),]["syncs"] == 1
+    mounts = ioh.table("syscall", "mount", "mount", "fstype")
+    assert mounts.keys() == {(str(volume.mount), "ext4")}
+    row = mounts[str(volume.mount), "ext4"]
+    assert (row["reads"], row["writes"], row["read_bytes"]) == (42, 13, 42_000)
+
+
+def test_a_process_between_two_ticks(volume: Volume) -> None:
+    path = volume.file("data", SIZE)
+    with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:
+        ioh.wait_for_lines(2)
+        with start_reader(path, b"short-lived", 29) as process:
+            process.communicate()
+    busy = [i for i in ioh.intervals if i["layers"]["syscall"]["ops"]["read"]["count"]]
+    assert len(busy) == 1
+    assert ioh.counts("syscall") == {"read_buffered": 29}
+    rows = ioh.table("syscall", "process", "pid", "comm")
+    assert rows.keys() == {(str(process.pid), "short-lived")}
+    assert rows[str(process.pid), "short-lived"]["read_bytes"] == 29_000
+
+
+def test_hostile_names_in_json(volume: Volume) -> None:
+    path = os.fsencode(volume.file("plain", SIZE).parent) + b"/" + HOSTILE_FILE
+    os.rename(volume.mount / "plain", path)  # noqa: PTH104 (bytes)
+    with recording("--device", volume.device) as ioh:
+        with start_reader(path, HOSTILE_COMM, 23) as alive:
+            ioh.settle()
+            alive.communicate()
+        with start_reader(path, HOSTILE_COMM, 19) as gone:
+            gone.communicate()
+    assert ioh.raw.isascii()
+    assert not any((byte < 32 and byte != 10) or byte == 127 for byte in ioh.raw)
+    rows = ioh.table("syscall", "process", "pid", "comm")
+    assert rows.keys() == {(str(p.pid), "\\x1b[31m[/b]") for p in (alive, gone)}
+    files = ioh.table("syscall", "file", "path")
+    assert files.keys() == {(f"{volume.mount}/{SPELLED_FILE}",)}
+    assert files[f"{volume.mount}/{SPELLED_FILE}",]["reads"] == 42
+
+
+def test_hostile_names_in_text(volume: Volume) -> None:
+    path = os.fsencode(volume.file("plain", SIZE).parent) + b"/" + HOSTILE_FILE
+    os.rename(volume.mount / "plain", path)  # noqa: PTH104 (bytes)
+    with subprocess.Popen(
+        ioh_command("text", "-d", "all", "-c", "0.5", "-t", "3", "--device", volume.device),
+        stdout=subprocess.PIPE,
+        env={**ioh_environment(), "LC_ALL": "C.UTF-8"},
+    ) as ioh:
+        assert ioh.stdout is not None
+        first = os.read(ioh.stdout.fileno(), 1 << 16)
+        with start_reader(path, HOSTILE_COMM, 23) as reader:
+            rest, _ = ioh.communicate(timeout=20)
+            reader.communicate()
+    text = (first + rest).decode("utf-8", "strict")
+    assert {c for c in text if not c.isprintable()} <= {"\n"}
+    assert "\\x1b[31m[/b]" in text
+    assert "gnp.exe \\xff\\x1b[2J\\x9b" in text
+
+
+def test_a_file_twenty_directories_down(volume: Volume) -> None:
+    folders = [f"level-{n:02}" for n in range(20)]
+    folder = volume.mount.joinpath(*folders)
+    folder.mkdir(parents=True)
+    path = volume.file("data", SIZE).rename(folder / "data")
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, os.O_RDONLY) as fd,
+    ):
+        os.read(fd, 100)
+    ((shown,),) = ioh.table("syscall", "file", "path").keys()
+    # The kernel side follows a bounded number of parents; what it left out is told.
+    assert shown.startswith(str(volume.mount))
+    assert shown.endswith("/".join([*folders[-12:], "data"]))
+    assert shown == str(path) or "…" in shown
+
+
+def test_a_deleted_file_and_one_seen_through_a_bind_mount(volume: Volume) -> None:
+    deleted, kept = volume.file("deleted", SIZE), volume.file("kept", SIZE)
+    bound = volume.mount.with_name("bound")
+    bound.mkdir()
+    run("mount", "--bind", volume.mount, bound)
+    try:
+        with (
+            recording("--device", volume.device, "--layers", "syscall") as ioh,
+            opened(deleted, os.O_RDONLY) as one,
+            opened(bound / "kept", os.O_RDONLY) as other,
+        ):
+            deleted.unlink()
+            os.read(one, 100)
+            os.read(other, 300)
+    finally:
+        run("umount", bound)
+    files = ioh.table("syscall", "file", "path")
+    assert files.keys() == {(str(deleted),), (str(kept),)}
+    assert files[str(kept),]["read_bytes"] == 300
+    assert ioh.table("syscall", "mount", "mount").keys() == {(str(volume.mount),)}
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECT])
+def test_the_device_node_itself(volume: Volume, flags: int) -> None:
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(volume.device, flags) as fd,
+    ):
+        if flags & os.O_DIRECT:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            import mmap
+
+            with mmap.mmap(-1, 4096) as buffer:
+                os.preadv(fd, [buffer], 0)
+        else:
+            os.read(fd, 4096)
+    assert ioh.total("syscall", "read") == 1
+    assert ioh.total("syscall", "read", "bytes") == 4096
+    ((shown,),) = ioh.table("syscall", "file", "path").keys()
+    assert shown == volume.device

@@ -1,0 +1,283 @@
+"""A kernel of Python objects: its BTF as answers, its BPF maps as dictionaries."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from ioh.bpf import maps
+from ioh.bpf.btf import Btf
+from ioh.bpf.host import HostFacts
+from ioh.bpf.maps import Map, MapSpec
+
+CPUS = 3
+_ARRAYS = {2, 6}
+
+_MEMBERS = {
+    "bio": "bi_opf bi_iter.bi_size bi_bdev",
+    "block_device": "bd_disk",
+    "dentry": "d_inode d_parent d_name.name",
+    "fdtable": "max_fds fd",
+    "file": "f_inode f_flags f_path.dentry",
+    "files_struct": "fdt",
+    "gendisk": "major",
+    "inet_sock": "inet_sport",
+    "inode": "i_mode i_flags i_sb i_ino i_rdev",
+    "io_kiocb": "opcode file flags cqe.fd",
+    "net": "ns.inum",
+    "pt_regs": "di si dx r10 r9",
+    "request": "cmd_flags rq_flags __data_len __sector start_time_ns io_start_time_ns q",
+    "request_queue": "disk",
+    "sock": "sk_protocol",
+    "sock_common": "skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr"
+    " skc_v6_daddr skc_v6_rcv_saddr",
+    "super_block": "s_dev s_magic s_bdev",
+    "task_struct": "files thread_info",
+    "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
+    " data_segs_out srtt_us",
+    "thread_info": "status",
+}
+_REQ_OPS = {
+    "REQ_OP_READ": 0,
+    "REQ_OP_WRITE": 1,
+    "REQ_OP_FLUSH": 2,
+    "REQ_OP_DISCARD": 3,
+    "REQ_OP_SECURE_ERASE": 5,
+    "REQ_OP_ZONE_APPEND": 7,
+    "REQ_OP_WRITE_ZEROES": 9,
+}
+_REQ_FLAGS = {"__REQ_FUA": 17, "__REQ_PREFLUSH": 18}
+_TRACEPOINTS: dict[str, tuple[str, ...]] = {
+    "block_bio_backmerge": ("bio",),
+    "block_bio_frontmerge": ("bio",),
+    "block_bio_queue": ("bio",),
+    "block_getrq": ("bio",),
+    "block_rq_complete": ("request", "", ""),
+    "block_rq_issue": ("request",),
+    "block_rq_requeue": ("request",),
+    "block_split": ("bio", ""),
+    "inet_sock_set_state": ("sock", "", ""),
+    "sys_enter": ("pt_regs", ""),
+    "sys_exit": ("pt_regs", ""),
+}
+
+
+@dataclass
+class FakeBtf:
+    """Answers as ioh.bpf.btf.Btf does, from dictionaries that a test may change."""
+
+    offsets: dict[tuple[str, str], int] = field(default_factory=dict)
+    enums: dict[str, dict[str, int]] = field(default_factory=dict)
+    tracepoints: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def offset(self, owner: str, path: str) -> int | None:
+        return self.offsets.get((owner, path))
+
+    def enumerators(self, name: str) -> dict[str, int]:
+        return self.enums.get(name, {})
+
+    def tracepoint(self, name: str) -> tuple[str, ...] | None:
+        return self.tracepoints.get(name)
+
+    def drop(self, *members: str) -> None:
+        """Take away members, each written ``struct.member``."""
+        for member in members:
+            owner, _, path = member.partition(".")
+            del self.offsets[owner, path]
+
+    def host(self, machine: str = "x86_64", *, trusted: bool = True, cpus: int = 4) -> HostFacts:
+        return HostFacts(cast("Btf", self), machine, cpus, 4096, trusted_loads=trusted)
+
+
+def linux_6_18() -> FakeBtf:
+    """A kernel that has everything."""
+    return FakeBtf(
+        {
+            (owner, member): 8 * at
+            for owner, members in _MEMBERS.items()
+            for at, member in enumerate(members.split())
+        },
+        {
+            "req_op": dict(_REQ_OPS),
+            "req_flag_bits": dict(_REQ_FLAGS),
+            "rqf_flags": {"__RQF_STARTED": 0, "__RQF_FLUSH_SEQ": 1},
+            "sock_flags": {"SOCK_DEAD": 0, "SOCK_DONE": 1},
+        },
+        _TRACEPOINTS
+        | {
+            "io_uring_submit_req": ("io_kiocb",),
+            "io_uring_complete": ("io_ring_ctx", "", "io_uring_cqe"),
+        },
+    )
+
+
+def linux_6_1() -> FakeBtf:
+    """Debian 12: io_uring's tracepoints by their older names, RQF_ still macros."""
+    btf = linux_6_18()
+    del btf.enums["rqf_flags"], btf.tracepoints["io_uring_submit_req"]
+    btf.tracepoints["io_uring_submit_sqe"] = ("io_kiocb", "")
+    btf.tracepoints["io_uring_complete"] = ("",) * 7
+    return btf
+
+
+def linux_5_19() -> FakeBtf:
+    """io_uring's completions name their request already, its submissions begin with the ring."""
+    btf = linux_6_1()
+    btf.tracepoints["io_uring_submit_sqe"] = ("",) * 7
+    return btf
+
+
+def linux_5_15() -> FakeBtf:
+    """Ubuntu 22.04: requests name their disk, io_uring's completions only the ring."""
+    btf = linux_5_19()
+    btf.drop("request_queue.disk", "io_kiocb.cqe.fd")
+    btf.offsets["request", "rq_disk"] = 64
+    btf.enums["req_opf"] = btf.enums.pop("req_op")
+    btf.tracepoints["io_uring_complete"] = ("",) * 4
+    return btf
+
+
+def linux_5_10() -> FakeBtf:
+    """Debian 11: the queue in the block tracepoints' arguments, untyped io_uring ones."""
+    btf = linux_5_15()
+    btf.drop("bio.bi_bdev")
+    btf.offsets["bio", "bi_disk"] = 8
+    for name in ("queue", "backmerge", "frontmerge"):
+        btf.tracepoints[f"block_bio_{name}"] = ("request_queue", "bio")
+    btf.tracepoints |= {
+        "block_getrq": ("request_queue", "bio", ""),
+        "block_rq_issue": ("request_queue", "request"),
+        "block_rq_requeue": ("request_queue", "request"),
+        "block_split": ("request_queue", "bio", ""),
+        "io_uring_submit_sqe": ("",) * 5,
+        "io_uring_complete": ("",) * 3,
+    }
+    return btf
+
+
+KERNELS = {
+    "6.18": linux_6_18,
+    "6.1": linux_6_1,
+    "5.19": linux_5_19,
+    "5.15": linux_5_15,
+    "5.10": linux_5_10,
+}
+
+
+@dataclass
+class FakeMap:
+    """What the kernel holds behind one descriptor."""
+
+    spec: MapSpec
+    entries: dict[bytes, bytes] = field(default_factory=dict)
+    per_bucket: int = 1
+
+    @property
+    def value_size(self) -> int:
+        padded = (self.spec.value_size + 7) & ~7
+        return padded * CPUS if self.spec.kind in {5, 6, 10, 21} else self.spec.value_size
+
+    def get(self, key: bytes) -> bytes | None:
+        if self.spec.kind not in _ARRAYS:
+            return self.entries.get(key)
+        in_range = int.from_bytes(key, "little") < self.spec.max_entries
+        return self.entries.get(key, bytes(self.value_size)) if in_range else None
+
+
+def _refuse(code: int) -> int:
+    ctypes.set_errno(code)
+    return -1
+
+
+def _bytes(pointer: Any, size: int) -> bytes:
+    return bytes(pointer[:size]) if isinstance(pointer, bytes) else pointer.raw[:size]
+
+
+class FakeLibbpf:
+    """The map calls of libbpf over dictionaries; what the kernel lacks can be switched off."""
+
+    def __init__(self, held: Mapping[int, FakeMap]) -> None:
+        self.held = held
+        self.batch_errno = 0
+        self.take_errno = 0
+        self.calls: list[str] = []
+
+    def _asked(self, call: str, fd: int, key: Any) -> tuple[FakeMap, bytes]:
+        self.calls.append(call)
+        return self.held[fd], _bytes(key, self.held[fd].spec.key_size)
+
+    def bpf_map_lookup_elem(self, fd: int, key: Any, value: Any) -> int:
+        held, raw = self._asked("lookup", fd, key)
+        found = held.get(raw)
+        if found is None:
+            return _refuse(errno.ENOENT)
+        ctypes.memmove(value, found, len(found))
+        return 0
+
+    def bpf_map_update_elem(self, fd: int, key: Any, value: Any, flags: int) -> int:
+        held, raw = self._asked("update", fd, key)
+        if raw not in held.entries and len(held.entries) >= held.spec.max_entries:
+            return _refuse(errno.E2BIG)
+        held.entries[raw] = _bytes(value, held.value_size)
+        return 0
+
+    def bpf_map_delete_elem(self, fd: int, key: Any) -> int:
+        held, raw = self._asked("delete", fd, key)
+        return 0 if held.entries.pop(raw, None) is not None else _refuse(errno.ENOENT)
+
+    def bpf_map_lookup_and_delete_elem(self, fd: int, key: Any, value: Any) -> int:
+        held, raw = self._asked("take", fd, key)
+        if self.take_errno:
+            return _refuse(self.take_errno)
+        found = held.entries.pop(raw, None)
+        if found is None:
+            return _refuse(errno.ENOENT)
+        ctypes.memmove(value, found, len(found))
+        return 0
+
+    def bpf_map_get_next_key(self, fd: int, key: Any, following: Any) -> int:
+        self.calls.append("next")
+        keys = list(self.held[fd].entries)
+        raw = None if key is None else _bytes(key, self.held[fd].spec.key_size)
+        index = keys.index(raw) + 1 if raw in keys else 0
+        if index >= len(keys):
+            return _refuse(errno.ENOENT)
+        ctypes.memmove(following, keys[index], len(keys[index]))
+        return 0
+
+    def bpf_map_lookup_batch(
+        self, fd: int, start: Any, cursor: Any, keys: Any, values: Any, count: Any, opts: Any
+    ) -> int:
+        """As the kernel: whole hash buckets only, ENOSPC when not even the first one fits."""
+        self.calls.append("batch")
+        if self.batch_errno:
+            return _refuse(self.batch_errno)
+        held = self.held[fd]
+        room, count._obj.value = count._obj.value, 0
+        at = 0 if start is None else int.from_bytes(start.raw[:8], "little")
+        present = list(held.entries.items())
+        taken = present[at : at + room // held.per_bucket * held.per_bucket]
+        if present[at:] and not taken:
+            return _refuse(errno.ENOSPC)
+        count._obj.value = len(taken)
+        ctypes.memmove(cursor, (at + len(taken)).to_bytes(8, "little"), 8)
+        ctypes.memmove(keys, b"".join(key for key, _ in taken), held.spec.key_size * len(taken))
+        ctypes.memmove(values, b"".join(v for _, v in taken), held.value_size * len(taken))
+        return _refuse(errno.ENOENT) if at + len(taken) >= len(present) else 0
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch, specs: Iterable[MapSpec]
+) -> tuple[dict[str, Map], dict[str, FakeMap], FakeLibbpf]:
+    """Maps as ioh reads them, what the kernel holds for each, and the library in between."""
+    held = {100 + at: FakeMap(spec) for at, spec in enumerate(specs)}
+    lib = FakeLibbpf(held)
+    monkeypatch.setattr(maps, "libbpf", lambda: lib)
+    monkeypatch.setattr(maps, "possible_cpus", lambda: CPUS)
+    opened = {fake.spec.name: Map(fake.spec, fd) for fd, fake in held.items()}
+    return opened, {fake.spec.name: fake for fake in held.values()}, lib

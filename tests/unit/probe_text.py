@@ -1,0 +1,177 @@
+"""Reads a probe's C text as far as tests need it: preprocessor, enums, structs, maps.
+
+No compiler: these tests run where there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ioh.bpf.maps import MapSpec
+from ioh.bpf.program import probe_source
+
+_SIZES = {"u8": 1, "char": 1, "u16": 2, "u32": 4, "int": 4, "u64": 8, "s64": 8}
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+# What the compiler and bcc's own helpers know.
+_FOREIGN = re.compile(r"NULL|BPF_[A-Z_]+")
+
+
+@dataclass(frozen=True)
+class Member:
+    name: str
+    offset: int
+    size: int
+
+
+class ProbeText:
+    """What is left of one probe's source under given ``-D`` constants."""
+
+    def __init__(self, probe: str, defines: Mapping[str, int | str]) -> None:
+        self.defines = dict(defines)
+        self.macros: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # macros with arguments
+        self.code = self._preprocess(probe_source(probe))
+
+    def _preprocess(self, source: str) -> str:
+        source = re.sub(r"/\*.*?\*/", " ", source, flags=re.DOTALL).replace("\\\n", " ")
+        kept: list[str] = []
+        taken: list[bool] = []
+        for line in source.split("\n"):
+            words = line.split(None, 2)
+            if not words or not words[0].startswith("#"):
+                if all(taken):
+                    kept.append(line)
+            elif words[0] in {"#ifdef", "#ifndef"}:
+                known = words[1] in self.defines or words[1] in self.macros
+                taken.append(known == (words[0] == "#ifdef"))
+            elif words[0] == "#else":
+                taken[-1] = not taken[-1]
+            elif words[0] == "#endif":
+                taken.pop()
+            elif words[0] == "#define" and all(taken):
+                self._define(line)
+            elif all(taken):
+                assert words[0] == "#pragma", line
+        assert taken == []
+        return "\n".join(kept)
+
+    def _define(self, line: str) -> None:
+        match = re.match(r"\s*#define\s+(\w+)(\([^)]*\))?\s*(.*)", line)
+        assert match, line
+        (self.functions if match[2] else self.macros)[match[1]] = match[3]
+
+    def number(self, text: str) -> int:
+        """A constant expression."""
+        while names := _IDENTIFIER.findall(re.sub(r"0x[0-9a-fA-F]+", "0", text)):
+            for name in names:
+                value = self.defines.get(name, self.macros.get(name))
+                assert value is not None, f"{name} is no constant"
+                text = re.sub(rf"\b{name}\b", f"({value})", text)
+        return int(eval(text))
+
+    def enums(self) -> list[list[str]]:
+        """The names of each enum, in order."""
+        return [
+            [part.split("=")[0].strip() for part in body.split(",") if part.strip()]
+            for body in re.findall(r"\benum\s*\w*\s*\{([^}]*)\}", self.code)
+        ]
+
+    def enum_with_prefix(self, prefix: str) -> list[str]:
+        """The enum whose names begin so, without the prefix and in lower case."""
+        for names in self.enums():
+            if names[0].startswith(prefix):
+                return [name.removeprefix(prefix).lower() for name in names]
+        return []
+
+    def struct(self, name: str) -> list[Member]:
+        """A struct's members with their places, as the compiler lays them out."""
+        match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
+        assert match, f"no struct {name}"
+        members: list[Member] = []
+        at = 0
+        for declared in match[1].split(";"):
+            if not declared.strip():
+                continue
+            found = re.fullmatch(r"\s*(struct \w+|\w+) (\w+)((?:\[[^\]]*\])*)\s*", declared)
+            assert found, declared
+            size, align = self._size(found[1])
+            at = -(-at // align) * align
+            for dimension in re.findall(r"\[([^\]]*)\]", found[3]):
+                size *= self.number(dimension)
+            members.append(Member(found[2], at, size))
+            at += size
+        return members
+
+    def _size(self, kind: str) -> tuple[int, int]:
+        """Bytes and alignment of a type."""
+        if not kind.startswith("struct "):
+            return _SIZES[kind], _SIZES[kind]
+        members = self.struct(kind.removeprefix("struct "))
+        aligned = max(self._alignments(kind.removeprefix("struct ")))
+        end = members[-1].offset + members[-1].size
+        return -(-end // aligned) * aligned, aligned
+
+    def _alignments(self, name: str) -> Iterator[int]:
+        match = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", self.code, flags=re.DOTALL)
+        assert match
+        for declared in re.findall(r"(struct \w+|\w+) \w+(?:\[[^\]]*\])*\s*;", match[1]):
+            yield self._size(declared)[1]
+
+    def size(self, kind: str) -> int:
+        """``sizeof`` of a type."""
+        return self._size(kind)[0]
+
+    def maps(self) -> list[MapSpec]:
+        """Every map the probe declares, as the loader would tell of it."""
+        kinds = {"BPF_HASH": 1, "BPF_ARRAY": 2, "BPF_PROG_ARRAY": 3, "BPF_PERCPU_ARRAY": 6}
+        found = []
+        for macro, inside in re.findall(r"(?m)^(BPF_[A-Z_]+)\((.*)\);$", self.code):
+            args = [arg.strip() for arg in inside.split(",")]
+            if macro == "BPF_TABLE":
+                assert args[0] == '"percpu_hash"'
+                kind, key, value, name = 5, args[1], args[2], args[3]
+            elif macro == "BPF_HASH":
+                kind, name, key, value = 1, args[0], args[1], args[2]
+            else:
+                kind, name, key = kinds[macro], args[0], "u32"
+                value = "u32" if macro == "BPF_PROG_ARRAY" else args[1]
+            entries = self.number(args[-1])
+            found.append(MapSpec(name, kind, self.size(key), self.size(value), entries))
+        return found
+
+    def has_function(self, name: str) -> bool:
+        """Whether this program exists under the given constants."""
+        pattern = rf"(?m)^int {name}\(struct bpf_raw_tracepoint_args \*ctx\)$"
+        return re.search(pattern, self.code) is not None
+
+    def undefined(self) -> set[str]:
+        """Constants that the remaining code uses and nobody has defined."""
+        used = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", self.code))
+        used |= set(re.findall(r"\b(?:OFF|SYS|FILTER)_\w+", self.code))
+        for macro, prefix in (
+            ("FIELD", "OFF_"),
+            ("FOLLOW", "OFF_"),
+            ("PART", "OFF_"),
+            ("ARGUMENT", "OFF_pt_regs_"),
+        ):
+            for args in self._uses_of(macro):
+                used.add(prefix + self.macros.get(args[-1], args[-1]))
+        constants = {name for names in self.enums() for name in names}
+        known = constants | self.defines.keys() | self.macros.keys() | self.functions.keys()
+        return {name for name in used - known if not _FOREIGN.fullmatch(name)}
+
+    def _uses_of(self, macro: str) -> Iterator[list[str]]:
+        """The arguments of each use of a macro."""
+        for match in re.finditer(rf"\b{macro}\(", self.code):
+            depth, args = 1, [""]
+            for char in self.code[match.end() :]:
+                depth += (char == "(") - (char == ")")
+                if depth == 0:
+                    break
+                if char == "," and depth == 1:
+                    args.append("")
+                else:
+                    args[-1] += char
+            yield [arg.strip() for arg in args]

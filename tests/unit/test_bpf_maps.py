@@ -1,0 +1,272 @@
+"""Reading BPF maps over a libbpf of dictionaries: batches, old kernels, per-CPU values."""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.bpf import maps as bpf_maps
+from ioh.bpf import totals
+from ioh.bpf.maps import Map, MapSpec
+from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
+from ioh.model.sample import OpTotals
+from tests.unit import fake_kernel
+from tests.unit.fake_kernel import CPUS, FakeLibbpf, FakeMap, install
+
+HASH, ARRAY, PERCPU_HASH, PERCPU_ARRAY = 1, 2, 5, 6
+
+
+def one(
+    monkeypatch: pytest.MonkeyPatch, kind: int = HASH, value: int = 8, room: int = 5000
+) -> tuple[Map, FakeMap, FakeLibbpf]:
+    maps, held, lib = install(monkeypatch, [MapSpec("m", kind, 4, value, room)])
+    return maps["m"], held["m"], lib
+
+
+def fill(held: FakeMap, count: int) -> dict[bytes, bytes]:
+    held.entries.update(
+        {
+            n.to_bytes(4, "little"): n.to_bytes(8, "little") * (held.value_size // 8)
+            for n in range(count)
+        }
+    )
+    return dict(held.entries)
+
+
+def test_lookup_and_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch)
+    assert opened.lookup(b"abcd") is None
+    opened.update(b"abcd", b"12345678")
+    assert opened.lookup(b"abcd") == b"12345678"
+    assert held.entries == {b"abcd": b"12345678"}
+    opened.delete(b"abcd")
+    opened.delete(b"abcd")
+    assert opened.lookup(b"abcd") is None
+
+
+def test_a_slot_that_is_not_there_reads_as_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, _, _ = one(monkeypatch, PERCPU_ARRAY, room=2)
+    assert opened.at(1) == opened.at(99) == bytes(8 * CPUS)
+
+
+def test_a_full_map_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, _, _ = one(monkeypatch, room=1)
+    opened.update(b"abcd", bytes(8))
+    with pytest.raises(OSError, match="Argument list too long"):
+        opened.update(b"efgh", bytes(8))
+
+
+@pytest.mark.parametrize("value", [1, 4, 8, 12, 40])
+def test_each_cpus_value_is_padded_to_eight_bytes(
+    monkeypatch: pytest.MonkeyPatch, value: int
+) -> None:
+    opened, held, _ = one(monkeypatch, PERCPU_HASH, value)
+    words = (value + 7) // 8
+    held.entries[b"abcd"] = struct.pack(f"={words * CPUS}Q", *range(words * CPUS))
+    raw = opened.lookup(b"abcd")
+    assert raw is not None
+    per_cpu = opened.per_cpu(raw).tolist()
+    assert per_cpu == [list(range(words * cpu, words * (cpu + 1))) for cpu in range(CPUS)]
+    assert opened.sum_cpus(raw).tolist() == [sum(column) for column in zip(*per_cpu, strict=True)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("kind", [HASH, PERCPU_HASH])
+def test_every_entry_by_batches(monkeypatch: pytest.MonkeyPatch, count: int, kind: int) -> None:
+    opened, held, lib = one(monkeypatch, kind)
+    wanted = fill(held, count)
+    assert opened.items_bytes() == list(wanted.items())
+    assert set(lib.calls) == {"batch"}
+    assert opened.items_bytes() == list(wanted.items())
+
+
+def test_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 5000)
+    held.per_bucket = 2500
+    assert opened.items_bytes() == list(wanted.items())
+    grown = len(lib.calls)
+    assert opened.items_bytes() == list(wanted.items())
+    assert set(lib.calls) == {"batch"}
+    assert len(lib.calls) - grown <= grown
+
+
+def test_the_grown_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    fill(held, 5000)
+    held.per_bucket = 2500
+    opened.items_bytes()
+    lib.calls.clear()
+    opened.items_bytes()
+    assert lib.calls == ["batch"] * 2
+
+
+def test_where_batches_are_refused_it_goes_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 7)
+    lib.batch_errno = errno.EINVAL
+    assert opened.items_bytes() == list(wanted.items())
+    assert opened.items_bytes() == list(wanted.items())
+    assert lib.calls.count("batch") == 1
+    assert lib.calls.count("lookup") == 14
+
+
+def test_keys_that_begin_anew_do_not_go_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel starts over when the key asked about was deleted meanwhile."""
+    opened, held, lib = one(monkeypatch, room=16)
+    fill(held, 8)
+    lib.batch_errno = errno.EINVAL
+    lookup = lib.bpf_map_lookup_elem
+
+    def lookup_and_lose(fd: int, key: bytes, value: object) -> int:
+        found = lookup(fd, key, value)
+        held.entries.pop(key, None)
+        held.entries[key] = bytes(8)
+        return found
+
+    monkeypatch.setattr(lib, "bpf_map_lookup_elem", lookup_and_lose)
+    assert len(opened.items_bytes()) <= 16
+
+
+@pytest.mark.parametrize("refused", [0, errno.ENOTSUPP if hasattr(errno, "ENOTSUPP") else 524])
+def test_take(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    opened, held, lib = one(monkeypatch)
+    held.entries[b"abcd"] = b"12345678"
+    lib.take_errno = refused
+    assert opened.take(b"abcd") == b"12345678"
+    assert opened.take(b"abcd") is None
+    assert held.entries == {}
+
+
+@pytest.mark.parametrize("refused", [0, errno.EINVAL])
+def test_drain_empties_the_map(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 11)
+    lib.take_errno = lib.batch_errno = refused
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+    assert opened.drain() == []
+
+
+def test_drain_returns_what_was_added_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch)
+    fill(held, 2)
+    listed = opened.items_bytes()
+    held.entries[listed[0][0]] = b"newer..."
+    del held.entries[listed[1][0]]
+    monkeypatch.setattr(opened, "items_bytes", lambda: listed)
+    assert opened.drain() == [(listed[0][0], b"newer..."), listed[1]]
+
+
+def test_without_libbpf_there_is_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bpf_maps, "libbpf", lambda: None)
+    with pytest.raises(OSError, match="libbpf"):
+        Map(MapSpec("m", HASH, 4, 8, 1), 0)
+
+
+def op_totals(
+    monkeypatch: pytest.MonkeyPatch, *cpus: dict[int, int], **options: object
+) -> OpTotals:
+    """Decoded totals; each CPU's words by their index."""
+    opened, held, _ = one(monkeypatch, PERCPU_ARRAY, totals.WORDS * 8, 1)
+    raw = b"".join(
+        struct.pack(f"={totals.WORDS}Q", *(cpu.get(at, 0) for at in range(totals.WORDS)))
+        for cpu in (*cpus, *[{}] * (CPUS - len(cpus)))
+    )
+    held.entries[bytes(4)] = raw
+    return decode_op_totals(
+        opened.per_cpu(opened.at(0)),
+        **{"epoch": 0, **options},  # type: ignore[arg-type]
+    )
+
+
+def test_totals_are_sums_over_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_cpu = {at: 10 + at for at in range(7)}
+    found = op_totals(monkeypatch, one_cpu, one_cpu, queue=True)
+    assert (found.started_total, found.count_total, found.bytes_total) == (20, 22, 24)
+    assert (found.errors_total, found.latency_ns_total) == (26, 28)
+    assert (found.queue_ns_total, found.queued_total) == (30, 32)
+
+
+def test_what_is_not_measured_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = op_totals(monkeypatch, {totals.QUEUE_NS: 5, totals.LATENCY_NS: 5}, timed=False)
+    assert (found.queue_ns_total, found.queued_total, found.latency_ns_total) == (None, None, None)
+
+
+def slowest(epoch: int, ns: int, size: int) -> dict[int, int]:
+    at = totals.SLOWEST + 3 * (epoch & 1)
+    return {at: epoch, at + 1: ns, at + 2: size}
+
+
+@pytest.mark.parametrize("epoch", [6, 7])
+def test_the_maximum_is_of_the_right_tick(monkeypatch: pytest.MonkeyPatch, epoch: int) -> None:
+    older, newer = slowest(epoch - 2, 900, 1), slowest(epoch + 1, 800, 2)
+    found = op_totals(
+        monkeypatch,
+        {**older, **newer},
+        {**slowest(epoch, 50, 4096), **newer},
+        slowest(epoch, 70, 512),
+        epoch=epoch,
+    )
+    assert (found.max_ns, found.max_bytes) == (70, 512)
+    nothing = op_totals(monkeypatch, {**older, **newer}, epoch=epoch)
+    assert (nothing.max_ns, nothing.max_bytes) == (0, 0)
+
+
+def test_a_histogram_to_which_nothing_was_added_is_not_decoded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = op_totals(monkeypatch, {totals.COUNT: 2, totals.LATENCY + 5: 2, totals.SIZE_LAT: 2})
+    assert first.latency is not None
+    assert first.size_lat is not None
+    assert (first.latency.counts[5], first.size_lat.counts[0]) == (2, 2)
+    same = op_totals(monkeypatch, {totals.COUNT: 2, totals.ERRORS: 1}, previous=first)
+    assert same.latency is first.latency
+    assert same.size_lat is first.size_lat
+    assert same.errors_total == 1
+    more = op_totals(monkeypatch, {totals.COUNT: 3, totals.LATENCY + 6: 3}, previous=first)
+    assert more.latency is not None
+    assert (more.latency.counts[5], more.latency.counts[6]) == (0, 3)
+
+
+def test_the_epoch_moves_on_and_the_ended_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch, ARRAY, 8, 1)
+    assert [advance_epoch(opened) for _ in range(3)] == [0, 1, 2]
+    assert held.entries[bytes(4)] == (3).to_bytes(8, "little")
+
+
+def test_losses_by_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch, PERCPU_ARRAY, 8, 2)
+    held.entries[(1).to_bytes(4, "little")] = struct.pack(f"={CPUS}Q", *[4] * CPUS)
+    assert decode_lost(opened, ("map_full", "negative")) == {"map_full": 0, "negative": 4 * CPUS}
+
+
+@given(st.dictionaries(st.binary(min_size=4, max_size=4), st.binary(min_size=8, max_size=8)))
+def test_both_ways_read_the_same(entries: dict[bytes, bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        opened, held, lib = one(patch)
+        held.entries.update(entries)
+        by_batch = opened.items_bytes()
+        lib.batch_errno = errno.EINVAL
+        assert opened.items_bytes() == by_batch == list(entries.items())
+
+
+@pytest.mark.parametrize(
+    ("listed", "count"), [("0\n", 1), ("0-3\n", 4), ("0-3,8-11\n", 12), ("0,2\n", 3)]
+)
+def test_possible_cpus(
+    listed: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    path = f"{tmp_path}/possible"
+    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(listed)
+    monkeypatch.setattr(bpf_maps, "open", lambda *_, **__: open(path), raising=False)  # noqa: PTH123, SIM115
+    assert bpf_maps.possible_cpus.__wrapped__() == count
+
+
+def test_the_fake_counts_as_the_real_one() -> None:
+    assert fake_kernel.FakeMap(MapSpec("m", PERCPU_HASH, 4, 12, 1)).value_size == 16 * CPUS

@@ -1,0 +1,302 @@
+"""The command line: arguments, exit codes, pipes, signals; stdout is data, errors one line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh import __version__
+from ioh.commands import build_parser, commands, main, with_command
+from ioh.commands.options import cgroup_id, filters_from, layers_from, run_time_s
+from ioh.commands.text import text_options
+from ioh.model.errors import ExitCode, IohError
+
+ROOT = Path(__file__).parent.parent.parent
+# A real process, since pipes, signals and the interpreter's shutdown are what is tested.
+PROGRAM = """\
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+from tests import fakes
+fakes.install(kind={kind!r}, delay_s={delay_s})
+from ioh.commands import main
+sys.exit(main())
+"""
+
+
+def start(*args: str, kind: str = "seeded", delay_s: float = 0.0, **options: Any) -> Any:
+    program = PROGRAM.format(kind=kind, delay_s=delay_s)
+    how: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "cwd": ROOT,
+    } | options
+    return subprocess.Popen([sys.executable, "-c", program, *args], **how)
+
+
+def run(*args: str, **how: Any) -> tuple[int, str, str]:
+    process = start(*args, **how)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, (out or b"").decode(), (err or b"").decode()
+
+
+def parse(*args: str) -> argparse.Namespace:
+    return build_parser().parse_args(with_command(args))
+
+
+def test_plain_ioh_is_live_with_its_options() -> None:
+    assert with_command([]) == ["live"]
+    assert with_command(["-c", "5"]) == ["live", "-c", "5"]
+    assert with_command(["json", "-c", "5"]) == ["json", "-c", "5"]
+    assert with_command(["--help"]) == ["--help"]
+
+
+@pytest.mark.parametrize("name", [command.name for command in commands()])
+def test_each_command_has_help_with_examples(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == ExitCode.OK
+    shown = capfd.readouterr().out
+    assert "examples:" in shown
+    assert f"usage: ioh {name}" in shown
+
+
+def test_help_lists_commands_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == ExitCode.OK
+    shown = capfd.readouterr().out
+    assert all(f"\n  {code.value} " in shown for code in ExitCode)
+    assert all(command.summary in " ".join(shown.split()) for command in commands())
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == ExitCode.OK
+    assert capfd.readouterr().out == f"ioh {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "cause"),
+    [
+        (["nonsense"], "nonsense"),
+        (["-c", "0"], "0.1"),
+        (["-c", "nan"], "0.1"),
+        (["-c", "x"], '"x"'),
+        (["-t", "0"], "above 0"),
+        (["-t", "-2"], "-1 for ever"),
+        (["text", "-d", "hits"], "hits"),
+        (["json", "-d", "hist"], "-d"),
+        (["text", "--pid", "0"], "process id"),
+        (["text", "--port", "65536"], "65535"),
+        (["text", "--top", "-1"], "rows"),
+        (["text", "--comm", ""], "--comm"),
+        (["text", "--layers", "nosuch"], "nosuch"),
+        (["text", "--no-layer", "nosuch"], "nosuch"),
+        (["text", "--layers", ","], "nothing to show"),
+        (["text", "--cgroup", "/no/such/group"], "/no/such/group"),
+        (["text", "--device", "nosuchdisk"], "nosuchdisk"),
+        (["text", "--dev", "sda"], "--dev"),
+        (["text", "5"], "5"),
+        (["text", "--pid", "\x1b[31m[/b]"], "\\x1b[31m[/b]"),
+        (["text", "--layers", "a\x9bb"], "a\\x9bb"),
+    ],
+)
+def test_bad_arguments_are_one_line_with_status_2(
+    args: list[str], cause: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(args) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("ioh: ")
+    assert err.count("\n") == 1
+    assert cause in err
+    assert "\x1b" not in err
+
+
+def test_cwidth_and_pad_are_honoured() -> None:
+    env = {"CWIDTH": "9", "PAD": "|\x1b"}
+    options = text_options(parse("text", "-d", "hist topfile", "-d", "histsz,top"), env, 100)
+    assert options.sections == {"hist", "topfile", "histsz", "top"}
+    assert (options.hist.column_width, options.hist.pad) == (9, "|\\x1b")
+    assert options.hist.width == 100
+
+
+@pytest.mark.parametrize("width", ["0", "x", "-4", "99999999999999999999", "6.5", "²"])
+def test_a_cwidth_that_is_no_width_is_refused(width: str) -> None:
+    with pytest.raises(IohError, match="CWIDTH"):
+        text_options(parse(), {"CWIDTH": width}, 80)
+
+
+def test_options_of_time() -> None:
+    args = parse("-t", "60", "-c", "0.1")
+    assert (args.run_s, args.cycle_s) == (60.0, 0.1)
+    assert parse().run_s is None
+    assert run_time_s("-1") is None
+    assert parse("-t", "-1").run_s is None
+
+
+def test_filters_reach_the_source() -> None:
+    found = filters_from(parse("--pid", "12", "--comm", "a-very-long-process-name", "--port", "22"))
+    assert (found.pid, found.port) == (12, 22)
+    assert found.comm == "a-very-long-pro"
+    assert (found.device, found.cgroup_id) == (None, None)
+
+
+def test_layers_are_chosen_in_the_order_of_the_path() -> None:
+    from ioh.layers import all_layers
+
+    known = tuple(all_layers())
+    assert layers_from(parse()) is None
+    assert layers_from(parse("--layers", "block,syscall")) == ("syscall", "block")
+    without = layers_from(parse("--no-layer", "syscall"))
+    assert without == tuple(name for name in known if name != "syscall")
+
+
+def test_a_cgroup_is_its_directorys_inode(tmp_path: Path) -> None:
+    group = tmp_path / "user.slice" / "a.scope"
+    group.mkdir(parents=True)
+    with pytest.raises(IohError, match="not a version 2"):
+        cgroup_id(str(group), tmp_path)
+    (group / "cgroup.controllers").touch()
+    assert cgroup_id(str(group), tmp_path) == group.stat().st_ino
+    assert cgroup_id("/user.slice/a.scope", tmp_path) == group.stat().st_ino
+    for missing in ("nosuch", "nul\0byte"):
+        with pytest.raises(IohError, match="control group"):
+            cgroup_id(missing, tmp_path)
+
+
+@pytest.mark.parametrize("command", [[], ["live"], ["text"]])
+def test_text_runs_for_its_time(command: list[str]) -> None:
+    code, out, err = run(*command, "-t", "3")
+    assert (code, err) == (0, "")
+    assert out.count("\ndate: ") == 3
+
+
+def test_json_is_one_object_a_line() -> None:
+    code, out, err = run("json", "-t", "1", "-c", "0.25", "--top", "1")
+    assert (code, err) == (0, "")
+    ticks = [json.loads(line) for line in out.splitlines()]
+    assert [tick["interval_s"] for tick in ticks] == [0.25] * 4
+    assert all(len(rows) <= 1 for tick in ticks for rows in tick["layers"]["wire"]["top"].values())
+
+
+@pytest.mark.parametrize("command", ["text", "json"])
+@pytest.mark.parametrize("read_first", [0, 3])
+def test_a_closed_pipe_ends_it_silently(command: str, read_first: int) -> None:
+    with start(command, delay_s=0.01) as process:
+        for _ in range(read_first):
+            assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=10) == ExitCode.OK
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("args", [["--help"], ["text", "--help"], ["--version"]])
+def test_help_into_a_closed_pipe_is_silent_too(args: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    code, _, err = run(*args, stdout=writer)
+    os.close(writer)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("args", [["text"], ["json"], ["--help"]])
+def test_a_full_disk_is_one_line(args: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, _, err = run(*args, stdout=full)
+    assert code == ExitCode.FAILED
+    assert err.startswith("ioh: cannot write")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)]
+)
+@pytest.mark.parametrize("command", ["text", "json"])
+def test_a_signal_ends_it_soon_after_a_whole_line(
+    command: str, number: signal.Signals, code: int
+) -> None:
+    process = start(command, delay_s=5.0 if command == "text" else 0.001)
+    select.select([process.stdout], [], [], 20) if command == "json" else time.sleep(1.0)
+    sent = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert time.monotonic() - sent < 1.0  # 0.2 s, and a busy machine
+    assert process.returncode == code
+    assert err == b""
+    assert out == b"" or out.endswith(b"\n")
+    for line in out.splitlines() if command == "json" else ():
+        json.loads(line)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_while_nobody_reads_the_pipe(number: signal.Signals, code: int) -> None:
+    with start("json") as process:
+        time.sleep(1.5)  # the pipe is full by now and the write blocks
+        assert process.poll() is None
+        sent = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(timeout=10) == code
+        assert time.monotonic() - sent < 1.0
+        assert process.stderr.read() == b""
+
+
+def test_hostile_names_reach_no_terminal() -> None:
+    for command in (["text", "-d", "all", "--top", "all"], ["json", "--top", "all"]):
+        code, out, _ = run(*command, "-t", "2")
+        assert code == 0
+        assert "\x1b" not in out
+        assert "[31m[/b]" in out
+        assert "x0ab" in out
+        assert "\u202e" not in out
+
+
+def test_a_locale_that_lacks_a_letter_gets_an_escape() -> None:
+    env = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    code, out, err = run("text", "-d", "top", "-t", "1", "--top", "all", env=env)
+    assert (code, err) == (0, "")
+    assert out.isascii()
+    assert "\\u6570" in out
+
+
+def test_the_sources_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from tests import fakes
+
+    class Refusing(fakes.FakeLiveSource):
+        def __enter__(self) -> Refusing:  # noqa: PYI034 (Self came with Python 3.11)
+            raise IohError("no layer works here", "Run: ioh doctor", ExitCode.UNAVAILABLE)  # noqa: EM101, TRY003
+
+    monkeypatch.setitem(sys.modules, "ioh.sources.live", argparse.Namespace(LiveSource=Refusing))
+    assert main(["text"]) == ExitCode.UNAVAILABLE
+    assert capfd.readouterr() == ("", "ioh: no layer works here. Run: ioh doctor\n")
+
+
+def test_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    from tests import fakes
+
+    fake = argparse.Namespace(LiveSource=fakes.FakeLiveSource)
+    monkeypatch.setitem(sys.modules, "ioh.sources.live", fake)
+    before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
+    assert main(["json", "-t", "1"]) == ExitCode.OK
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == before
+    assert capfd.readouterr().out.count("\n") == 1
+
+
+def test_nothing_heavy_is_imported_for_help_or_before_the_source() -> None:
+    probe = (
+        "import sys; from ioh.commands import build_parser; build_parser();"
+        "import ioh.commands.run, ioh.sinks.text, ioh.sinks.json;"
+        "print(*sorted({m.split('.')[0] for m in sys.modules}"
+        " - set(sys.stdlib_module_names) - {'ioh'}))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", probe], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split() == ["__main__"] or ran.stdout.split() == []

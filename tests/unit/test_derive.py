@@ -1,0 +1,237 @@
+"""Two samples make one honest interval: hand-made pairs for each way a reading can be odd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.model.derive import add_ops, delta, derive, derive_op, derive_table, rate_per_s
+from ioh.model.metric import TableSpec, counter, gauge, ratio
+from ioh.model.sample import LayerSample, OpTotals, Sample, Table, Unavailable
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from tests import fakes
+from tests.fakes import Op
+
+
+def only_disk(tick: int, layer: LayerSample | Unavailable) -> Sample:
+    return fakes.sample(tick, {"platter": layer})
+
+
+def disk(snapshot: Snapshot) -> LayerSnapshot:
+    layer = snapshot.layers["platter"]
+    assert isinstance(layer, LayerSnapshot)
+    return layer
+
+
+def after(*operations: tuple[int, int]) -> OpTotals:
+    """Totals after (bytes, ns) operations, on top of five of 512 bytes in 1 ms."""
+    op = Op()
+    op.add(512, 1_000_000, 5)
+    op.totals()
+    for size_bytes, latency_ns in operations:
+        op.add(size_bytes, latency_ns)
+    return op.totals()
+
+
+TOTALS = st.integers(0, 1 << 60)
+
+
+@given(TOTALS, TOTALS)
+def test_delta_is_never_negative(older: int, newer: int) -> None:
+    found = delta(older, newer)
+    assert found is None if newer < older else found == newer - older
+
+
+@pytest.mark.parametrize(("older", "newer"), [(None, 1), (1, None), (None, None), (5, 4)])
+def test_unknown_is_not_zero(older: int | None, newer: int | None) -> None:
+    assert delta(older, newer) is None
+    assert rate_per_s(older, newer, 1.0) is None
+
+
+def test_measured_none_is_zero() -> None:
+    assert rate_per_s(7, 7, 2.0) == 0
+
+
+def test_an_interval_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        rate_per_s(1, 2, 0.0)
+    older, newer = fakes.first(2)
+    with pytest.raises(ValueError, match="out of order"):
+        derive(newer, older)
+    with pytest.raises(ValueError, match="out of order"):
+        derive(newer, newer)
+
+
+def test_one_op() -> None:
+    found = derive_op(after(), after((8192, 2_000_000), (4096, 6_000_000)), 2.0)
+    assert (found.count, found.bytes) == (2, 12_288)
+    assert (found.ops_per_s, found.bytes_per_s) == (1.0, 6144.0)
+    assert (found.avg_bytes, found.latency_us) == (6144.0, 4000.0)
+    assert (found.max_us, found.max_bytes) == (6000.0, 4096)
+    assert (found.queue_us, found.service_us) == (1000.0, 3000.0)
+    assert found.avg_inflight == pytest.approx(0.004)
+    assert found.errors_per_s == 0
+    assert found.latency is not None
+    assert found.latency.total == 2
+    assert found.size_lat is not None
+    assert found.size_lat.total == 2
+
+
+def test_a_late_tick_divides_by_the_time_that_passed() -> None:
+    older = only_disk(0, LayerSample("bpf", {"read": after()}))
+    late = replace(
+        only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))})),
+        mono_ns=older.mono_ns + 4 * fakes.SECOND_NS,
+    )
+    snapshot = derive(older, late)
+    assert snapshot.interval_s == 4.0
+    assert disk(snapshot).ops["read"].ops_per_s == 0.25
+    assert disk(snapshot).ops["read"].latency_us == 1000.0
+
+
+def test_a_missing_half_is_unknown_and_leaves_the_rest() -> None:
+    older = OpTotals(count_total=5, bytes_total=None, latency_ns_total=10)
+    newer = OpTotals(count_total=9, bytes_total=4096, latency_ns_total=None)
+    found = derive_op(older, newer, 1.0)
+    assert found.count == 4
+    assert (found.bytes, found.bytes_per_s, found.avg_bytes) == (None, None, None)
+    assert (found.latency_us, found.p50_us, found.avg_inflight) == (None, None, None)
+
+
+def test_a_counter_that_went_backwards_is_unknown() -> None:
+    older, newer = after((512, 1000), (512, 1000)), after()
+    found = derive_op(older, newer, 1.0)
+    assert found == replace(OpStats(), inflight=0, errors_per_s=0.0)
+
+
+def test_idle_is_zero_with_no_average_and_no_maximum() -> None:
+    found = derive_op(after(), after(), 1.0)
+    assert (found.count, found.ops_per_s, found.bytes_per_s) == (0, 0.0, 0.0)
+    assert (found.latency_us, found.avg_bytes, found.max_us, found.p50_us) == (None,) * 4
+
+
+def test_a_new_layer_is_shown_from_the_next_interval_on() -> None:
+    busy = LayerSample("bpf", {"read": after((4096, 1000))})
+    gone = Unavailable("no probe yet")
+    layer = derive(only_disk(0, gone), only_disk(1, busy)).layers["platter"]
+    assert isinstance(layer, Unavailable)
+    assert "attached" in layer.reason
+    missing = derive(fakes.sample(0, {}), only_disk(1, busy)).layers["platter"]
+    assert isinstance(missing, Unavailable)
+    assert derive(only_disk(0, busy), only_disk(1, gone)).layers["platter"] == gone
+
+
+def test_totals_of_two_sources_are_never_subtracted() -> None:
+    proc = LayerSample("proc", {"read": after()})
+    bpf = LayerSample("bpf", {"read": after((4096, 1000))})
+    layer = derive(only_disk(0, proc), only_disk(1, bpf)).layers["platter"]
+    assert isinstance(layer, Unavailable)
+
+
+def test_a_new_part_began_at_zero() -> None:
+    fresh = {"read": OpTotals(count_total=3, bytes_total=96, latency_ns_total=3000)}
+    older = LayerSample("bpf", {"read": after()}, parts={})
+    newer = LayerSample("bpf", {"read": after()}, parts={"sdb": fresh})
+    found = disk(derive(only_disk(0, older), only_disk(1, newer))).parts
+    assert found["sdb"]["read"].count == 3
+    assert found["sdb"]["read"].bytes == 96
+    assert found["sdb"]["read"].latency_us == 1.0
+
+
+def test_parts_that_did_nothing_are_left_out() -> None:
+    parts = {"sda": {"read": after()}, "sdb": {"read": after()}}
+    moved = {"sda": {"read": after((512, 1000))}, "sdb": {"read": after()}}
+    older, newer = LayerSample("bpf", parts=parts), LayerSample("bpf", parts=moved)
+    assert list(disk(derive(only_disk(0, older), only_disk(1, newer))).parts) == ["sda"]
+
+
+def test_a_group_is_the_sum_of_its_members() -> None:
+    a, b = after((4096, 1_000_000)), after((8192, 3_000_000), (8192, 5_000_000))
+    both = add_ops([a, b])
+    found = derive_op(add_ops([after(), after()]), both, 1.0)
+    assert (found.count, found.bytes, found.latency_us) == (3, 20_480, 3000.0)
+    assert (found.max_us, found.max_bytes) == (5000.0, 8192)
+    assert found.latency is not None
+    assert found.latency.total == 3
+
+
+def test_adding_keeps_unknown_unknown() -> None:
+    both = add_ops([OpTotals(count_total=1), OpTotals(count_total=2)])
+    assert both.count_total == 3
+    assert both.bytes_total is None
+    assert both.size_lat is None
+
+
+def test_lost_events_are_a_share_of_all() -> None:
+    older = LayerSample("bpf", {"read": after()}, lost={"no_start": 4})
+    newer = LayerSample("bpf", {"read": after((512, 9), (512, 9), (512, 9))}, lost={"no_start": 5})
+    found = disk(derive(only_disk(0, older), only_disk(1, newer)))
+    assert found.lost == {"no_start": 1}
+    assert found.lost_pct == 25.0
+
+
+TABLE = TableSpec(
+    "t",
+    "things",
+    ("name",),
+    (
+        counter("read_bytes_total", "Bytes.", "rB/s"),
+        counter("reads_total", "Reads.", "r/s"),
+        ratio("mean_bytes", "read_bytes_total", "reads_total", "Mean size."),
+        gauge("inflight", "Now."),
+    ),
+    ("read_bytes_per_s",),
+)
+
+
+def test_rows_are_ranked_and_idle_ones_left_out() -> None:
+    older: Table = {("a",): (100, 1, 0), ("b",): (0, 0, 0), ("idle",): (7, 7, 0)}
+    newer: Table = {("a",): (200, 2, 1), ("b",): (900, 3, 0), ("idle",): (7, 7, 0)}
+    rows = derive_table(TABLE, older, newer, 2.0)
+    assert [row.key for row in rows] == [("b",), ("a",)]
+    assert rows[1].values == {
+        "read_bytes_per_s": 50.0,
+        "reads_per_s": 0.5,
+        "mean_bytes": 100.0,
+        "inflight": 1,
+    }
+
+
+def test_a_row_that_appears_counts_from_zero_and_one_that_vanishes_is_gone() -> None:
+    rows = derive_table(TABLE, {("old",): (9, 9, 0)}, {("new",): (10, 2, 0)}, 1.0)
+    assert [(row.key, row.values["read_bytes_per_s"]) for row in rows] == [(("new",), 10.0)]
+
+
+def test_rows_of_equal_weight_keep_one_order() -> None:
+    newer: Table = {(name,): (10, 1, 0) for name in "cab"}
+    rows = derive_table(TABLE, {}, newer, 1.0)
+    assert [row.key for row in rows] == [("a",), ("b",), ("c",)]
+
+
+def test_the_host() -> None:
+    host = derive(*fakes.quiet(2)).host
+    assert (host.cpu_pct, host.iowait_pct, host.steal_pct) == (31.0, 4.0, 0.0)
+    assert host.psi_io_some_pct == pytest.approx(2.1)
+    assert host.psi_io_full_pct is None
+
+
+def test_iowait_that_ran_backwards_is_unknown() -> None:
+    older, newer = fakes.quiet(2)
+    newer = replace(newer, host=replace(newer.host, cpu_iowait_ticks=0))
+    host = derive(older, newer).host
+    assert host.iowait_pct is None
+    assert host.cpu_pct == 35.0
+
+
+@given(st.integers(0, 1000))
+def test_seeded_samples_obey_little(seed: int) -> None:
+    """In flight = rate x time, for every op that derive() gives both of."""
+    older, newer = fakes.first(2, seed)
+    layer = disk(derive(older, newer))
+    for stats in layer.ops.values():
+        assert stats.ops_per_s is not None
+        assert stats.latency_us is not None
+        assert stats.avg_inflight == pytest.approx(stats.ops_per_s * stats.latency_us / 1e6)

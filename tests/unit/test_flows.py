@@ -1,0 +1,338 @@
+"""Tables by process, file and mount: nothing is counted twice or forgotten as entries go."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ioh.bpf.maps import MapSpec
+from ioh.layers.flows import FlowTables
+from ioh.layers.syscall import SPEC
+from ioh.model.sample import Row, Table
+from tests.unit.fake_kernel import CPUS, install
+
+SDA1 = 8 << 20 | 1
+READ, WRITE, FSYNC = SPEC.ops.index("read_buffered"), SPEC.ops.index("write_sync"), 5
+COLUMNS = [c.name for c in SPEC.tables[0].raw_columns]
+FLOWS, PATHS = MapSpec("flows", 5, 24, 40, 4096), MapSpec("paths", 1, 16, 8 + 1280, 4096)
+
+
+def mount(dev: str, mount_point: str, fstype: str, root: str = "/") -> str:
+    return f"21 1 {dev} {root} {mount_point} rw - {fstype} /dev/{dev} rw\n"
+
+
+class Probe:
+    """The probe's side of the maps, and a /proc for the names."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
+        self.root = root
+        (root / "proc/self").mkdir(parents=True, exist_ok=True)
+        self.mounts(mount("8:1", "/data", "ext4"))
+        maps, held, self.lib = install(patch, [FLOWS, PATHS])
+        self.flows, self.paths = maps["flows"], maps["paths"]
+        self.held, self.held_paths = held["flows"].entries, held["paths"].entries
+        self.names: dict[int, tuple[bytes, ...]] = {}
+        self.unfinished: set[int] = set()
+        self.added: Counter[str] = Counter()
+        self.tables = FlowTables(root)
+
+    def mounts(self, text: str) -> None:
+        (self.root / "proc/self/mountinfo").write_text(text)
+
+    def process(self, pid: int, comm: bytes) -> None:
+        (self.root / f"proc/{pid}").mkdir(exist_ok=True)
+        (self.root / f"proc/{pid}/comm").write_bytes(comm + b"\n")
+
+    def name(self, ino: int, *names: bytes, complete: bool = True) -> None:
+        """What the probe finds when it looks for a name: the file, its folder, and so on."""
+        self.names[ino] = names
+        if not complete:
+            self.unfinished.add(ino)
+
+    def add(
+        self,
+        pid: int = 5,
+        ino: int = 1,
+        op: int = READ,
+        count: int = 1,
+        *,
+        dev: int = SDA1,
+        comm: bytes = b"probe",
+        cpu: int = 0,
+    ) -> None:
+        """``count`` operations of 10 bytes and 100 ns each."""
+        key = struct.pack("=QIIII", ino, dev, pid, op, 0)
+        if key not in self.held:
+            fresh = struct.pack("=QQQ16s", 0, 0, 0, b"")
+            self.held[key] = fresh * CPUS
+            self._note_path(ino, dev)
+        value = bytearray(self.held[key])
+        old = struct.unpack_from("=QQQ", value, 40 * cpu)
+        new = (old[0] + count, old[1] + 10 * count, old[2] + 100 * count)
+        struct.pack_into("=QQQ16s", value, 40 * cpu, *new, comm)
+        self.held[key] = bytes(value)
+        kind = "syncs" if op == FSYNC else "reads" if op < 2 else "writes"
+        self.added[f"{kind}_total"] += count
+        self.added[f"{kind[:-1]}_ns_total"] += 100 * count
+        if kind != "syncs":
+            self.added[f"{kind[:-1]}_bytes_total"] += 10 * count
+
+    def _note_path(self, ino: int, dev: int) -> None:
+        if ino in self.names:
+            raw = b"".join(name + b"\0" for name in self.names[ino])
+            head = struct.pack("=II", len(raw), ino not in self.unfinished)
+            value = (head + raw).ljust(PATHS.value_size, b"\0")
+            self.held_paths[struct.pack("=QQ", ino, dev)] = value
+
+    def tick(self, times: int = 1) -> dict[str, Table]:
+        for _ in range(times):
+            found = self.tables.read(self.flows, self.paths)
+        return found
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Probe:
+    return Probe(monkeypatch, tmp_path)
+
+
+def reads(table: Table) -> dict[str, object]:
+    return {key[0]: row[0] for key, row in table.items()}
+
+
+def test_a_row_has_each_ops_numbers_in_its_columns(probe: Probe) -> None:
+    for op, count in ((READ, 2), (1, 3), (2, 5), (3, 7), (WRITE, 11), (FSYNC, 13), (6, 17)):
+        probe.add(op=op, count=count)
+    row = probe.tick()["process"]["5", "probe"]
+    assert dict(zip(COLUMNS, row, strict=True)) == {
+        "reads_total": 5,
+        "read_bytes_total": 50,
+        "read_ns_total": 500,
+        "writes_total": 40,
+        "write_bytes_total": 400,
+        "write_ns_total": 4000,
+        "syncs_total": 13,
+        "sync_ns_total": 1300,
+    }
+
+
+def test_only_what_was_added_since_the_last_tick_is_added(probe: Probe) -> None:
+    probe.add(count=2)
+    assert reads(probe.tick()["process"]) == {"5": 2}
+    assert reads(probe.tick()["process"]) == {"5": 2}
+    probe.add(count=3, cpu=2)
+    assert reads(probe.tick()["process"]) == {"5": 5}
+
+
+def test_a_table_handed_out_does_not_change_later(probe: Probe) -> None:
+    probe.add()
+    older = probe.tick()
+    probe.add()
+    probe.tick()
+    assert reads(older["process"]) == {"5": 1}
+
+
+def test_a_process_is_called_what_proc_says_else_what_the_probe_saw(probe: Probe) -> None:
+    probe.process(5, b"renamed")
+    probe.add(pid=5, comm=b"before")
+    probe.add(pid=6, comm=b"gone", cpu=2)
+    assert set(probe.tick()["process"]) == {("5", "renamed"), ("6", "gone")}
+
+
+def test_a_file_is_named_below_its_mount(probe: Probe) -> None:
+    probe.name(1, b"a.dbf", b"base")
+    probe.add()
+    tables = probe.tick()
+    assert set(tables["file"]) == {("/data/base/a.dbf",)}
+    assert set(tables["mount"]) == {("/data", "ext4")}
+
+
+def test_a_name_learnt_late_gets_what_comes_after_it(probe: Probe) -> None:
+    probe.add(count=2)
+    assert reads(probe.tick()["file"]) == {"inode 1 on /data": 2}
+    assert probe.held == {}  # so that the probe looks for the name again
+    probe.name(1, b"late")
+    probe.add(count=3)
+    assert reads(probe.tick()["file"]) == {"inode 1 on /data": 2, "/data/late": 3}
+    assert len(probe.held) == 1
+
+
+def test_a_name_that_never_comes_is_asked_for_a_few_times_only(probe: Probe) -> None:
+    for _ in range(5):
+        probe.add()
+        probe.tick()
+        assert probe.held == {}
+    probe.add()
+    assert reads(probe.tick()["file"]) == {"inode 1 on /data": 6}
+    assert len(probe.held) == 1
+
+
+def test_mapped_memory_has_no_name_to_ask_for(probe: Probe) -> None:
+    probe.add(ino=0, dev=0, op=FSYNC)
+    assert set(probe.tick()["file"]) == {("(mapped memory)",)}
+    assert len(probe.held) == 1
+
+
+def test_a_path_deeper_than_the_probe_walks(probe: Probe) -> None:
+    probe.name(1, b"c", b"b", complete=False)
+    probe.add()
+    assert set(probe.tick()["file"]) == {("/data:/…/b/c",)}
+
+
+def test_a_file_system_that_this_namespace_does_not_see(probe: Probe) -> None:
+    probe.name(1, b"etc")
+    probe.add(dev=253 << 20 | 4)
+    probe.add(ino=2, dev=253 << 20 | 4)
+    tables = probe.tick()
+    assert set(tables["file"]) == {("device 253:4:/etc",), ("inode 2 on device 253:4",)}
+    assert set(tables["mount"]) == {("device 253:4", "")}
+
+
+def test_files_keep_their_names_over_a_mount_change(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.name(1, b"a.dbf")
+    probe.add()
+    probe.tick()
+    probe.mounts(mount("8:1", "/moved", "ext4"))
+    probe.tables._mounts._read()
+    monkeypatch.setattr(probe.tables._mounts, "refresh", lambda: True)
+    probe.add()
+    assert reads(probe.tick()["file"]) == {"/data/a.dbf": 1, "/moved/a.dbf": 1}
+
+
+@pytest.mark.parametrize("name", [b"\x1b[31m[/b]", b"a\nb", b"\xff", "\u202egnp.exe".encode()])
+def test_hostile_names_are_spelled_out(probe: Probe, name: bytes) -> None:
+    probe.name(1, name, name)
+    probe.process(6, name)
+    probe.add(comm=name)
+    probe.add(pid=6)
+    for table in probe.tick().values():
+        for key in table:
+            assert all(part.isprintable() for part in key)
+    assert len(probe.tick()["file"]) == 1
+
+
+def test_an_idle_entry_makes_room_and_its_row_goes_on(probe: Probe) -> None:
+    probe.name(1, b"a")
+    probe.add(count=2)
+    probe.tick(32)
+    assert probe.held == {}
+    probe.add(count=3)
+    assert reads(probe.tick()["process"]) == {"5": 5}
+
+
+def test_what_happens_while_an_entry_is_dropped_counts(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.name(1, b"a")
+    probe.add(count=2)
+    probe.tick(31)
+    take = probe.lib.bpf_map_lookup_and_delete_elem
+
+    def used_again(fd: int, key: bytes, value: object) -> int:
+        if fd == probe.flows.fd:
+            probe.add(count=7)
+        return take(fd, key, value)
+
+    monkeypatch.setattr(probe.lib, "bpf_map_lookup_and_delete_elem", used_again)
+    assert reads(probe.tick()["process"]) == {"5": 9}
+    assert probe.held == {}
+    assert reads(probe.tick()["process"]) == {"5": 9}
+
+
+def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -> None:
+    probe.process(5, b"first")
+    probe.name(1, b"a")
+    probe.add()
+    probe.tick(120)
+    assert probe.tick() == {"process": {}, "file": {}, "mount": {}}
+    probe.process(5, b"second")
+    probe.add()
+    assert reads(probe.tick()["process"]) == {"5": 1}
+    assert set(probe.tick()["process"]) == {("5", "second")}
+
+
+def test_files_of_the_past_are_forgotten_named_or_not(probe: Probe) -> None:
+    for ino in range(1, 50):
+        if ino % 2:
+            probe.name(ino, b"file")
+        probe.add(ino=ino)
+        probe.tick()
+    probe.name(99, b"busy")
+    for _ in range(120):
+        probe.add(ino=99)
+        tables = probe.tick()
+    assert set(tables["file"]) == {("/data/busy",)}
+    held = probe.tables._paths, probe.tables._files, probe.tables._unnamed
+    assert [set(names) - {(99, SDA1)} for names in held] == [set(), set(), set()]
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from([5, 6]),
+        st.sampled_from([0, 1, 2, 3]),
+        st.sampled_from([READ, WRITE, FSYNC]),
+        st.integers(1, 9),
+    )
+    | st.sampled_from([1, 2, 29, 31, 32, 95])
+    | st.sampled_from([b"name", b"other"]),
+    max_size=25,
+)
+
+
+def gained(older: Mapping[tuple[str, ...], Row], newer: Mapping[tuple[str, ...], Row]) -> list[int]:
+    """What an interval shows, column by column; a row never loses anything."""
+    sums = [0] * len(COLUMNS)
+    for key, row in newer.items():
+        before = older.get(key, (0,) * len(COLUMNS))
+        for at, (now, then) in enumerate(zip(row, before, strict=True)):
+            assert isinstance(now, int)
+            assert isinstance(then, int)
+            assert now >= then
+            sums[at] += now - then
+    return sums
+
+
+@settings(max_examples=60)
+@given(actions=ACTIONS, races=st.integers(0, 3))
+def test_every_operation_is_in_every_table_once(
+    actions: list[tuple[int, int, int, int] | int | bytes],
+    races: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        probe = Probe(patch, tmp_path_factory.mktemp("root"))
+        take = probe.lib.bpf_map_lookup_and_delete_elem
+        left = [races]
+
+        def used_again(fd: int, key: bytes, value: object) -> int:
+            if fd == probe.flows.fd and left[0]:
+                left[0] -= 1
+                ino, dev, pid, op, _ = struct.unpack("=QIIII", key)
+                probe.add(pid, ino, op, dev=dev)
+            return take(fd, key, value)
+
+        patch.setattr(probe.lib, "bpf_map_lookup_and_delete_elem", used_again)
+        shown: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}
+        sums = {name: [0] * len(COLUMNS) for name in shown}
+        for action in [*actions, 1, 1]:
+            if isinstance(action, bytes):
+                probe.name(1, action)
+                continue
+            if isinstance(action, tuple):
+                probe.add(*action)
+                continue
+            for _ in range(action):
+                tables = probe.tick()
+                for name, table in tables.items():
+                    grown = gained(shown[name], table)
+                    sums[name] = [a + b for a, b in zip(sums[name], grown, strict=True)]
+                shown = tables
+        wanted = [probe.added[column] for column in COLUMNS]
+        assert sums == dict.fromkeys(sums, wanted)

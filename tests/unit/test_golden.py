@@ -1,0 +1,57 @@
+"""What text and JSON print, byte for byte; IOH_REGENERATE_GOLDEN=1 writes the files anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from ioh.model.sample import Sample
+from ioh.pipeline import SnapshotSink, snapshots
+from ioh.sinks.histogram import HistStyle
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+from tests import fakes
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def text(*sections: str, style: HistStyle | None = None) -> Callable[[], SnapshotSink]:
+    options = TextOptions(frozenset(sections), hist=style or HistStyle(), utc=True)
+    return lambda: TextSink(options)
+
+
+CASES: dict[str, tuple[Callable[[], SnapshotSink], Callable[[], Iterable[Sample]]]] = {
+    "text/plain.golden": (text(), lambda: fakes.first(4)),
+    "text/all.golden": (text("all"), lambda: fakes.first(3)),
+    "text/hist_cwidth_pad.golden": (
+        text("hist", "histsz", style=HistStyle(column_width=8, pad="|")),
+        lambda: fakes.first(2),
+    ),
+    "text/topfile_wide.golden": (
+        text("topfile", "top", style=HistStyle(width=132)),
+        lambda: fakes.first(2),
+    ),
+    "text/quiet.golden": (text("all"), lambda: fakes.quiet(3)),
+    "json/top2.golden": (lambda: JsonSink(top=2), lambda: fakes.first(3)),
+    "json/all_rows.golden": (lambda: JsonSink(top=None), lambda: fakes.first(2)),
+    "json/quiet.golden": (JsonSink, lambda: fakes.quiet(2)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_output_is_as_committed(name: str) -> None:
+    make_sink, samples = CASES[name]
+    sink = make_sink()
+    printed = "".join(map(sink.render, snapshots(samples()))).encode("utf-8")
+    path = GOLDEN / name
+    if os.environ.get("IOH_REGENERATE_GOLDEN") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(printed)
+    assert printed == path.read_bytes()
+
+
+def test_every_golden_file_has_its_case() -> None:
+    assert {str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("*.golden")} == set(CASES)

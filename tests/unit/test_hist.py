@@ -1,0 +1,183 @@
+"""Buckets hold their values, histograms add and subtract, percentiles keep their promise."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.model.hist import (
+    FINE_BUCKETS,
+    FINE_EDGES_US,
+    LATENCY_BUCKETS,
+    LATENCY_EDGES_US,
+    SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
+    LatencyHist,
+    SizeLatencyHist,
+    fine_index,
+    latency_index,
+    size_index,
+)
+
+LATENCIES_NS = st.integers(1, 1 << 37)
+# Around each power of two, where an off-by-one would hide from random numbers.
+EDGY_NS = st.builds(
+    lambda log2, off: max(1, (1 << log2) + off), st.integers(0, 37), st.integers(-2, 2)
+)
+COUNTS = st.integers(0, 1 << 40)
+FINE = st.lists(COUNTS, min_size=FINE_BUCKETS, max_size=FINE_BUCKETS).map(
+    lambda counts: LatencyHist(tuple(counts))
+)
+SPARSE = st.dictionaries(
+    st.integers(0, SIZE_BUCKETS * LATENCY_BUCKETS - 1), st.integers(1, 1 << 40), max_size=30
+)
+SIZE_LAT = SPARSE.map(
+    lambda cells: SizeLatencyHist(
+        tuple(cells.get(i, 0) for i in range(SIZE_BUCKETS * LATENCY_BUCKETS))
+    )
+)
+
+
+def hist_of(latencies_ns: list[int]) -> LatencyHist:
+    counts = [0] * FINE_BUCKETS
+    for latency in latencies_ns:
+        counts[fine_index(latency)] += 1
+    return LatencyHist(tuple(counts))
+
+
+@given(LATENCIES_NS | EDGY_NS)
+def test_fine_bucket_contains_its_value(latency_ns: int) -> None:
+    bucket = fine_index(latency_ns)
+    lower = FINE_EDGES_US[bucket - 1] if bucket else 0.0
+    assert lower < latency_ns / 1e3
+    if bucket < len(FINE_EDGES_US):
+        assert latency_ns / 1e3 <= FINE_EDGES_US[bucket]
+    else:
+        assert latency_ns / 1e3 > FINE_EDGES_US[-1]
+
+
+@given(LATENCIES_NS | EDGY_NS)
+def test_fine_edge_is_at_most_a_sixteenth_above_or_one_unit(latency_ns: int) -> None:
+    bucket = fine_index(latency_ns)
+    if bucket < len(FINE_EDGES_US):
+        unit_us = 1 / 128
+        excess = FINE_EDGES_US[bucket] - latency_ns / 1e3
+        assert excess <= max(latency_ns / 1e3 * 0.0625, unit_us)
+
+
+def test_fine_edges_rise_and_fill_the_axis() -> None:
+    assert len(FINE_EDGES_US) == FINE_BUCKETS - 1
+    assert all(a < b for a, b in pairwise(FINE_EDGES_US))
+    assert FINE_EDGES_US[-1] == 1 << 27
+
+
+@given(LATENCIES_NS)
+def test_fine_index_never_falls(latency_ns: int) -> None:
+    assert fine_index(latency_ns) <= fine_index(latency_ns + 1)
+
+
+def test_zero_and_negative_latency_fall_in_the_first_bucket() -> None:
+    assert fine_index(0) == fine_index(-5) == fine_index(1) == 0
+
+
+@given(st.integers(0, 1 << 37))
+def test_size_bucket_contains_its_value(size_bytes: int) -> None:
+    bucket = size_index(size_bytes)
+    assert bucket < SIZE_BUCKETS
+    if bucket < len(SIZE_EDGES_BYTES):
+        assert size_bytes <= SIZE_EDGES_BYTES[bucket]
+    if bucket:
+        assert size_bytes > SIZE_EDGES_BYTES[bucket - 1]
+
+
+@pytest.mark.parametrize("size_bytes", SIZE_EDGES_BYTES)
+def test_a_size_on_an_edge_is_inside_its_bucket(size_bytes: int) -> None:
+    assert SIZE_EDGES_BYTES[size_index(size_bytes)] == size_bytes
+
+
+@given(st.floats(0, 1e9))
+def test_table_latency_bucket_contains_its_value(latency_us: float) -> None:
+    bucket = latency_index(latency_us)
+    assert bucket < LATENCY_BUCKETS
+    if bucket < len(LATENCY_EDGES_US):
+        assert latency_us <= LATENCY_EDGES_US[bucket]
+    if bucket:
+        assert latency_us > LATENCY_EDGES_US[bucket - 1]
+
+
+@given(SIZE_LAT, SIZE_LAT)
+def test_size_lat_adds_and_subtracts(a: SizeLatencyHist, b: SizeLatencyHist) -> None:
+    assert a + b == b + a
+    assert (a + b).total == a.total + b.total
+    assert ((a + b) - b).by_latency() == a.by_latency()
+    assert all(((a + b) - b).row(s) == a.row(s) for s in range(SIZE_BUCKETS))
+
+
+@given(st.lists(LATENCIES_NS, max_size=40), st.lists(LATENCIES_NS, max_size=40))
+def test_latency_adds_and_subtracts(first: list[int], second: list[int]) -> None:
+    a, b = hist_of(first), hist_of(second)
+    assert a + b == b + a == hist_of(first + second)
+    assert ((a + b) - b).total == a.total
+    if first:
+        assert (a + b) - b == a
+
+
+@given(SIZE_LAT)
+def test_empty_stands_for_all_zero(a: SizeLatencyHist) -> None:
+    empty = SizeLatencyHist()
+    assert a + empty == empty + a == a - empty == a
+    assert (a - a).total == 0
+    assert sum(empty.by_latency()) == 0
+    assert len(empty.by_latency()) == LATENCY_BUCKETS
+
+
+@given(SIZE_LAT)
+def test_by_latency_is_the_sum_of_the_rows(a: SizeLatencyHist) -> None:
+    rows = [a.row(s) for s in range(SIZE_BUCKETS)]
+    assert a.by_latency() == tuple(sum(column) for column in zip(*rows, strict=True))
+    assert sum(a.by_latency()) == a.total
+
+
+QUANTILES = (0.5, 0.95, 0.99, 0.999)
+
+
+@given(st.lists(LATENCIES_NS.filter(lambda ns: ns < 1 << 36), min_size=1, max_size=3000))
+def test_percentiles_are_monotone_and_within_a_sixteenth(latencies_ns: list[int]) -> None:
+    found = hist_of(latencies_ns).percentiles_us(QUANTILES)
+    known = [p for p in found if p is not None]
+    assert known == sorted(known)
+    ordered = sorted(latencies_ns)
+    for q, at_most_us in zip(QUANTILES, found, strict=True):
+        enough = len(ordered) * round(1 - q, 6) >= 1 - 1e-9
+        assert (at_most_us is not None) == enough
+        if at_most_us is not None:
+            # The rank as integers, since 0.999 has no exact binary form.
+            rank = -(-len(ordered) * round(q * 1000) // 1000)
+            exact_us = ordered[max(1, rank) - 1] / 1e3
+            assert exact_us <= at_most_us <= max(exact_us * 1.0625, exact_us + 1 / 128)
+
+
+@pytest.mark.parametrize(("quantile", "enough"), [(0.5, 2), (0.95, 20), (0.99, 100), (0.999, 1000)])
+def test_a_percentile_needs_enough_operations(quantile: float, enough: int) -> None:
+    assert hist_of([5_000] * enough).percentiles_us((quantile,)) != (None,)
+    assert hist_of([5_000] * (enough - 1)).percentiles_us((quantile,)) == (None,)
+
+
+def test_no_operation_has_no_percentile() -> None:
+    assert LatencyHist().percentiles_us(QUANTILES) == (None,) * 4
+    assert hist_of([]).percentiles_us(QUANTILES) == (None,) * 4
+
+
+def test_longer_than_the_axis_has_no_upper_edge() -> None:
+    longest_ns = int((FINE_EDGES_US[-1] + 1) * 1e3)
+    assert fine_index(longest_ns) == FINE_BUCKETS - 1
+    assert hist_of([longest_ns] * 10).percentiles_us((0.5,)) == (None,)
+
+
+@given(FINE)
+def test_total_is_the_sum(hist: LatencyHist) -> None:
+    assert hist.total == math.fsum(hist.counts)

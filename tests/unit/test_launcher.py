@@ -1,0 +1,284 @@
+"""ioh.sh on made-up machines: every program it would install with or run is a fake."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.machine import ROOT, Machine
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("script", ["ioh.sh", "tests/run.sh", "tests/chroot/run.sh"])
+def test_is_plain_sh(script: str) -> None:
+    assert subprocess.run(["sh", "-n", ROOT / script], check=False).returncode == 0
+    text = (ROOT / script).read_text()
+    assert not re.search(r"(?m)^\s*(local|function) |\[\[ |<<<|\$'|&>", text)
+
+
+def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
+    machine.bcc.unlink()
+    status, said = machine.run("text", "-c", "1")
+    assert status == 0
+    assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
+    assert said[1].startswith("ioh.sh: fetching the lists of packages")
+    assert re.fullmatch(r"ioh.sh: making .*/\.venv with Python 3\.11 and, from PyPI: .*", said[2])
+    assert len(said) == 3
+    assert machine.calls[-1] == "python -I -m ioh text -c 1"
+    assert machine.litter == []
+
+
+def test_second_use_only_runs_ioh(machine: Machine) -> None:
+    machine.run()
+    status, said = machine.run("json", "a b", "*")
+    assert (status, said) == (0, [])
+    assert machine.calls == ["python -I -m ioh json a b *"]
+
+
+def test_scripts_name_the_final_place(machine: Machine) -> None:
+    machine.run()
+    assert (machine.checkout / ".venv/bin/script").read_text() == (
+        f"#!{machine.checkout}/.venv/bin/python\n"
+    )
+
+
+def test_only_dependencies_make_a_new_environment(machine: Machine) -> None:
+    machine.run()
+    project = machine.checkout / "pyproject.toml"
+    project.write_text(project.read_text().replace("line-length = 100", "line-length = 99"))
+    assert machine.run() == (0, [])
+    assert machine.run() == (0, [])
+    project.write_text(project.read_text().replace('"numpy>=1.23"', '"numpy>=9"'))
+    _, said = machine.run()
+    assert said[0].endswith("numpy>=9")
+    assert machine.run() == (0, [])
+
+
+def test_moved_checkout_makes_a_new_environment(machine: Machine) -> None:
+    machine.run()
+    moved = machine.checkout.with_name("moved")
+    machine.checkout.rename(moved)
+    machine.checkout = moved
+    _, said = machine.run()
+    assert f"making {moved}/.venv" in said[0]
+
+
+def test_removed_bcc_is_installed_again(machine: Machine) -> None:
+    machine.run()
+    machine.bcc.unlink()
+    _, said = machine.run()
+    assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
+    assert not any("-m venv" in call for call in machine.calls)
+
+
+def test_reads_its_dependencies_as_pip_would(machine: Machine) -> None:
+    machine.run("--setup")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    install = next(call for call in machine.calls if "pip install" in call)
+    assert install.endswith(" --disable-pip-version-check " + " ".join(project["dependencies"]))
+    machine.run("--lint")
+    install = next(call for call in machine.calls if "pip install" in call)
+    everything = project["dependencies"] + project["optional-dependencies"]["dev"]
+    assert install.endswith(" --disable-pip-version-check " + " ".join(everything))
+    assert not any(name.startswith("bcc") for name in everything)
+
+
+def test_old_python_is_one_line_and_installs_nothing(machine: Machine) -> None:
+    status, said = machine.run(PYTHON="3.9")
+    assert status == 1
+    assert len(said) == 1
+    assert "Python 3.9 is too old" in said[0]
+    assert "IOH_PYTHON" in said[0]
+    assert machine.calls == []
+    assert machine.litter == []
+
+
+def test_old_python_in_the_distribution_installs_nothing(machine: Machine) -> None:
+    (machine.fakes / "python3").unlink()
+    status, said = machine.run(APT_PYTHON="3.9.2-3")
+    assert status == 1
+    assert "Python 3.9 is too old" in said[-1]
+    assert not any(" install " in call for call in machine.calls)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("OSError: [Errno 28] No space left on device", "the disk is full; free some space"),
+        ("Temporary failure in name resolution", "no network, or a proxy is needed"),
+        ("CERTIFICATE_VERIFY_FAILED] certificate verify failed", "TLS certificate is not trusted"),
+        ("ERROR: odd thing", "ERROR: odd thing (all of it: "),
+    ],
+)
+def test_failed_download_is_one_line_and_leaves_nothing(
+    machine: Machine, error: str, cause: str
+) -> None:
+    status, said = machine.run(PIP_ERROR=error)
+    assert status == 1
+    assert len(said) == 2
+    assert said[1].startswith("ioh.sh: cannot install what ioh needs from PyPI: ")
+    assert cause in said[1]
+    assert len(machine.litter) == ("all of it" in cause)  # the log that the message names
+    assert not (machine.checkout / ".venv").exists()
+
+
+def test_runs_without_bpf_where_the_package_cannot_be_had(machine: Machine) -> None:
+    machine.bcc.unlink()
+    status, said = machine.run(APT_ERROR="E: Unable to locate package python3-bpfcc")
+    assert status == 0
+    assert any(line.startswith("ioh.sh: no BPF: apt-get install python3-bpfcc") for line in said)
+    assert machine.run() == (0, [])  # and does not try each time
+
+
+def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine) -> None:
+    machine.bcc.unlink()
+    status, said = machine.run(UID="1000")
+    assert status == 0
+    assert said[0] == "ioh.sh: no BPF: only root can: apt-get install python3-bpfcc"
+    assert machine.calls[-1] == "python -I -m ioh"
+    assert machine.run(UID="1000") == (0, [])
+    _, said = machine.run()
+    assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
+    assert machine.run() == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "through_sudo"),
+    [
+        ([], True),
+        (["-c", "1"], True),
+        (["text", "-c", "1", "-t", "3"], True),
+        (["text", "--comm", "recording"], True),
+        (["json"], True),
+        (["doctor"], True),
+        (["text", "recording"], False),
+        (["json", "-"], False),
+        (["text", "--help"], False),
+        (["--version"], False),
+        (["other"], False),
+    ],
+)
+def test_asks_sudo_only_to_look_at_this_machine(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    through_sudo: bool,
+) -> None:
+    monkeypatch.chdir(machine.checkout.parent)
+    Path("recording").touch()
+    machine.run("--setup")
+    assert machine.run(*arguments, UID="1000", SUDO="1") == (0, [])
+    assert machine.calls[0].startswith("sudo -- ") == through_sudo
+    assert machine.calls[-1].endswith(" ".join(["-m ioh", *arguments]))
+
+
+def test_two_first_uses_at_once_make_one_environment(machine: Machine) -> None:
+    machine.log.write_text("")
+    both = [machine.start("text", SLEEP="0.5") for _ in range(2)]
+    messages = [process.communicate(timeout=30)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("-m venv" in call for call in machine.calls) == 1
+    assert sum("waiting for another ioh.sh" in message for message in messages) == 1
+    assert sum(call == "python -I -m ioh text" for call in machine.calls) == 2
+    assert machine.litter == []
+
+
+def test_all_tests_run_and_the_last_line_says_so(machine: Machine) -> None:
+    status, said = machine.run("--test", "-x")
+    assert status == 0
+    assert said[-1].startswith("ioh.sh: passed: ruff check, ")
+    assert said[-1].endswith(", unit tests, kernel tests")
+    assert "python -m pytest tests/unit -x" in machine.calls
+    assert machine.calls[-1] == "python -m pytest tests/kernel -x"
+
+
+def test_missing_kernel_tests_are_said_last_and_loudly(machine: Machine) -> None:
+    status, said = machine.run("--test", NO_BPF="not root")
+    assert status == 0
+    assert said[-1].endswith(", unit tests. THE KERNEL TESTS DID NOT RUN: not root")
+    assert machine.calls[-1] == "python -m pytest tests/unit"
+
+
+def test_a_failing_linter_fails_but_the_tests_still_run(machine: Machine) -> None:
+    status, said = machine.run("--test", RUFF="1")
+    assert status == 1
+    assert said[-1] == "ioh.sh: FAILED: ruff check"
+    assert machine.calls[-1] == "python -m pytest tests/kernel"
+
+
+def test_no_test_collected_is_a_failure(machine: Machine) -> None:
+    status, said = machine.run("--test", PYTEST="5")
+    assert status == 1
+    assert said[-1] == "ioh.sh: FAILED: unit tests, kernel tests"
+
+
+def test_a_chosen_test_runs_alone(machine: Machine) -> None:
+    (machine.checkout / "tests/test_one.py").touch()
+    status, said = machine.run("--test", "tests/test_one.py::test_it", "-x")
+    assert (status, said[-1]) == (0, "ioh.sh: passed: chosen tests")
+    assert machine.calls[-1] == "python -m pytest tests/test_one.py::test_it -x"
+    assert not any(call.startswith("ruff") for call in machine.calls)
+
+
+def test_test_programs_come_from_the_distribution(machine: Machine) -> None:
+    (machine.fakes / "nft").unlink()
+    machine.hide_the_rest()
+    launcher = machine.checkout / "tests/run.sh"
+    launcher.write_text(launcher.read_text().replace(":/usr/sbin:/sbin", ""))
+    _, said = machine.run("--test")
+    assert "ioh.sh: installing with apt-get: nftables" in said
+
+
+def test_rhel_gets_a_newer_python_beside_its_own(machine: Machine) -> None:
+    (machine.fakes / "apt-get").unlink()
+    machine.add("dnf")
+    machine.bcc.unlink()
+    machine.hide_the_rest()
+    status, said = machine.run("text", PYTHON="3.9")
+    assert status == 0
+    assert said[0] == "ioh.sh: installing with dnf: python3.12 python3-bcc"
+    assert "with Python 3.12" in said[1]
+    assert machine.run("text", PYTHON="3.9") == (0, [])
+
+
+def test_unknown_distribution_is_told_what_to_install(machine: Machine) -> None:
+    (machine.fakes / "apt-get").unlink()
+    (machine.fakes / "python3").unlink()
+    machine.bcc.unlink()
+    machine.hide_the_rest()
+    status, said = machine.run()
+    assert status == 1
+    assert said == [
+        "ioh.sh: no apt-get, dnf or zypper here: install python3 python3-pip python3-bcc yourself"
+    ]
+
+
+def test_user_with_sudo_gets_bcc_after_a_first_run_without(machine: Machine) -> None:
+    machine.bcc.unlink()
+    machine.run(UID="1000")
+    _, said = machine.run(UID="1000", SUDO="1")
+    assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
+    assert any(call.startswith("sudo -- env DEBIAN_FRONTEND") for call in machine.calls)
+    assert machine.run(UID="1000", SUDO="1") == (0, [])
+
+
+def test_a_machine_without_python_gets_the_distributions(machine: Machine) -> None:
+    (machine.fakes / "python3").unlink()
+    machine.bcc.unlink()
+    status, said = machine.run("text")
+    assert status == 0
+    assert "ioh.sh: installing with apt-get: python3 python3-venv python3-bpfcc" in said
+    assert "with Python 3.11" in said[-1]

@@ -1,0 +1,249 @@
+"""What every layer promises, asked of whatever is registered; C and Python sides agree."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf import totals
+from ioh.bpf.program import choose_points, probe_source
+from ioh.bpf.source import probes_dir
+from ioh.layers import all_layers, block, flows, submitters, syscall, tcp_ledger
+from ioh.layers.base import Layer
+from ioh.model import hist
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec, MetricSpec
+from ioh.model.sample import Unavailable
+from tests.unit.fake_kernel import linux_6_18
+from tests.unit.probe_text import ProbeText
+
+LAYERS = all_layers()
+PROBED = [name for name, layer in LAYERS.items() if layer.probe]
+# README, "Names and units"; in a Sample totals may be in ns, as the kernel adds them.
+UNITS = ("us", "s", "bytes", "per_s", "pct", "ratio", "pages", "mono_ns", "unix_s")
+NO_UNITS = re.compile(
+    r"_(ns|ms|usec|nsec|msec|sec|secs|seconds|kb|mb|gb|kib|mib|bits|sectors|percent|count|num)$"
+)
+
+
+def spec_of(name: str) -> LayerSpec:
+    return LAYERS[name].spec
+
+
+def metrics_of(name: str) -> list[tuple[str, tuple[MetricSpec, ...]]]:
+    """The metrics that may refer to each other: the layer's, then each table's."""
+    spec = spec_of(name)
+    return [("", spec.metrics), *((table.name, table.columns) for table in spec.tables)]
+
+
+def text_of(name: str) -> ProbeText:
+    layer, host = LAYERS[name], linux_6_18().host()
+    defines = layer.defines(host, Filters())
+    chosen = choose_points(layer.events, host)
+    assert not isinstance(defines, Unavailable)
+    assert not isinstance(chosen, Unavailable)
+    on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
+    return ProbeText(layer.probe, {**defines, **on})
+
+
+def test_layers_are_found_in_the_order_of_the_path() -> None:
+    assert {"syscall", "tcp", "block"} <= LAYERS.keys()
+    assert all(a.spec.rank < b.spec.rank for a, b in pairwise(LAYERS.values()))
+    assert [layer.spec.name for layer in LAYERS.values()] == list(LAYERS)
+    assert len({layer.spec.title for layer in LAYERS.values()}) == len(LAYERS)
+    assert len(Layer.registry) == len(LAYERS)
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_the_probes_header_says_what_it_measures(name: str) -> None:
+    source = (probes_dir() / f"{LAYERS[name].probe}.c").read_text()
+    header = source.split("*/")[0]
+    assert header.startswith("/*\n * ")
+    sections = re.findall(r"(?m)^ \* ([A-Z]\w+) +\S", header)
+    assert {"Kernels", "Cost", "Not"} <= set(sections)
+    assert {"Timed", "Counted"} & set(sections)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_number_has_a_name_with_its_unit_and_help(name: str) -> None:
+    spec = spec_of(name)
+    for where, metrics in [*metrics_of(name), ("gauge_hists", spec.gauge_hists)]:
+        for metric in metrics:
+            place = f"{where} {metric.name}"
+            assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name), place
+            assert metric.help.endswith("."), place
+            assert (metric.kind == "counter") == metric.name.endswith("_total"), place
+            assert not NO_UNITS.search(metric.name), place
+            stem = metric.name.removesuffix("_total").removesuffix("_ns")
+            inner = [u for u in UNITS if f"_{u}_" in stem and not stem.endswith("_per_s")]
+            assert not inner, f"{place}: the unit comes last"
+            if metric.kind == "ratio":
+                assert stem.endswith((*(f"_{u}" for u in UNITS), "_per_op", "inflight")), place
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_names_are_unique(name: str) -> None:
+    spec = spec_of(name)
+    for where, metrics in metrics_of(name):
+        raw, derived = Counter(m.name for m in metrics), Counter(m.derived_name for m in metrics)
+        assert max((raw | derived).values(), default=1) == 1, where
+    listed = [t.name for t in spec.tables], [*spec.ops, *spec.groups], list(spec.lost)
+    assert all(len(set(names)) == len(names) for names in listed)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_ratios_are_of_counters_of_the_same_place(name: str) -> None:
+    for where, metrics in metrics_of(name):
+        counters = {m.name for m in metrics if m.kind == "counter"}
+        for metric in metrics:
+            if metric.kind == "ratio":
+                assert metric.numerator in counters, (where, metric.name)
+                assert metric.denominator in counters | {""}, (where, metric.name)
+                assert metric.scale > 0
+            else:
+                assert (metric.numerator, metric.denominator) == ("", "")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_tables_have_keys_and_an_order(name: str) -> None:
+    for table in spec_of(name).tables:
+        assert table.keys
+        assert table.title
+        assert table.sort_by
+        assert set(table.sort_by) <= {column.derived_name for column in table.columns}
+        assert not set(table.keys) & {column.derived_name for column in table.columns}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_groups_sum_ops(name: str) -> None:
+    spec = spec_of(name)
+    for group, members in spec.groups.items():
+        assert members
+        assert set(members) <= set(spec.ops)
+        assert group not in spec.ops
+    grouped = [op for group in spec.groups.values() for op in group]
+    assert len(set(grouped)) == len(grouped)
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_events_are_needed_or_give_something(name: str) -> None:
+    layer = LAYERS[name]
+    assert any(event.needed for event in layer.events)
+    assert len({event.name for event in layer.events}) == len(layer.events)
+    for event in layer.events:
+        assert event.points
+        assert event.needed == (event.gives == ""), event.name
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_programs_named_exist_in_the_probe(name: str) -> None:
+    layer, text = LAYERS[name], text_of(name)
+    for event in layer.events:
+        for point in event.points:
+            assert text.has_function(point.function), point.function
+    arrays = {spec.name for spec in text.maps() if spec.kind == 3}
+    assert arrays == {step.array for step in layer.steps}
+    for step in layer.steps:
+        assert text.has_function(step.function), step.function
+        assert f"{step.array}.call(ctx, 0)" in text.code
+    programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(layer.probe)))
+    named = {p.function for e in layer.events for p in e.points}
+    assert programs == named | {step.function for step in layer.steps}
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_losses_have_the_probes_numbers(name: str) -> None:
+    reasons = text_of(name).enum_with_prefix("LOST_")
+    assert reasons == list(spec_of(name).lost[: len(reasons)])
+    assert "map_full" in reasons
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_ops_have_the_probes_numbers(name: str) -> None:
+    text = text_of(name)
+    numbered = text.enum_with_prefix("OP_")
+    if not any(spec.name == "totals" for spec in text.maps()):
+        assert not numbered
+        return
+    assert numbered == [op.removesuffix("_buffered") for op in spec_of(name).ops]
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
+    places = {m.name: m.offset // 8 for m in text_of(name).struct("op_totals")}
+    assert places == {
+        "started": totals.STARTED,
+        "count": totals.COUNT,
+        "bytes": totals.BYTES,
+        "errors": totals.ERRORS,
+        "latency_ns": totals.LATENCY_NS,
+        "queue_ns": totals.QUEUE_NS,
+        "queued": totals.QUEUED,
+        "slowest": totals.SLOWEST,
+        "latency": totals.LATENCY,
+        "size_lat": totals.SIZE_LAT,
+    }
+    assert text_of(name).size("struct op_totals") == totals.WORDS * 8
+    assert [m.name for m in text_of(name).struct("slowest")] == ["epoch", "ns", "bytes"]
+
+
+def test_the_histograms_dimensions_reach_the_probe() -> None:
+    for name in PROBED:
+        defines = text_of(name).defines
+        assert defines["FINE_BUCKETS"] == hist.FINE_BUCKETS
+        assert defines["LATENCY_BUCKETS"] == len(hist.LATENCY_EDGES_US) + 1
+        assert defines["SIZE_BUCKETS"] == len(hist.SIZE_EDGES_BYTES) + 1
+        assert 1 << defines["SIZE_MIN_LOG2"] == hist.SIZE_EDGES_BYTES[0]  # type: ignore[operator]
+
+
+def test_what_calls_became_is_in_the_order_of_the_metrics() -> None:
+    counters = [m.name for m in syscall.SPEC.metrics if m.kind == "counter"]
+    members = [m.name for m in text_of("syscall").struct("charges")]
+    assert members == [c.removesuffix("_total").replace("_calls_", "_") for c in counters]
+    charges = next(spec for spec in text_of("syscall").maps() if spec.name == "charges")
+    assert charges.value_size == 8 * len(counters)
+
+
+def test_structs_are_decoded_whole() -> None:
+    calls, disks, connections = text_of("syscall"), text_of("block"), text_of("tcp")
+    assert flows._FLOW_KEY.size == calls.size("struct flow_key")
+    assert flows._FLOW.size == calls.size("struct flow")
+    assert flows._FILE_KEY.size == calls.size("struct file_key")
+    assert syscall._ASYNC.size <= calls.size("struct async")
+    assert submitters._SUBMITTER.size == disks.size("struct submitter")
+    assert block._DEV_OP.size == disks.size("struct dev_op")
+    assert block._RECENT.size == disks.size("struct recent")
+    assert tcp_ledger._ENDING.size == connections.size("struct connection")
+
+
+def places(text: ProbeText, struct: str) -> dict[str, int]:
+    return {member.name: member.offset for member in text.struct(struct)}
+
+
+def test_members_are_where_they_are_decoded() -> None:
+    calls = text_of("syscall")
+    assert places(calls, "flow_key") == {"ino": 0, "dev": 8, "tgid": 12, "op": 16, "pad": 20}
+    assert places(calls, "flow") == {"count": 0, "bytes": 8, "ns": 16, "comm": 24}
+    assert places(calls, "file_key") == {"ino": 0, "dev": 8}
+    assert places(calls, "file_path") == {"length": 0, "complete": 4, "names": 8}
+    # syscall._ASYNC: 8 bytes, file, 12 bytes, op, tgid
+    asyncs, target = places(calls, "async"), places(calls, "target")
+    assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)
+    assert asyncs["tgid"] == 32
+    assert places(text_of("block"), "recent") == {
+        "ends": 0,
+        "next": 64,
+        "judged": 72,
+        "sequential": 80,
+    }
+    assert places(text_of("block"), "submitter") == {"tgid": 0, "write": 4, "comm": 8}
+
+
+def test_every_module_of_layers_is_a_layer_or_part_of_one() -> None:
+    folder = Path(flows.__file__).parent
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
+    assert LAYERS.keys() <= names

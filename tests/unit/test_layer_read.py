@@ -1,0 +1,160 @@
+"""Every layer read from maps that hold nothing, and from /proc: its sample fits its spec."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.maps import Map
+from ioh.bpf.program import choose_points
+from ioh.layers import all_layers, tcp
+from ioh.layers.base import Layer
+from ioh.model.derive import derive
+from ioh.model.filters import Filters
+from ioh.model.hist import LATENCY_BUCKETS
+from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.procfs.sock_diag import Counters, Dump
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+from tests import fakes
+from tests.unit import fake_kernel
+from tests.unit.probe_text import ProbeText
+
+LAYERS = all_layers()
+PROBED = [name for name, layer in LAYERS.items() if layer.probe]
+ROOTS = [Path(__file__).parents[1] / "data" / name for name in ("proc-6.18", "proc-5.10")]
+
+
+class NoConnections:
+    """Stands in for the kernel's sock_diag."""
+
+    def __init__(self, port: int | None, *, keep_closed: bool) -> None:
+        self.asked = (port, keep_closed)
+
+    def dump(self, known: dict[int, Counters] | None) -> Dump:
+        return Dump()
+
+
+@pytest.fixture(autouse=True)
+def _no_sock_diag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "SockDiag", NoConnections)
+
+
+def text_of(layer: type[Layer]) -> ProbeText:
+    host = fake_kernel.linux_6_18().host()
+    defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
+    assert not isinstance(defines, Unavailable)
+    assert not isinstance(chosen, Unavailable)
+    return ProbeText(layer.probe, {**defines, **{f"ON_{e.upper()}": 1 for e in chosen}})
+
+
+def in_a_sample(tick: int, layer: Layer, sample: LayerSample | Unavailable) -> Sample:
+    name = layer.spec.name
+    empty = replace(fakes.sample(tick, {}), specs={name: layer.spec})
+    return replace(empty, layers={name: sample})
+
+
+def check_shape(layer: Layer, sample: LayerSample) -> None:
+    spec = layer.spec
+    assert sample.metrics.keys() <= {m.name for m in spec.metrics if m.kind != "ratio"}
+    tables = {table.name: table for table in spec.tables}
+    assert sample.tables.keys() <= tables.keys()
+    for name, rows in sample.tables.items():
+        for key, row in rows.items():
+            assert len(key) == len(tables[name].keys), (name, key)
+            assert len(row) == len(tables[name].raw_columns), (name, key)
+            assert all(isinstance(part, str) and part.isprintable() for part in key)
+    assert sample.gauge_hists.keys() <= {g.name for g in spec.gauge_hists}
+    assert all(len(counts) == LATENCY_BUCKETS for counts in sample.gauge_hists.values())
+    assert bool(spec.part) or not sample.parts
+    for part in sample.parts.values():
+        assert part.keys() <= set(spec.ops)
+
+
+def check_shown(layer: Layer, older: LayerSample, newer: LayerSample) -> None:
+    """Both sinks show the interval between two readings."""
+    snapshot = derive(in_a_sample(0, layer, older), in_a_sample(1, layer, newer))
+    shown = TextSink(TextOptions(frozenset({"all"}), utc=True)).render(snapshot)
+    assert layer.spec.title in shown
+    told = json.loads(JsonSink(None).render(snapshot))
+    assert told["layers"].keys() == {layer.spec.name}
+
+
+def readings(layer: Layer, maps: dict[str, Map], count: int = 2) -> Iterator[LayerSample]:
+    for _ in range(count):
+        sample = layer.read(maps)
+        assert sample.source == "bpf"
+        assert sample.ops.keys() == set(layer.spec.ops)
+        assert list(sample.lost) == list(layer.spec.lost)
+        check_shape(layer, sample)
+        yield sample
+
+
+@pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", PROBED)
+def test_maps_that_hold_nothing(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = LAYERS[name](Filters(), root)
+    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    older, newer = readings(layer, maps)
+    assert not any(sum(op.latency.counts) for op in newer.ops.values() if op.latency is not None)
+    assert {op.count_total for op in newer.ops.values()} == {0}
+    check_shown(layer, older, newer)
+
+
+@pytest.mark.parametrize("root", ROOTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", PROBED)
+def test_one_entry_in_each_hash(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys of zeros (no inode, device 0:0, process 0), counters of ones."""
+    layer = LAYERS[name](Filters(), root)
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    older = next(readings(layer, maps, 1))
+    for fake in held.values():
+        if fake.spec.kind in {1, 5}:
+            ones = (1).to_bytes(8, "little") * (fake.value_size // 8)
+            fake.entries[bytes(fake.spec.key_size)] = ones
+    newer, again = readings(layer, maps)
+    assert [t for t, rows in newer.tables.items() if len(rows) > len(older.tables.get(t, {}))]
+    check_shown(layer, older, newer)
+    check_shown(layer, newer, again)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_from_proc(name: str) -> None:
+    layer = LAYERS[name](Filters(), ROOTS[0])
+    older, newer = layer.read_proc(), layer.read_proc()
+    assert isinstance(older, LayerSample)
+    assert isinstance(newer, LayerSample)
+    for sample in (older, newer):
+        assert sample.source == "proc"
+        assert sample.ops.keys() <= {*layer.spec.ops, *layer.spec.groups}
+        assert sample.ops
+        check_shape(layer, sample)
+        assert sample.lost == {}
+    check_shown(layer, older, newer)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_without_a_proc_it_says_so(name: str, tmp_path: Path) -> None:
+    sample = LAYERS[name](Filters(), tmp_path).read_proc()
+    if isinstance(sample, Unavailable):
+        assert sample.reason
+    else:
+        check_shape(LAYERS[name](Filters(), tmp_path), sample)
+        assert None in sample.metrics.values()
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_the_tick_ends_before_its_maximum_is_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    if "totals" not in maps:
+        return
+    layer = LAYERS[name](Filters(), ROOTS[0])
+    for tick in range(1, 4):
+        layer.read(maps)
+        assert held["epoch"].entries[bytes(4)] == tick.to_bytes(8, "little")

@@ -1,0 +1,60 @@
+"""Names from outside come out safe, and ordinary names come out as they are."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.model.printable import MAX_CHARS, printable
+
+
+@given(st.text())
+def test_nothing_a_terminal_acts_upon_is_left(name: str) -> None:
+    shown = printable(name)
+    assert not any(unicodedata.category(c).startswith("C") for c in shown)
+    assert len(shown.splitlines()) <= 1
+    shown.encode("utf-8")
+
+
+@given(st.binary())
+def test_any_bytes_can_be_shown(name: bytes) -> None:
+    printable(name).encode("utf-8")
+
+
+@given(st.text())
+def test_what_is_printable_stays(name: str) -> None:
+    assert printable(printable(name)) == printable(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("fio", "fio"),
+        ("数据库.dbf", "数据库.dbf"),
+        ("naïve file.txt", "naïve file.txt"),
+        ("\x1b[31m[/b]", "\\x1b[31m[/b]"),
+        ("a\nb\tc\0", "a\\x0ab\\x09c\\x00"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("a\u200bb", "a\\u200bb"),
+        ("line\u2028end", "line\\u2028end"),
+        (b"caf\xe9", "caf\\xe9"),
+        (b"caf\xc3\xa9", "café"),
+        ("C:\\dir", "C:\\dir"),
+        ("\U000e0001", "\\U000e0001"),
+        ("", ""),
+    ],
+)
+def test_known_names(name: str | bytes, shown: str) -> None:
+    assert printable(name) == shown
+
+
+def test_a_long_name_is_cut_and_says_so() -> None:
+    shown = printable("x" * (MAX_CHARS + 1))
+    assert len(shown) == MAX_CHARS
+    assert shown.endswith("x…")
+    assert printable("x" * MAX_CHARS) == "x" * MAX_CHARS
+    assert printable("\x1b" * 10, max_chars=8) == "\\x1b\\x1…"

@@ -1,0 +1,198 @@
+"""What a device lies on, its limits, and the device that --device means."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.procfs.blockdev import BlockDevice, BlockDevices, parse_scheduler, read_block_device
+from ioh.procfs.devices import ChosenDevice, list_disks, resolve_device
+from ioh.procfs.diskstats import make_dev, parse_dev, read_diskstats
+
+DATA = Path(__file__).parents[1] / "data"
+OLD = DATA / "proc-5.10"
+
+
+def device(number: str, root: Path = OLD) -> BlockDevice:
+    dev = parse_dev(number)
+    assert dev is not None
+    found = read_block_device(dev, root)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "stack", "is_stacked"),
+    [
+        ("8:0", "sda", "sda", False),
+        ("8:1", "sda1", "sda1 of sda", False),
+        ("253:0", "dm-0", "vg-lv on sda2,sdb", True),
+        ("253:1", "dm-1", "crypt on dm-0 (vg-lv on sda2,sdb)", True),
+        ("9:0", "md0", "raid1 on cciss/c0d0,sdb", True),
+        ("7:0", "loop0", "file /srv/my data/a\\x1b[31m.img on dm-1", True),
+        ("7:1", "loop1", "file /run/b.img on tmpfs", False),
+        ("104:0", "cciss/c0d0", "cciss/c0d0", False),
+    ],
+)
+def test_stack(number: str, name: str, stack: str, is_stacked: bool) -> None:
+    found = device(number)
+    assert (found.name, found.stack, found.is_stacked) == (name, stack, is_stacked)
+
+
+@pytest.mark.parametrize(
+    ("file", "stack", "is_stacked"),
+    [
+        ("/dev/sdb", "loop on sdb", True),
+        ("/btr/x", "file /btr/x on sdb", True),  # no device number, but a source
+        ("/mnt/nfs/x", "file /mnt/nfs/x on nfs4", False),
+    ],
+)
+def test_loop_over(tmp_path: Path, file: str, stack: str, is_stacked: bool) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(OLD, root, symlinks=True)
+    (root / "sys/block/loop1/loop/backing_file").write_text(f"{file}\n")
+    loop = device("7:1", root)
+    assert (loop.stack, loop.is_stacked) == (stack, is_stacked)
+
+
+def test_limits() -> None:
+    sda = device("8:0")
+    assert sda.max_request_bytes == 1280 * 1024
+    assert sda.max_hw_request_bytes == 32767 * 1024
+    assert sda.max_segments == 168
+    assert sda.queue_depth_limit == 64
+    assert sda.scheduler == "mq-deadline"
+    assert sda.rotational is True
+    assert sda.logical_block_bytes == 512
+    assert sda.write_cache == "write back"
+    assert sda.model == "QEMU HARDDISK"
+    assert sda.counts_io
+    assert not device("8:16").counts_io
+
+
+def test_partition_has_its_disks_queue() -> None:
+    sda1 = device("8:1")
+    assert sda1.is_partition
+    assert (sda1.disk_dev, sda1.disk_name) == (make_dev(8, 0), "sda")
+    assert sda1.queue_depth_limit == 64
+
+
+def test_bio_devices_have_no_request_queue() -> None:
+    assert not device("253:0").has_requests
+    assert device("253:0").queue_depth_limit is None
+    zram = device("253:0", DATA / "proc-6.18")
+    assert (zram.name, zram.has_requests, zram.is_stacked) == ("zram0", False, False)
+
+
+def test_6_18() -> None:
+    loop = device("7:0", DATA / "proc-6.18")
+    assert loop.stack == "file /var/tmp/cap/a b.img on vda"
+    assert loop.is_stacked
+    assert device("254:0", DATA / "proc-6.18").scheduler == "mq-deadline"
+
+
+def test_unknown_device() -> None:
+    assert read_block_device(make_dev(99, 9), OLD) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "scheduler"),
+    [
+        ("none [mq-deadline] kyber", "mq-deadline"),
+        ("[none]", "none"),
+        ("none", "none"),
+        ("[]", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_scheduler(text: str | None, scheduler: str | None) -> None:
+    assert parse_scheduler(text) == scheduler
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("sda", "sda"),
+        ("/dev/sda", "sda"),
+        ("8:16", "sdb"),
+        ("dm-0", "dm-0"),
+        ("vg-lv", "dm-0"),
+        ("/dev/mapper/vg-lv", "dm-0"),
+        ("cciss/c0d0", "cciss/c0d0"),
+        ("/dev/cciss/c0d0", "cciss/c0d0"),
+    ],
+)
+def test_ways_to_name_a_device(argument: str, name: str) -> None:
+    assert resolve_device(argument, OLD).name == name
+
+
+@pytest.mark.parametrize("argument", ["sda1", "8:1", "/dev/disk/by-id/ata-QEMU-part1"])
+def test_partition_stands_for_its_disk(argument: str) -> None:
+    note = "sda1 is a partition: requests carry the whole disk, so all of sda is shown"
+    assert resolve_device(argument, OLD) == ChosenDevice(make_dev(8, 0), "sda", (note,))
+
+
+def test_stacked_device_says_where_its_requests_are() -> None:
+    (note,) = resolve_device("vg-lv", OLD).notes
+    assert note.endswith("its I/O becomes requests of vg-lv on sda2,sdb")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "",
+        ".",
+        "..",
+        "sdz",
+        "/dev/sdz",
+        "99:1",
+        "/mnt/nfs/x",
+        "/dev/../etc/passwd",
+        "a\0b",
+        "\x1b[0m",
+    ],
+)
+def test_unknown_device_lists_those_there_are(argument: str) -> None:
+    with pytest.raises(IohError, match="no block device") as error:
+        resolve_device(argument, OLD)
+    assert error.value.code is ExitCode.USAGE
+    assert "sda, sdb" in error.value.hint
+    assert str(error.value).isprintable()
+
+
+def test_host_without_block_devices(tmp_path: Path) -> None:
+    with pytest.raises(IohError, match="has no block device"):
+        resolve_device("sda", tmp_path)
+
+
+def test_refresh_sees_a_loop_device_get_another_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(OLD, root, symlinks=True)
+    devices = BlockDevices(root)
+    loop, sda = make_dev(7, 1), make_dev(8, 0)
+    first = devices.get(loop)
+    devices.get(sda)
+    (root / "sys/block/loop1/loop/backing_file").write_text("/srv/c.img\n")
+    assert devices.get(loop) is first
+    devices.refresh()
+    changed = devices.get(loop)
+    assert changed is not None
+    assert changed.stack == "file /srv/c.img on sda1"
+    devices.forget(loop)
+    devices.close()
+
+
+def test_every_live_disk_is_described() -> None:
+    names = {s.dev: s.name for s in read_diskstats() or ()}
+    disks = set(list_disks())
+    assert disks
+    for dev, name in names.items():
+        found = read_block_device(dev)
+        assert found is not None
+        assert found.name == name
+        assert found.is_partition == (name not in disks)
+        assert resolve_device(name).name == found.disk_name

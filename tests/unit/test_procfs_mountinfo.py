@@ -1,0 +1,151 @@
+"""Mount points, escapes and paths as the user sees them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ioh.procfs.diskstats import make_dev
+from ioh.procfs.mountinfo import (
+    Location,
+    Mount,
+    MountTable,
+    decode_octal,
+    parse_mountinfo,
+    relative_to,
+)
+
+DATA = Path(__file__).parents[1] / "data"
+CRYPT = make_dev(253, 1)
+BTRFS = make_dev(0, 46)
+
+
+@pytest.fixture
+def debian_11() -> MountTable:
+    return MountTable(DATA / "proc-5.10")
+
+
+def test_malformed_lines_are_left_out(debian_11: MountTable) -> None:
+    assert [m.mount_point for m in debian_11.mounts][-3:] == ["/mnt/nfs", "/btr", "/btr/home"]
+    assert len(debian_11.mounts) == 11
+
+
+def test_fields(debian_11: MountTable) -> None:
+    assert debian_11.mounts[6] == Mount(
+        mount_point="/srv/my data",
+        fstype="xfs",
+        source="/dev/mapper/crypt",
+        root="/",
+        dev=CRYPT,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"/a\040b\011c\012d\134e", "/a b\tc\nd\\e"),
+        (r"/a\04", r"/a\04"),
+        (r"/a\777", r"/a\777"),
+        (r"/a\303\244", "/a\udcc3\udca4"),
+        ("/ä", "/ä"),
+        ("\\", "\\"),
+    ],
+)
+def test_octal(text: str, expected: str) -> None:
+    assert decode_octal(text) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "1 2 8:1 / / rw",
+        "1 2 8:1 / / rw shared:1 ext4 /dev/sda rw",
+        "1 2 8:1 / / rw - ext4",
+        "1 2 8-1 / / rw - ext4 /dev/sda rw",
+    ],
+)
+def test_malformed_line(line: str) -> None:
+    assert parse_mountinfo(line) == []
+
+
+def test_dash_before_the_separator_is_a_path() -> None:
+    (mount,) = parse_mountinfo("1 2 8:1 / - rw shared:1 - ext4 - rw more columns")
+    assert (mount.mount_point, mount.source) == ("-", "-")
+
+
+def test_only_a_blank_ends_a_field() -> None:
+    (mount,) = parse_mountinfo("1 2 8:1 / /a\u2028b\x85\u3000c rw - ext4 x rw")
+    assert mount.mount_point == "/a\u2028b\x85\u3000c"
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("/a/b", "/", "/a/b"),
+        ("/a/b", "/a", "/b"),
+        ("/a", "/a", ""),
+        ("/ab", "/a", None),
+        ("/", "/", ""),
+        ("/", "/a", None),
+    ],
+)
+def test_relative_to(path: str, folder: str, expected: str | None) -> None:
+    assert relative_to(path, folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("dev", "inside", "seen"),
+    [
+        (CRYPT, "/x", "/srv/my data/x"),
+        (CRYPT, "/", "/srv/my data"),
+        (CRYPT, "/pub/www/index", "/srv/my data/pub/www/index"),  # the oldest mount, not the bind
+        (BTRFS, "/@/x", "/btr/x"),
+        (BTRFS, "/@home/x", "/btr/home/x"),
+        (make_dev(8, 1), "/etc/passwd", "/etc/passwd"),
+        (make_dev(8, 1), "/", "/"),
+        (BTRFS, "/@other/x", None),
+        (make_dev(99, 1), "/x", None),
+    ],
+)
+def test_path_as_seen(debian_11: MountTable, dev: int, inside: str, seen: str | None) -> None:
+    location = debian_11.locate(dev, inside)
+    assert (location.path if location else None) == seen
+
+
+def test_location_is_printable(debian_11: MountTable) -> None:
+    assert debian_11.locate(make_dev(0, 45), "/a\nb\x1b") == Location(
+        "/mnt/nfs/a\\x0ab\\x1b", "/mnt/nfs", "nfs4", "10.0.0.5:/export"
+    )
+
+
+def test_mount_of_path_takes_the_longest_and_the_last(tmp_path: Path) -> None:
+    proc = tmp_path / "proc/self"
+    proc.mkdir(parents=True)
+    (proc / "mountinfo").write_text(
+        "1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / /m rw - ext4 b rw\n3 1 8:3 / /m rw - ext4 c rw\n"
+    )
+    table = MountTable(tmp_path)
+    sources = [m.source if (m := table.mount_of_path(p)) else "" for p in ("/m/x", "/mm", "/")]
+    assert sources == ["c", "a", "a"]
+    table.close()
+
+
+def test_no_mountinfo(tmp_path: Path) -> None:
+    table = MountTable(tmp_path)
+    assert (table.mounts, table.refresh(), table.locate(1, "/")) == ((), False, None)
+    table.close()
+
+
+def test_live_proc_is_found_and_nothing_changed() -> None:
+    # Not /: in a chroot it is no mount point.
+    table = MountTable()
+    dev = Path("/proc").stat().st_dev
+    mount = table.mount_of_path("/proc/self")
+    assert mount is not None
+    assert (mount.fstype, mount.dev) == ("proc", make_dev(os.major(dev), os.minor(dev)))
+    assert table.refresh() is False
+    table.close()
+    table.close()

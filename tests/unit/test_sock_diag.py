@@ -1,0 +1,308 @@
+"""Decoding of the kernel's inet_diag messages: captured ones, older, cut and hostile ones."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.procfs.sock_diag import (
+    PORTS_AT,
+    STATE_CLOSE,
+    Change,
+    Counters,
+    Decoder,
+    Details,
+    Dump,
+    decode_details,
+    encode_request,
+    endpoints,
+    find_info,
+    format_endpoint,
+    format_endpoints,
+    port_bytecode,
+)
+
+# Three connections within one host, from Linux 6.18: 23 × 1009 bytes to 127.0.0.1:2049 and 11
+# back; 7 × 1009 to [::1]:3260 and 1 back, then a FIN; 3 × 1009 to 127.0.0.1:5432, whose server
+# listens on [::], and 5 back.  Each datagram with its length before it.
+CAPTURE = Path(__file__).parent.parent / "data" / "sock_diag-6.18.bin"
+SEQUENCE = 7
+
+
+def datagrams() -> Iterator[bytearray]:
+    raw = CAPTURE.read_bytes()
+    offset = 0
+    while offset < len(raw):
+        size = int.from_bytes(raw[offset : offset + 4], "little")
+        yield bytearray(raw[offset + 4 : offset + 4 + size])
+        offset += 4 + size
+
+
+def decode(
+    known: dict[int, Counters] | None = None, *, keep_closed: bool = False
+) -> tuple[Dump, list[bool]]:
+    decoder = Decoder(known or {}, keep_closed=keep_closed)
+    ended = [decoder.feed(data, len(data), SEQUENCE) for data in datagrams()]
+    return decoder.dump, ended
+
+
+def feed(message: bytes, *, keep_closed: bool = False) -> Dump:
+    decoder = Decoder({}, keep_closed=keep_closed)
+    decoder.feed(bytearray(message), len(message), SEQUENCE)
+    return decoder.dump
+
+
+def one_message() -> bytes:
+    """The server's end of the connection to port 2049."""
+    dump, _ = decode()
+    return next(c.message for c in dump.changed if ports_of(c)[0] == 2049)
+
+
+def with_info(message: bytes, info: bytes, after: bytes = b"") -> bytes:
+    """The message with another tcp_info, and attributes after it."""
+    found = find_info(message)
+    assert found is not None
+    start = found[0] - 4
+    body = message[16:start] + struct.pack("=HH", 4 + len(info), 2) + info + after
+    return struct.pack("=I", 16 + len(body)) + message[4:16] + body
+
+
+def ports_of(change: Change) -> tuple[int, int]:
+    local, remote = struct.unpack_from("!HH", change.message, PORTS_AT)
+    return local, remote
+
+
+def info_of(message: bytes) -> bytes:
+    found = find_info(message)
+    assert found is not None
+    return message[slice(*found)]
+
+
+def test_every_datagram_is_understood_and_only_the_last_of_a_family_ends_the_dump() -> None:
+    _, ended = decode()
+    assert ended == [False, True, False, True]
+
+
+def test_counters_are_payload_and_agree_from_both_ends() -> None:
+    dump, _ = decode()
+    by_ports = {ports_of(c): c.counters for c in dump.changed}
+    servers = {
+        local: counters for (local, _), counters in by_ports.items() if local in (2049, 3260, 5432)
+    }
+    assert {port: (c.bytes_received, c.bytes_sent) for port, c in servers.items()} == {
+        2049: (23 * 1009, 11),
+        3260: (7 * 1009, 1),  # a FIN has come: the kernel says one byte more
+        5432: (3 * 1009, 5),
+    }
+    for (local, remote), counters in by_ports.items():
+        other = by_ports[remote, local]
+        assert counters.bytes_sent == other.bytes_received
+        assert counters.data_segs_out == other.data_segs_in
+        assert counters.bytes_retrans == counters.retrans_segs == 0
+
+
+def test_addresses_are_readable_and_ipv4_inside_ipv6_is_ipv4() -> None:
+    dump, _ = decode()
+    ends = {
+        ports_of(c)[0]: format_endpoints(endpoints(c.message), c.message[16]) for c in dump.changed
+    }
+    assert ends[2049][0] == "127.0.0.1:2049"
+    assert ends[3260][0] == "[::1]:3260"
+    assert ends[5432][0] == "127.0.0.1:5432"
+    for local, remote in ends.values():
+        assert local.split(":")[:-1] == remote.split(":")[:-1]
+
+
+def test_listening_ports_are_no_connections() -> None:
+    dump, _ = decode()
+    assert dump.listening == {2049, 3260, 5432}
+    assert len(dump.seen) == len(dump.changed) == 6
+
+
+def test_what_did_not_change_is_seen_and_not_told() -> None:
+    first, _ = decode()
+    second, _ = decode(first.seen)
+    assert second.seen == first.seen
+    assert second.changed == []
+    cookie = first.changed[2].cookie
+    third, _ = decode({**first.seen, cookie: Counters(1)})
+    assert [c.cookie for c in third.changed] == [cookie]
+
+
+def test_a_connection_given_twice_counts_once() -> None:
+    message = one_message()
+    assert len(feed(message + message).changed) == 1
+
+
+def test_details_of_a_shown_connection() -> None:
+    details = decode_details(one_message())
+    assert details.cwnd is not None
+    assert details.cwnd > 0
+    assert details.unacked == details.notsent_bytes == 0
+    assert details.delivery_bytes_per_s is not None
+
+
+@pytest.mark.parametrize(
+    ("info_bytes", "knows_sent", "known_details"),
+    [
+        (280, True, 7),
+        (216, True, 7),  # 4.19
+        (200, False, 7),  # 4.18
+        (192, False, 7),  # 4.10
+        (160, False, 3),  # 4.6
+        (104, False, 2),  # 3.14
+    ],
+)
+def test_an_older_kernels_shorter_tcp_info(
+    info_bytes: int, knows_sent: bool, known_details: int
+) -> None:
+    message = one_message()
+    full = feed(message).changed[0].counters
+    older = with_info(
+        message, info_of(message)[:info_bytes], after=struct.pack("=HHI", 8, 8, ~0 & 0xFFFFFFFF)
+    )
+    dump = feed(older + older)  # the second one takes the remembered place
+    assert dump.info_bytes == info_bytes
+    assert dump.knows_sent is knows_sent
+    counters = dump.changed[0].counters
+    assert counters.bytes_received == (full.bytes_received if info_bytes >= 136 else 0)
+    assert counters.bytes_sent == (full.bytes_sent if knows_sent else 0)
+    details = decode_details(dump.changed[0].message)
+    assert sum(value is not None for value in details) == known_details
+
+
+def test_a_newer_kernels_longer_tcp_info_is_the_same() -> None:
+    message = one_message()
+    newer = with_info(message, info_of(message) + bytes(range(64)))
+    assert feed(newer).changed[0].counters == feed(message).changed[0].counters
+
+
+def test_tcp_info_at_another_place_is_found_again() -> None:
+    message = one_message()
+    start = (find_info(message) or (0, 0))[0] - 4
+    extra = struct.pack("=HHI", 8, 15, 0)  # a mark, which only CAP_NET_ADMIN sees
+    longer = message[16:start] + extra + message[start:]
+    shifted = struct.pack("=I", 16 + len(longer)) + message[4:16] + longer
+    cookie_changed = bytearray(shifted)
+    cookie_changed[60] ^= 0xFF
+    dump = feed(message + bytes(cookie_changed))
+    assert len(dump.changed) == 2
+    assert dump.changed[0].counters == dump.changed[1].counters
+
+
+def test_a_time_wait_socket_without_counters_is_left_out() -> None:
+    message = one_message()
+    start = (find_info(message) or (0, 0))[0] - 4
+    bare = struct.pack("=I", start) + message[4:start]
+    dump = feed(bare)
+    assert dump.seen == {}
+    assert dump.info_bytes is None
+    assert decode_details(bare) == Details(None, None, None, None, None, None, None)
+
+
+def test_a_connection_that_closed_meanwhile_is_the_probes() -> None:
+    message = one_message()
+    closed = with_info(message, bytes([STATE_CLOSE]) + info_of(message)[1:])
+    assert feed(closed).seen == {}
+    assert len(feed(closed, keep_closed=True).seen) == 1
+
+
+def test_a_refusal_is_an_oserror_with_the_kernels_number() -> None:
+    refusal = struct.pack("=IHHIIi", 36, 2, 0, SEQUENCE, 0, -errno.ENOENT) + bytes(16)
+    with pytest.raises(OSError, match="No such file") as caught:
+        feed(refusal)
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_an_answer_to_an_earlier_request_is_ignored() -> None:
+    data = bytearray(one_message())
+    data[8:12] = struct.pack("=I", SEQUENCE - 1)
+    assert feed(bytes(data)).seen == {}
+
+
+@pytest.mark.parametrize("length", [0, 4, 15, 100_000, 0xFFFFFFFF])
+def test_a_message_of_impossible_length_is_refused(length: int) -> None:
+    message = struct.pack("=I", length) + one_message()[4:]
+    with pytest.raises(ValueError, match="netlink message"):
+        feed(message)
+
+
+@pytest.mark.parametrize("length", [0, 3, 4000])
+def test_an_attribute_of_impossible_length_is_refused(length: int) -> None:
+    message = bytearray(one_message())
+    message[88:90] = struct.pack("=H", length)
+    with pytest.raises(ValueError, match="attribute"):
+        feed(bytes(message))
+
+
+@given(st.data())
+def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> None:
+    message = bytearray(one_message())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(message) - 1))
+        message[at] = data.draw(st.integers(0, 255))
+    cut = message[: data.draw(st.integers(0, len(message)))]
+    decoder = Decoder({}, keep_closed=True)
+    try:
+        decoder.feed(cut + message, len(cut) + len(message), SEQUENCE)
+        for change in decoder.dump.changed:
+            format_endpoints(endpoints(change.message), change.message[16])
+            decode_details(change.message)
+    except (ValueError, OSError):
+        pass
+
+
+def run_bytecode(program: bytes, source: int, destination: int) -> bool:
+    """inet_diag_bc_run() of the kernel, for the operations in use."""
+    left = len(program)
+    while left > 0:
+        at = len(program) - left
+        code, yes, no = struct.unpack_from("=BBH", program, at)
+        value = struct.unpack_from("=H", program, at + 6)[0] if code != 1 else 0
+        passed = {
+            1: False,
+            2: source >= value,
+            3: source <= value,
+            4: destination >= value,
+            5: destination <= value,
+        }[code]
+        left -= yes if passed else no
+    return left == 0
+
+
+@given(st.integers(1, 65535), st.integers(1, 65535), st.integers(1, 65535))
+def test_the_port_filter_accepts_either_end(port: int, source: int, destination: int) -> None:
+    program = port_bytecode(port)
+    assert run_bytecode(program, source, destination) == (port in (source, destination))
+    assert run_bytecode(program, port, destination)
+    assert run_bytecode(program, source, port)
+
+
+def test_the_request_asks_for_tcp_info_of_open_connections() -> None:
+    plain = encode_request(socket.AF_INET, 5, None)
+    assert struct.unpack_from("=IHHII", plain) == (len(plain), 20, 0x301, 5, 0)
+    family, protocol, extensions, states = struct.unpack_from("=BBBxI", plain, 16)
+    assert (family, protocol, extensions) == (socket.AF_INET, socket.IPPROTO_TCP, 2)
+    assert not states & (1 << 6 | 1 << STATE_CLOSE)
+    filtered = encode_request(socket.AF_INET6, 5, 2049)
+    assert len(filtered) == len(plain) + 4 + len(port_bytecode(2049))
+
+
+@pytest.mark.parametrize(
+    ("address", "family", "text"),
+    [
+        (bytes([10, 0, 0, 5]) + bytes(12), socket.AF_INET, "10.0.0.5:1"),
+        (bytes(10) + b"\xff\xff" + bytes([10, 0, 0, 5]), socket.AF_INET6, "10.0.0.5:1"),
+        (bytes(16), socket.AF_INET6, "[::]:1"),
+        (bytes.fromhex("20010db8000000000000000000000001"), socket.AF_INET6, "[2001:db8::1]:1"),
+    ],
+)
+def test_endpoints_as_text(address: bytes, family: int, text: str) -> None:
+    assert format_endpoint(address, 1, family) == text

@@ -1,0 +1,335 @@
+"""The tcp layer's tables, metrics and notes, without a kernel behind them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ioh.layers import tcp, tcp_tables
+from ioh.layers.tcp import SPEC, Tcp
+from ioh.layers.tcp_ledger import Moved
+from ioh.layers.tcp_tables import (
+    ConnectionTable,
+    InterfaceTable,
+    PortTable,
+    round_trips,
+    service_name,
+    service_port,
+)
+from ioh.model.derive import derive, derive_table
+from ioh.model.filters import Filters
+from ioh.model.hist import LATENCY_BUCKETS, latency_index
+from ioh.model.sample import HostSample, LayerSample, Sample, Table, Unavailable
+from ioh.procfs.interfaces import InterfaceCounters, Link, LinkTable
+from ioh.procfs.sock_diag import Counters, Dump, SockDiag
+
+TABLES = {table.name: table for table in SPEC.tables}
+
+
+def info(busy_us: int = 0, rwnd_us: int = 0) -> bytes:
+    data = bytearray(216)
+    struct.pack_into("=I", data, 80, 10)
+    struct.pack_into("=QQQ", data, 168, busy_us, rwnd_us, 0)
+    return bytes(data)
+
+
+def moved(number: int, in_bytes: int, out_bytes: int = 0, **more: Any) -> Moved:
+    """A connection from local port 40000 + number to 10.0.0.5:2049."""
+    fields: dict[str, Any] = {
+        "cookie": number,
+        "in_bytes": in_bytes,
+        "out_bytes": out_bytes,
+        "retrans_bytes": 0,
+        "retrans_segs": 0,
+        "in_segs": 1,
+        "out_segs": 1,
+        "srtt_us": 200,
+        "min_rtt_us": 100,
+        "family": 2,
+        "pair": b"",
+    }
+    tcp_info = more.pop("info", info())
+    ended = more.pop("ended", False)
+    fields |= more
+    fields["all_bytes"] = in_bytes + out_bytes + fields["retrans_bytes"]
+    pair = struct.pack(
+        "!HH16s16s", 40000 + number, 2049, bytes([10, 0, 0, 1]), bytes([10, 0, 0, 5])
+    )
+    if ended:
+        return Moved(**fields | {"pair": pair, "message": b""})
+    head = bytes(16) + bytes([2, 1, 0, 0]) + pair + struct.pack("=IQ", 0, number) + bytes(20)
+    attribute = struct.pack("=HH", 4 + len(tcp_info), 2) + tcp_info
+    return Moved(**fields | {"message": head + attribute})
+
+
+def key(number: int) -> tuple[str, str]:
+    return f"10.0.0.1:{40000 + number}", "10.0.0.5:2049"
+
+
+def test_rows_fit_the_columns() -> None:
+    rows: dict[str, Table] = {
+        "connection": ConnectionTable().update([moved(1, 5), moved(2, 5, ended=True)]),
+        "port": PortTable().update([moved(1, 5)], set()),
+        "interface": InterfaceTable(LinkTable(Path("/nowhere"))).update({"lo": NIC}, 0),
+    }
+    for name, table in rows.items():
+        assert table
+        for row_key, row in table.items():
+            assert len(row_key) == len(TABLES[name].keys)
+            assert len(row) == len(TABLES[name].raw_columns)
+
+
+def test_a_connection_row_only_grows_and_derives_to_this_tick() -> None:
+    table = ConnectionTable()
+    first = table.update([moved(1, 1000, 10)])
+    second = table.update([moved(1, 500, 20)])
+    assert first[key(1)][:2] == (1000, 10)
+    assert second[key(1)][:2] == (1500, 30)
+    (row,) = derive_table(TABLES["connection"], first, second, 2.0)
+    assert row.key == key(1)
+    assert row.values["in_bytes_per_s"] == 250
+    assert row.values["out_bytes_per_s"] == 10
+
+
+def test_shares_of_the_busy_time_are_unknown_until_two_readings_are_known() -> None:
+    table = ConnectionTable()
+    samples = [
+        table.update([moved(1, 1, info=info(busy_us=busy, rwnd_us=rwnd))])
+        for busy, rwnd in ((9_000_000, 9_000_000), (9_100_000, 9_000_000), (9_500_000, 9_100_000))
+    ]
+    shares = [
+        derive_table(TABLES["connection"], older, newer, 1.0)[0].values
+        for older, newer in zip([{}, *samples], samples, strict=False)
+    ]
+    assert [s["rwnd_limited_pct"] for s in shares] == [None, None, 25.0]
+    assert [s["busy_pct"] for s in shares] == [None, None, 40.0]
+    ended = table.update([moved(1, 1, ended=True)])
+    assert ended[key(1)][10:] == (None, None, None)
+
+
+def test_an_ended_connection_is_shown_once() -> None:
+    table = ConnectionTable()
+    table.update([moved(1, 100)])
+    assert table.update([moved(1, 7, ended=True)])[key(1)][0] == 107
+    assert table.update([]) == {}
+
+
+def test_ports_used_again_in_the_next_tick_do_not_run_backwards() -> None:
+    table = ConnectionTable()
+    table.update([moved(1, 1000, ended=True, cookie=0)])
+    assert table.update([moved(1, 10, ended=True, cookie=0)])[key(1)][0] == 1010
+
+
+def test_only_the_busiest_are_listed_and_those_stay_for_a_while() -> None:
+    table = ConnectionTable()
+    crowd = [moved(n, n) for n in range(1, 1001)]
+    rows = table.update(crowd)
+    assert set(rows) == {key(n) for n in range(961, 1001)}
+    rows = table.update([moved(n, 2000 - n) for n in range(1, 1001)])
+    assert rows[key(1000)][0] == 2000, "listed before, counted on although no longer busiest"
+    assert len(rows) == 80
+    for _ in range(9):
+        rows = table.update([])
+    assert len(rows) == 80
+    assert table.update([]) == {}
+
+
+def test_rows_are_bounded() -> None:
+    table = ConnectionTable()
+    for tick in range(9):
+        table.update([moved(1 + tick * 100 + n, 5) for n in range(100)])
+    assert len(table.update([])) <= tcp_tables.MAX_ROWS
+
+
+@pytest.mark.parametrize(
+    ("local", "remote", "listening", "port"),
+    [
+        (2049, 700, {2049}, 2049),
+        (40000, 2049, set(), 2049),
+        (40000, 50000, {50000}, 50000),
+        (50000, 40000, {50000}, 50000),
+        (60000, 50000, set(), 50000),
+    ],
+)
+def test_the_service_is_the_side_that_listens(
+    local: int, remote: int, listening: set[int], port: int
+) -> None:
+    assert service_port(local, remote, listening) == port
+
+
+def test_services_have_names() -> None:
+    assert service_name(2049) == "nfs"
+    assert service_name(3260) == "iscsi"
+    assert service_name(5432) == "postgresql"
+    assert service_name(1) == service_name(1)
+
+
+def test_a_ports_row_is_the_sum_over_its_connections() -> None:
+    table = PortTable()
+    rows = table.update([moved(1, 10, 1), moved(2, 30, 3, srtt_us=400, ended=True)], {2049})
+    assert rows["2049", "nfs"][:5] == (40, 4, 0, 0, 2)
+    assert rows["2049", "nfs"][5] == pytest.approx((11 * 200 + 33 * 400) / 44)
+    for _ in range(50):
+        rows = table.update([], set())
+    assert rows["2049", "nfs"] == (40, 4, 0, 0, 0, None), "a total does not begin anew"
+
+
+def test_ports_are_bounded_and_the_latest_stay() -> None:
+    table = PortTable()
+    for port in range(1024, 2024):
+        item = moved(1, 5)
+        message = bytearray(item.message)
+        struct.pack_into("!HH", message, 20, 65000, port)
+        rows = table.update([item._replace(message=bytes(message))], set())
+    assert len(rows) == tcp_tables.MAX_ROWS
+    assert ("2023", service_name(2023)) in rows
+
+
+def test_round_trips_are_weighted_with_bytes_and_counted_by_connection() -> None:
+    found = round_trips(
+        [moved(1, 100, srtt_us=100), moved(2, 300, srtt_us=500, min_rtt_us=0), moved(3, 0)]
+    )
+    assert found.active == 2
+    assert found.srtt_us == pytest.approx(400)
+    assert found.min_rtt_us == 100
+    assert len(found.counts) == LATENCY_BUCKETS
+    assert sum(found.counts) == 2
+    assert found.counts[latency_index(100)] == found.counts[latency_index(500)] == 1
+    nothing = round_trips([])
+    assert (nothing.srtt_us, nothing.min_rtt_us, nothing.active) == (None, None, 0)
+
+
+NIC = InterfaceCounters("eth0", *(0,) * 13)
+
+
+class Links(LinkTable):
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self.link = link
+
+    def get(self, name: str) -> Link:
+        return self.link
+
+
+def used_pct(link: Link) -> tuple[object, object]:
+    table = InterfaceTable(Links(link))
+    older = table.update({"eth0": NIC}, 1_000_000_000)
+    later = replace(NIC, rx_bytes_total=12_500_000, tx_bytes_total=25_000_000)
+    newer = table.update({"eth0": later}, 2_000_000_000)
+    (row,) = derive_table(TABLES["interface"], older, newer, 1.0)
+    return row.values["in_used_pct"], row.values["out_used_pct"]
+
+
+def test_share_of_an_interfaces_speed() -> None:
+    into, out = used_pct(Link(speed_bits_per_s=1_000_000_000))
+    assert into == pytest.approx(10)
+    assert out == pytest.approx(20)
+
+
+@pytest.mark.parametrize("link", [Link(), Link(speed_bits_per_s=10**10, is_virtual=True)])
+def test_share_of_an_unknown_speed_is_unknown(link: Link) -> None:
+    assert used_pct(link) == (None, None)
+
+
+class FakeBtf:
+    """A capable host; ``without`` takes one member away."""
+
+    def __init__(self, *without: str) -> None:
+        self.without = without
+
+    def offset(self, owner: str, path: str) -> int | None:
+        return None if path in self.without else 8
+
+    def enumerators(self, name: str) -> dict[str, int]:
+        return {"SOCK_DONE": 1} if name == "sock_flags" else {}
+
+
+def defines(btf: FakeBtf, filters: Filters | None = None) -> Any:
+    host: Any = SimpleNamespace(btf=btf)
+    return Tcp.defines(host, filters or Filters())
+
+
+def test_constants_of_the_probe() -> None:
+    found = defines(FakeBtf(), Filters(port=2049))
+    source = (Path(__file__).parent.parent.parent / "probes/tcp.c").read_text()
+    for name in ("OFF_tcp_sock_bytes_received", "OFF_net_ns_inum", "SOCK_DONE", "MAX_CLOSED"):
+        assert name in found
+        assert name.removeprefix("OFF_") in source
+    assert found["NETNS_INUM"] == os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116
+    assert int(found["PORT"]).to_bytes(2, "little") == (2049).to_bytes(2, "big")
+    assert "PORT" not in defines(FakeBtf())
+
+
+def test_a_kernel_without_ipv6_and_one_without_the_counters() -> None:
+    assert "OFF_sock_common_skc_v6_daddr" not in defines(FakeBtf("skc_v6_daddr"))
+    missing = defines(FakeBtf("bytes_sent"))
+    assert isinstance(missing, Unavailable)
+    assert "bytes_sent" in missing.reason
+
+
+class NoDiag(SockDiag):
+    def dump(self, known: object) -> Dump:
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+
+def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "SockDiag", NoDiag)
+    sample = Tcp(Filters()).read_proc()
+    assert isinstance(sample, LayerSample)
+    assert sample.ops["in"].bytes_total is None
+    assert sample.metrics["retrans_segs_total"] is not None
+    assert "connection" not in sample.tables
+    assert any("modprobe tcp_diag" in note for note in sample.notes)
+
+
+class OldDiag(SockDiag):
+    """Linux 4.18: no bytes_sent."""
+
+    def dump(self, known: object) -> Dump:
+        return Dump({1: Counters(5)}, [], set(), 200)
+
+
+def test_an_old_kernel_does_not_know_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "SockDiag", OldDiag)
+    sample = Tcp(Filters()).read_proc()
+    assert isinstance(sample, LayerSample)
+    assert sample.ops["in"].bytes_total == 0
+    assert sample.ops["out"].bytes_total is None
+    assert sample.metrics.get("retrans_bytes_total") is None
+
+
+def test_filters_that_do_not_apply_are_named() -> None:
+    sample = Tcp(Filters(pid=1, comm="fio", port=2049)).read_proc()
+    assert isinstance(sample, LayerSample)
+    assert any("--pid, --comm not applied" in note for note in sample.notes)
+    assert any("whole host" in note for note in sample.notes)
+
+
+def test_every_metric_and_row_of_a_real_reading_is_in_the_spec() -> None:
+    sample = Tcp(Filters()).read_proc()
+    assert isinstance(sample, LayerSample)
+    assert set(sample.metrics) <= {m.name for m in SPEC.metrics if m.kind != "ratio"}
+    assert set(sample.gauge_hists) == {m.name for m in SPEC.gauge_hists}
+    for name, table in sample.tables.items():
+        for row in table.values():
+            assert len(row) == len(TABLES[name].raw_columns)
+
+
+def test_a_distribution_passes_to_the_snapshot_as_it_is() -> None:
+    counts = (1,) * LATENCY_BUCKETS
+
+    def sample(mono_ns: int, hist: tuple[int, ...]) -> Sample:
+        layer = LayerSample("proc", gauge_hists={"srtt_us": hist})
+        return Sample(0.0, mono_ns, "h", "k", HostSample(), {"tcp": layer}, {"tcp": SPEC})
+
+    snapshot = derive(sample(0, (9,) * LATENCY_BUCKETS), sample(10**9, counts))
+    found = snapshot.layers["tcp"]
+    assert not isinstance(found, Unavailable)
+    assert found.gauge_hists == {"srtt_us": counts}

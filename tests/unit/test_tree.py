@@ -1,0 +1,37 @@
+"""Rules about the source tree that no linter checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAX_LINES = 400
+SOURCES = ("*.py", "*.c", "*.h", "*.sh", "*.toml", "*.yaml", "*.md")
+FOLDERS = ("ioh", "probes", "tests", ".ci")
+# A checkout is not bound to the machine it was written on.
+PRIVATE = ("/" + "work/", "/" + "root/.")
+
+
+def sources() -> list[Path]:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    files += ROOT.glob("*")
+    return sorted(
+        path for path in files if path.is_file() and any(path.match(pattern) for pattern in SOURCES)
+    )
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_source_file(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".md":
+        assert len(text.splitlines()) <= MAX_LINES
+    assert not [word for word in PRIVATE if word in text]
+    assert "\r" not in text
+    assert text == "" or (text.endswith("\n") and not text.endswith("\n\n"))
+
+
+@pytest.mark.parametrize("path", ["ioh.sh", ".ci/run", "tests/chroot/run.sh"])
+def test_scripts_are_executable(path: str) -> None:
+    assert (ROOT / path).stat().st_mode & 0o111 == 0o111
