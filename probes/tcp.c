@@ -16,16 +16,21 @@
  *          one map entry.  0.5 µs for a whole connection, measured on 6.18.
  *          Nothing for each segment.
  * Not      connections of other network namespaces; bytes acknowledged by a
- *          half-open connection (it has none).  Since 6.1 the kernel skips a
- *          program that interrupts itself on the same CPU: such a connection
- *          counts up to its last dump, and in lost[no_close].
+ *          half-open connection (it has none), nor its repeated SYN-ACKs unless
+ *          it opens.  A socket that ends in SYN_RECV without a byte never was a
+ *          connection: when two CPUs end one handshake at once, each makes a
+ *          socket with the same count of repeated SYN-ACKs, and the kernel
+ *          (inet_ehash_nolisten) throws one of the two away.  Since 6.1 the
+ *          kernel skips a program that interrupts itself on the same CPU: such a
+ *          connection counts up to its last dump, and in lost[no_close].
  */
 /* Runs in task context and from softirqs, on one CPU. */
 #define IOH_ATOMIC
 #include "ioh.h"
 
-#define STATE_LISTEN 10
+#define STATE_SYN_RECV 3
 #define STATE_CLOSE 7
+#define STATE_LISTEN 10
 #define PROTOCOL_TCP 6
 #define FAMILY_IPV4 2
 #define FAMILY_IPV6 10
@@ -128,7 +133,8 @@ int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 #endif
 	read_counters(sk, &c);
-	if (!c.cookie && !c.bytes_received && !c.bytes_sent && !c.total_retrans)
+	if (!c.cookie && !c.bytes_received && !c.bytes_sent &&
+	    (!c.total_retrans || (int)ctx->args[1] == STATE_SYN_RECV))
 		return 0;
 	key.sock = (u64)sk;
 	key.ns = bpf_ktime_get_ns();

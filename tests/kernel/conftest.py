@@ -1,4 +1,4 @@
-"""Devices that the kernel tests work on, always given back."""
+"""Devices and network namespaces that the kernel tests work on, always given back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.netns import Namespace, run
 from tests.kernel.rig import Loop, Volume
 
 
@@ -28,3 +29,24 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    made = Namespace("a")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pair(namespace: Namespace) -> Iterator[tuple[Namespace, Namespace]]:
+    """Two namespaces and a veth cable between them: 10.99.0.1, 10.99.0.2, fd99::1, fd99::2."""
+    other = Namespace("b")
+    run("ip", "link", "add", "ioh0", "netns", str(namespace.holder.pid), "type", "veth",
+        "peer", "name", "ioh0", "netns", str(other.holder.pid))  # fmt: skip
+    for number, end in enumerate((namespace, other), 1):
+        end.run("ip", "address", "add", f"10.99.0.{number}/24", "dev", "ioh0")
+        end.run("ip", "address", "add", f"fd99::{number}/64", "dev", "ioh0", "nodad")
+        end.run("ip", "link", "set", "ioh0", "up")
+    yield namespace, other
+    other.close()
