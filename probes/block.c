@@ -16,10 +16,11 @@
  * Cost    one program for each completion, one for each request submitted (who
  *         did it), an almost empty one for each issue.
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
- *         requests; their I/O shows on the devices below.  Linux 6.18 runs no raw
- *         tracepoint program for some completions (mostly below 0.3 %, once over
- *         1.6 %, in softirqs on top of other tasks; why is not known) and counts no miss: user
- * space compares with /proc/diskstats and tells the difference (lost: unseen).
+ *         requests; their I/O shows on the devices below.  A kernel can leave BPF
+ *         programs out on top of certain tasks without counting a miss: a
+ *         sandbox's 6.18 does so while one of the sandbox's own agent's threads is
+ *         interrupted (ftrace sees those completions).  User space compares with
+ *         /proc/diskstats and tells the difference (lost: unseen).
  */
 /* Completions come in task context and from interrupts, on one CPU. */
 #define IOH_ATOMIC

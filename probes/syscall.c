@@ -91,7 +91,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	case SYS_fsync:
 	case SYS_fdatasync:
 	case SYS_sync_file_range:
+#ifndef FILTER_DEVICE /* msync names an address, not a file: its device is not known. */
 	case SYS_msync:
+#endif
 		op = OP_FSYNC;
 		break;
 	case SYS_sendfile:

@@ -119,10 +119,9 @@ static inline void note_started(u32 op)
 }
 
 /* Returns 1 when this is the first operation of its kind by this process on this file. */
-static inline int note_flow(const struct target *of, u32 tgid, u64 bytes, u64 ns)
+static inline int note_flow(const struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
 {
-	struct flow_key key = {.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op};
-	struct flow *f = flows.lookup(&key), fresh = {};
+	struct flow fresh = {};
 	struct charges *sum;
 	u32 zero = 0;
 
@@ -136,7 +135,7 @@ static inline int note_flow(const struct target *of, u32 tgid, u64 bytes, u64 ns
 	fresh.bytes = bytes;
 	fresh.ns = ns;
 	bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
-	if (flows.update(&key, &fresh)) {
+	if (flows.update(key, &fresh)) {
 		sum = charges.lookup(&zero);
 		if (sum)
 			sum->unlisted += 1;
@@ -147,8 +146,10 @@ static inline int note_flow(const struct target *of, u32 tgid, u64 bytes, u64 ns
 /* One operation has ended: result < 0 is an error and counts as nothing else. */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
 {
+	struct flow_key key = {.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op};
 	u32 op = of->op;
 	struct op_totals *t = totals.lookup(&op);
+	struct flow *f;
 	u64 ns;
 
 	if (!t)
@@ -157,11 +158,14 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 		t->errors += 1;
 		return 0;
 	}
+	/* Whoever waits for the call waits for the probe, too: look up first, then stop the clock.
+	 */
+	f = flows.lookup(&key);
 	ns = bpf_ktime_get_ns() - start_ns;
 	if (op == OP_FSYNC)
 		result = 0;
 	add_finished(t, ns, result);
-	return note_flow(of, tgid, result, ns);
+	return note_flow(&key, f, result, ns);
 }
 
 static inline void charge_reads(struct charges *sum, u64 calls_made, const struct lower *low)

@@ -119,6 +119,7 @@ SPEC = LayerSpec(
 
 
 _CLEANING_TICKS = 60
+_NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
 _ASYNC = struct.Struct("=8xQ12xII")  # struct async of probes/syscall_async.h: file, op, tgid
 
 
@@ -193,6 +194,7 @@ class Syscall(Layer):
             metrics={name: int(charges[index]) for index, name in enumerate(counters)},
             tables=self._flows.read(maps["flows"], maps["paths"]),
             lost=decode_lost(maps["lost"], SPEC.lost),
+            notes=() if self.filters.device is None else (_NO_MSYNC,),
         )
 
     def _forget_the_dead(self, asyncs: Map) -> None:

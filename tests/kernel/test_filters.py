@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def test_by_control_group(volume: Volume, cgroup: Path) -> None:
 
 
 def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
-    """Both layers: reads of the device's files are seen, those of files beside it are not."""
+    """Both layers: I/O of the device's files is seen, that of files beside it is not."""
     beside = tmp_path / "beside"
     beside.write_bytes(bytes(8192))
     inside = volume.file("data", 8192)
@@ -144,12 +145,17 @@ def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
             with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
                 for _ in range(times):
                     os.preadv(fd, [buffer], 0)
-    assert ioh.counts("syscall") == {"read_direct": 23}
+                os.fsync(fd)
+        with opened(beside, os.O_RDWR) as fd, mmap.mmap(fd, 4096) as mapped:
+            mapped[0] = 1
+            mapped.flush()  # msync: which file it is for is not known
+    assert ioh.counts("syscall") == {"read_direct": 23, "fsync": 1}
     assert ioh.total("block", "read") + ioh.unseen == 23
+    assert any("msync" in note for note in ioh.intervals[-1]["layers"]["syscall"]["notes"])
 
 
 def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
-    run("losetup", "--detach", loop.path)
+    loop.detach()
     loop.attach("--partscan")
     # Told to the kernel, not written on the disk: no partition table's format is needed.
     run("addpart", loop.path, "1", "2048", str(64 * MIB // 512))
