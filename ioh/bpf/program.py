@@ -124,9 +124,12 @@ def attach_program(
 def _attach_all(
     bpf: BPF, layer: type[Layer], chosen: Mapping[str, int], host: HostFacts
 ) -> tuple[list[int], list[int]]:
-    """The programs' descriptors, steps included, and the links' that keep them attached."""
+    """The programs' descriptors, steps included, and the links' that keep them attached.
+
+    Everything is loaded before the first program is attached: the verifier takes long enough
+    for thousands of operations to begin under one program and to end unseen by the next.
+    """
     programs: list[int] = []
-    links: list[int] = []
     load = _load_typed if layer.trusts(host) else _load_raw
     for step in layer.steps:
         programs.append(load(bpf, step.function, step.event, host))
@@ -136,12 +139,13 @@ def _attach_all(
         if _declared_lib().bpf_update_elem(array.map_fd, key, value, 0) != 0:
             msg = f"cannot put {step.function} into {step.array}"
             raise OSError(msg)
-    for event in layer.events:
-        if event.name in chosen:
-            point = event.points[chosen[event.name]]
-            programs.append(load(bpf, point.function, point.event, host))
-            links.append(_attach(programs[-1], point.event, typed=layer.trusts(host)))
-    return programs, links
+    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
+    handlers = [load(bpf, point.function, point.event, host) for point in points]
+    links = [
+        _attach(program, point.event, typed=layer.trusts(host))
+        for program, point in zip(handlers, points, strict=True)
+    ]
+    return [*programs, *handlers], links
 
 
 def _load_raw(bpf: BPF, function: str, event: str, host: HostFacts) -> int:

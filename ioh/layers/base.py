@@ -63,6 +63,9 @@ def raw(event: str, function: str) -> Point:
 class Layer(ABC):
     """One layer of the stack: what it offers, how to attach it, how to read it.
 
+    ``events`` are attached in their order: what ends an operation comes before what begins
+    one, else operations that begin in between would be under way for ever.
+
     A subclass in a module of ``ioh/layers`` registers itself.  An instance belongs to one
     run of ioh and may keep names and baselines between reads.
     """

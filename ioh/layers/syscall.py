@@ -130,15 +130,7 @@ class Syscall(Layer):
     probe = "syscall"
     prefers_typed = True
     events = (
-        Event("enter", (raw("sys_enter", "on_enter"),)),
         Event("exit", (raw("sys_exit", "on_exit"),)),
-        Event(
-            "uring_submit",
-            tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
         Event(
             "uring_complete",
             (raw("io_uring_complete", "on_uring_complete"),),
@@ -153,6 +145,14 @@ class Syscall(Layer):
             "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="merges", needed=False
         ),
         Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
+        Event(
+            "uring_submit",
+            tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
+            gives="io_uring",
+            needed=False,
+            usable=has_uring,
+        ),
+        Event("enter", (raw("sys_enter", "on_enter"),)),
     )
 
     steps = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,3 +66,29 @@ def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
         assert slowest > 3 * 250_000
     finally:
         upper.close()
+
+
+READ_ON = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+while True:
+    os.pread(fd, 4096, 0)
+"""
+
+
+def test_calls_under_way_while_attaching(volume: Volume) -> None:
+    """Whatever was half seen while one program was there and its partner not is not under way."""
+    path = volume.file("data", MIB)
+    readers = [subprocess.Popen([sys.executable, "-c", READ_ON, path]) for _ in range(4)]
+    try:
+        with recording("--device", volume.device, "--layers", "syscall") as ioh:
+            for reader in readers:
+                reader.kill()
+                reader.wait()
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+    last = ioh.intervals[-1]["layers"]["syscall"]["ops"]
+    assert ioh.total("syscall", "read_buffered") > 1000
+    assert {op: numbers["inflight"] for op, numbers in last.items() if numbers["inflight"]} == {}
