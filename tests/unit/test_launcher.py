@@ -63,7 +63,7 @@ def test_only_dependencies_make_a_new_environment(machine: Machine) -> None:
     assert machine.run() == (0, [])
     project.write_text(project.read_text().replace('"numpy>=1.23"', '"numpy>=9"'))
     _, said = machine.run()
-    assert said[0].endswith("numpy>=9")
+    assert "numpy>=9" in said[0].split()
     assert machine.run() == (0, [])
 
 

@@ -1,0 +1,151 @@
+"""Where the samples, marks and gaps of a file lie, found without reading all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ioh.session.frame import HEAD_BYTES, MARKER, MAX_PAYLOAD_BYTES, Frame, FrameScanner, Kind
+from ioh.session.records import (
+    Index,
+    IndexEntry,
+    Mark,
+    RecordError,
+    decode_plain,
+    decompress,
+)
+
+Read = Callable[[int, int], bytes]  # offset, length: fewer bytes at the end of the file
+_STEP_BYTES = 1 << 16
+_MAX_TAIL_BYTES = 64 << 20
+SCAN_BYTES = 1 << 18
+
+
+class _Moment(Struct, array_like=True):
+    """The first fields of FULL, CHECKPOINT and DELTA records, which need not be read whole."""
+
+    tick: Annotated[int, Meta(ge=0)]
+    mono_ns: int
+    time_unix_s: float
+
+
+@dataclass
+class Places:
+    """The table of contents of a session, as far as the file has been looked at.
+
+    Shape:
+        ``entries`` by offset: FULL, CHECKPOINT, MARK, GAP and SPECS records.
+        ``ticks`` samples; ``scanned_bytes`` how far the file is known; ``is_ended``: the
+        recording ended in order.
+    """
+
+    entries: list[IndexEntry] = field(default_factory=list)
+    ticks: int = 0
+    last_unix_s: float = 0.0
+    scanned_bytes: int = 0
+    is_ended: bool = False
+
+
+def read_places(read: Read, size_bytes: int) -> Places:
+    """The table of contents from the index records, the last part by looking.
+
+    Where an index record is damaged, the whole file is looked at instead.
+    """
+    places = _from_index(read, size_bytes) or Places()
+    look_on(places, read, size_bytes)
+    return places
+
+
+def look_on(places: Places, read: Read, size_bytes: int) -> None:
+    """Take in what lies behind ``scanned_bytes``, whole records only."""
+    scanner = FrameScanner(places.scanned_bytes)
+    at = places.scanned_bytes
+    while at < size_bytes:
+        piece = read(at, min(SCAN_BYTES, size_bytes - at))
+        if not piece:
+            break
+        scanner.feed(piece)
+        at += len(piece)
+        for event in scanner.events():
+            if isinstance(event, Frame):
+                _take(places, event)
+
+
+def _take(places: Places, frame: Frame) -> None:
+    kind = frame.kind
+    places.scanned_bytes = frame.end
+    tick, when = places.ticks, places.last_unix_s
+    try:
+        if kind in {Kind.FULL, Kind.CHECKPOINT, Kind.DELTA}:
+            moment = decode_plain(decompress(frame.flags, frame.payload), _Moment)
+            tick, when = moment.tick, moment.time_unix_s
+            places.ticks, places.last_unix_s = max(places.ticks, tick + 1), when
+        elif kind == Kind.MARK:
+            when = decode_plain(decompress(frame.flags, frame.payload), Mark).time_unix_s
+        elif kind == Kind.END:
+            places.is_ended = True
+    except RecordError:
+        return
+    if kind in {Kind.FULL, Kind.CHECKPOINT, Kind.MARK, Kind.GAP, Kind.SPECS}:
+        places.entries.append(IndexEntry(frame.offset, kind, tick, when))
+
+
+def _from_index(read: Read, size_bytes: int) -> Places | None:
+    """What the chain of index records tells; None where there is none or one is damaged."""
+    found = _last_index(read, size_bytes)
+    if found is None:
+        return None
+    frame, index = found
+    newest, end = index, frame.end
+    spans = [index.entries]
+    at = frame.offset
+    while index.previous >= 0:
+        if index.previous >= at:
+            return None
+        at = index.previous
+        older = _index_at(read, at)
+        if older is None:
+            return None
+        index = older[1]
+        spans.append(index.entries)
+    entries = [entry for span in reversed(spans) for entry in span]
+    offsets = [entry.offset for entry in entries]
+    if offsets != sorted(offsets) or (offsets and offsets[-1] >= end):
+        return None
+    return Places(entries, newest.ticks, newest.last_unix_s, end)
+
+
+def _last_index(read: Read, size_bytes: int) -> tuple[Frame, Index] | None:
+    wanted = MARKER + bytes([Kind.INDEX])
+    begin = size_bytes
+    while begin > 0 and size_bytes - begin < _MAX_TAIL_BYTES:
+        end, begin = begin, max(0, begin - _STEP_BYTES)
+        piece = read(begin, end - begin + len(wanted) - 1)
+        at = piece.rfind(wanted)
+        while at >= 0:
+            found = _index_at(read, begin + at)
+            if found is not None:
+                return found
+            at = piece.rfind(wanted, 0, at)
+    return None
+
+
+def _index_at(read: Read, offset: int) -> tuple[Frame, Index] | None:
+    head = read(offset, HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        return None
+    length = int.from_bytes(head[6:10], "little")
+    if length > MAX_PAYLOAD_BYTES:
+        return None
+    scanner = FrameScanner(offset)
+    scanner.feed(head + read(offset + HEAD_BYTES, length))
+    event = next(scanner.events(at_end=True), None)
+    if not isinstance(event, Frame) or event.kind != Kind.INDEX or event.offset != offset:
+        return None
+    try:
+        return event, decode_plain(decompress(event.flags, event.payload), Index)
+    except RecordError:
+        return None

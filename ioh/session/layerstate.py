@@ -1,0 +1,237 @@
+"""One layer's numbers as flat vectors beside the shape that gives them their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+
+from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, SIZE_BUCKETS, LatencyHist, SizeLatencyHist
+from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
+from ioh.session.cells import Counts
+from ioh.session.records import LayerShape, OpShape, RecordError, to_bytes, to_text
+
+OP_SCALARS = tuple(f.name for f in fields(OpTotals) if f.name not in {"latency", "size_lat"})
+_SCALARS = len(OP_SCALARS)
+_CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
+_ZERO_FINE: Counts = (0,) * FINE_BUCKETS
+_ZERO_CELLS: Counts = (0,) * _CELLS
+
+
+def _hist_code(counts: Counts | None, buckets: int) -> int:
+    """0 no histogram, 1 the empty one, 2 a counted one.
+
+    Raises:
+        ValueError: Another number of buckets, which is a bug in the source.
+    """
+    if counts is None:
+        return 0
+    if not counts:
+        return 1
+    if len(counts) != buckets:
+        msg = f"a histogram of {len(counts)} buckets"
+        raise ValueError(msg)
+    return 2
+
+
+def _op_shapes(ops: Mapping[str, OpTotals]) -> list[OpShape]:
+    return [
+        OpShape(
+            to_bytes(name),
+            _hist_code(op.latency.counts if op.latency is not None else None, FINE_BUCKETS),
+            _hist_code(op.size_lat.counts if op.size_lat is not None else None, _CELLS),
+        )
+        for name, op in ops.items()
+    ]
+
+
+def shape_of(name: str, layer: LayerSample | Unavailable) -> LayerShape:
+    """The shape of a layer's sample.
+
+    Raises:
+        ValueError: A histogram of another size, which is a bug in the source.
+    """
+    if isinstance(layer, Unavailable):
+        return LayerShape(to_bytes(name), b"", to_bytes(layer.reason), to_bytes(layer.hint))
+    return LayerShape(
+        name=to_bytes(name),
+        source=to_bytes(layer.source),
+        ops=_op_shapes(layer.ops),
+        parts=[(to_bytes(part), _op_shapes(ops)) for part, ops in layer.parts.items()],
+        metrics=[to_bytes(metric) for metric in layer.metrics],
+        lost=[to_bytes(reason) for reason in layer.lost],
+        gauge_hists=[to_bytes(hist) for hist in layer.gauge_hists],
+        notes=[to_bytes(note) for note in layer.notes],
+    )
+
+
+def _all_ops(layer: LayerSample) -> Iterator[OpTotals]:
+    yield from layer.ops.values()
+    for ops in layer.parts.values():
+        yield from ops.values()
+
+
+def values_of(layer: LayerSample | Unavailable) -> list[Value]:
+    """A layer's plain numbers, in the order of its shape.
+
+    Raises:
+        ValueError: A distribution of another size, which is a bug in the source.
+    """
+    values: list[Value] = []
+    if isinstance(layer, Unavailable):
+        return values
+    for op in _all_ops(layer):
+        values += (
+            op.count_total, op.bytes_total, op.errors_total, op.latency_ns_total,
+            op.queue_ns_total, op.queued_total, op.started_total, op.max_ns, op.max_bytes,
+            op.inflight, op.weighted_ns_total,
+        )  # fmt: skip
+    values += layer.metrics.values()
+    values += layer.lost.values()
+    for counts in layer.gauge_hists.values():
+        if len(counts) != LATENCY_BUCKETS:
+            msg = f"a distribution of {len(counts)} buckets"
+            raise ValueError(msg)
+        values += counts
+    return values
+
+
+def hists_of(layer: LayerSample | Unavailable) -> list[Counts]:
+    """A layer's counted histograms, in the order of its shape."""
+    if isinstance(layer, Unavailable):
+        return []
+    found: list[Counts] = []
+    for op in _all_ops(layer):
+        if op.latency is not None and op.latency.counts:
+            found.append(op.latency.counts)
+        if op.size_lat is not None and op.size_lat.counts:
+            found.append(op.size_lat.counts)
+    return found
+
+
+def zero_values(shape: LayerShape) -> list[Value]:
+    """Where a layer that starts anew counts from."""
+    if shape.reason is not None:
+        return []
+    ops = len(shape.ops) + sum(len(ops) for _, ops in shape.parts)
+    plain = len(shape.metrics) + len(shape.lost)
+    return [0] * (ops * _SCALARS + plain + len(shape.gauge_hists) * LATENCY_BUCKETS)
+
+
+def zero_hists(shape: LayerShape) -> list[Counts]:
+    """The same for its histograms."""
+    zeros: list[Counts] = []
+    for ops in (shape.ops, *(ops for _, ops in shape.parts)):
+        for op in ops:
+            zeros += [_ZERO_FINE] * (op.latency == 2) + [_ZERO_CELLS] * (op.size_lat == 2)
+    return zeros if shape.reason is None else []
+
+
+class LayerState:
+    """One layer while it is being read back: its shape, its numbers, and what was built of them.
+
+    Raises:
+        RecordError: The shape names something twice.
+    """
+
+    def __init__(self, shape: LayerShape) -> None:
+        self.shape = shape
+        self.name = to_text(shape.name)
+        self.values = zero_values(shape)
+        self.hists = zero_hists(shape)
+        self._built: list[OpTotals | None] = []
+        self._hists_of_op: list[tuple[int | None, int | None]] = []
+        self._op_of_hist: list[int] = []
+        every = [*shape.ops, *(op for _, ops in shape.parts for op in ops)]
+        for number, op in enumerate(every):
+            places: list[int | None] = []
+            for code in (op.latency, op.size_lat):
+                places.append(len(self._op_of_hist) if code == 2 else None)
+                self._op_of_hist += [number] * (code == 2)
+            self._hists_of_op.append((places[0], places[1]))
+            self._built.append(None)
+        self._every = every
+        named = (
+            [to_text(op.name) for op in shape.ops],
+            [to_text(part) for part, _ in shape.parts],
+            *([to_text(op.name) for op in ops] for _, ops in shape.parts),
+            *([to_text(n) for n in names] for names in (shape.metrics, shape.lost)),
+            [to_text(n) for n in shape.gauge_hists],
+        )
+        if any(len(set(names)) != len(names) for names in named):
+            msg = "a layer that names something twice"
+            raise RecordError(msg)
+
+    def touch(self, values: Iterable[int], hists: Iterable[int]) -> None:
+        """Note which numbers changed, so that only their ops are built anew."""
+        built, count = self._built, len(self._built)
+        for at in values:
+            op = at // _SCALARS
+            if op < count:
+                built[op] = None
+        for hist in hists:
+            built[self._op_of_hist[hist]] = None
+
+    def check(self) -> None:
+        """Counts must be integers, or unknown: formulas rely on it.
+
+        Raises:
+            RecordError: They are not.
+        """
+        counts = len(self._built) * _SCALARS
+        plain = counts + len(self.shape.metrics)
+        if any(isinstance(value, float) for value in self.values[:counts]) or any(
+            not isinstance(value, int) for value in self.values[plain:]
+        ):
+            msg = "a count that is no integer"
+            raise RecordError(msg)
+
+    def _op(self, number: int) -> OpTotals:
+        found = self._built[number]
+        if found is None:
+            shape, at = self._every[number], number * _SCALARS
+            fine, cells = self._hists_of_op[number]
+            found = self._built[number] = OpTotals(
+                *self.values[at : at + _SCALARS],  # type: ignore[arg-type,call-arg]
+                LatencyHist(self.hists[fine]) if fine is not None
+                else (LatencyHist() if shape.latency else None),
+                SizeLatencyHist(self.hists[cells]) if cells is not None
+                else (SizeLatencyHist() if shape.size_lat else None),
+            )  # fmt: skip
+        return found
+
+    def layer(self, tables: Mapping[str, Table]) -> LayerSample | Unavailable:
+        """The layer's sample as it now is."""
+        shape = self.shape
+        if shape.reason is not None:
+            return Unavailable(to_text(shape.reason), to_text(shape.hint))
+        number = 0
+        ops = {}
+        for op in shape.ops:
+            ops[to_text(op.name)] = self._op(number)
+            number += 1
+        parts: dict[str, dict[str, OpTotals]] = {}
+        for part, part_ops in shape.parts:
+            mine = parts[to_text(part)] = {}
+            for op in part_ops:
+                mine[to_text(op.name)] = self._op(number)
+                number += 1
+        at = number * _SCALARS
+        plain = self.values
+        metrics = {to_text(n): plain[at + i] for i, n in enumerate(shape.metrics)}
+        at += len(metrics)
+        lost = {to_text(n): plain[at + i] or 0 for i, n in enumerate(shape.lost)}
+        at += len(lost)
+        gauges = {}
+        for name in shape.gauge_hists:
+            gauges[to_text(name)] = tuple(plain[at : at + LATENCY_BUCKETS])
+            at += LATENCY_BUCKETS
+        return LayerSample(
+            source=to_text(shape.source),
+            ops=ops,
+            metrics=metrics,
+            tables=tables,
+            parts=parts,
+            lost=lost,  # type: ignore[arg-type]
+            gauge_hists=gauges,  # type: ignore[arg-type]
+            notes=tuple(to_text(note) for note in shape.notes),
+        )

@@ -1,0 +1,303 @@
+"""A session in a file: open it, know its time range, jump anywhere, follow it as it grows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.metric import LayerSpec
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.session.frame import Frame, FrameScanner, Kind
+from ioh.session.index import look_on, read_places
+from ioh.session.records import (
+    Gap,
+    Header,
+    IndexEntry,
+    Mark,
+    RecordError,
+    Specs,
+    decode_plain,
+    decompress,
+    to_text,
+)
+from ioh.session.specs import check_spec
+from ioh.session.stream import MAX_HEADER_OFFSET_BYTES, Item, ItemReader, Tick
+
+_CHUNK_BYTES = 1 << 16
+_WHOLE = (Kind.FULL, Kind.CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A mark or a gap on the time line.
+
+    Shape:
+        ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap; ``tick`` is the
+        number of the first sample behind it.
+    """
+
+    time_unix_s: float
+    text: str
+    tick: int
+    until_unix_s: float | None = None
+
+
+def open_for_reading(path: str) -> int:
+    """A descriptor of a file or a pipe, for reading only.
+
+    Raises:
+        IohError: It cannot be opened, or is a directory.
+    """
+    shown = printable(path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, ValueError) as error:
+        cause = f"no recording {shown}"
+        raise IohError(cause, "Make one with: ioh record", ExitCode.USAGE) from error
+    except OSError as error:
+        cause = f"cannot open {shown}: {error.strerror}"
+        hint = "It belongs to whoever recorded it" if isinstance(error, PermissionError) else ""
+        raise IohError(cause, hint) from None
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        os.close(fd)
+        cause = f"{shown} is a directory"
+        raise IohError(cause, "Give the recording itself", ExitCode.USAGE)
+    return fd
+
+
+class Session:
+    """A recorded session in a file that allows seeking; a context manager.
+
+    Nothing is ever written, and only what is asked for is read.
+
+    Args:
+        path: The file.
+
+    Raises:
+        IohError: It is no recording, or one that this ioh cannot read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = open_for_reading(path)
+        try:
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                cause = f"{printable(path)} allows no seeking"
+                raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
+            self.header = self._read_header()
+            self._places = read_places(self._read, self.size_bytes)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> Session:  # noqa: PYI034 (Self came with Python 3.11)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __len__(self) -> int:
+        """Samples known so far; see refresh()."""
+        return self._places.ticks
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the file is now."""
+        return os.fstat(self._fd).st_size
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the recording ended in order, so that nothing more will come."""
+        return self._places.is_ended
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether somebody is still recording into this file."""
+        if self.is_ended:
+            return False
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        return False
+
+    @property
+    def start_unix_s(self) -> float:
+        """Time of the first sample."""
+        whole = self._whole_entries()
+        return whole[0].time_unix_s if whole else self.header.started_unix_s
+
+    @property
+    def end_unix_s(self) -> float:
+        """Time of the last sample known."""
+        return self._places.last_unix_s if len(self) else self.start_unix_s
+
+    def refresh(self) -> int:
+        """Look for what was appended since; returns the number of samples now known."""
+        if not self.is_ended:
+            look_on(self._places, self._read, self.size_bytes)
+        return len(self)
+
+    def marks(self) -> list[Moment]:
+        """Every mark, in the order in which it was made."""
+        return [
+            Moment(mark.time_unix_s, to_text(mark.text), entry.tick)
+            for entry in self._entries(Kind.MARK)
+            if isinstance(mark := self._record(entry, Mark), Mark)
+        ]
+
+    def gaps(self) -> list[Moment]:
+        """Every span of time that could not be recorded, with its reason."""
+        return [
+            Moment(gap.from_unix_s, to_text(gap.reason), entry.tick, gap.to_unix_s)
+            for entry in self._entries(Kind.GAP)
+            if isinstance(gap := self._record(entry, Gap), Gap)
+        ]
+
+    def items(
+        self, from_tick: int = 0, *, with_tables: bool = True, begin: int | None = None
+    ) -> Iterator[Item]:
+        """Everything from a sample on, in order, to the present end of the file.
+
+        Args:
+            from_tick: The first sample wanted.
+            with_tables: False leaves tables out, which is much faster.
+            begin: Read from the last whole record up to this sample instead of ``from_tick``.
+        """
+        reader, at = self.reader(from_tick, with_tables=with_tables, begin=begin)
+        while piece := self._read(at, _CHUNK_BYTES):
+            at += len(piece)
+            reader.feed(piece)
+            yield from reader.items()
+        yield from reader.items(at_end=True)
+
+    def reader(
+        self, from_tick: int = 0, *, with_tables: bool = True, begin: int | None = None
+    ) -> tuple[ItemReader, int]:
+        """A reader for a sample and what follows, and the offset to feed it from."""
+        entry = self._whole_before(from_tick if begin is None else begin)
+        if entry is None or entry.tick == 0:
+            return ItemReader(with_tables=with_tables, from_tick=from_tick), 0
+        made = ItemReader(
+            entry.offset,
+            self._specs_before(entry.offset),
+            with_tables=with_tables,
+            from_tick=from_tick,
+        )
+        return made, entry.offset
+
+    def read_chunk(self, offset: int) -> bytes:
+        """The next bytes for such a reader; none at the present end of the file."""
+        return self._read(offset, _CHUNK_BYTES)
+
+    def sample_at(self, tick: int) -> Sample | None:
+        """One sample by its number; None where it is lost or not there (yet)."""
+        if not 0 <= tick < len(self):
+            return None
+        before = tick
+        while before >= 0:
+            for item in self.items(tick, begin=before):
+                if isinstance(item, Tick):
+                    if item.tick == tick:
+                        return item.sample
+                    break
+            # Where a checkpoint is damaged, the one before it leads there too.
+            entry = self._whole_before(before)
+            before = entry.tick - 1 if entry is not None else -1
+        return None
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last sample not later than a time; 0 for any earlier time."""
+        whole = self._whole_entries()
+        at = bisect_right([entry.time_unix_s for entry in whole], time_unix_s) - 1
+        if at < 0:
+            return 0
+        found = whole[at].tick
+        end = whole[at + 1].tick if at + 1 < len(whole) else len(self)
+        for item in self.items(found, with_tables=False):
+            if isinstance(item, Tick):
+                if item.tick > end or item.sample.time_unix_s > time_unix_s:
+                    break
+                found = item.tick
+        return found
+
+    def _read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._fd, length, offset)
+
+    def _read_header(self) -> Header:
+        reader = ItemReader()
+        at = 0
+        while piece := self._read(at, _CHUNK_BYTES):
+            at += len(piece)
+            reader.feed(piece)
+            for item in reader.items():
+                if isinstance(item, Header):
+                    return item
+        for item in reader.items(at_end=True):
+            if isinstance(item, Header):
+                return item
+        cause = f"{printable(self.path)} is not a recording of ioh"
+        if at >= MAX_HEADER_OFFSET_BYTES or at == 0:
+            cause += " (empty)" if at == 0 else ""
+        raise IohError(cause, "ioh record makes one")
+
+    def _entries(self, *kinds: Kind) -> list[IndexEntry]:
+        return [entry for entry in self._places.entries if entry.kind in kinds]
+
+    def _whole_entries(self) -> list[IndexEntry]:
+        return self._entries(*_WHOLE)
+
+    def _whole_before(self, tick: int) -> IndexEntry | None:
+        found = None
+        for entry in self._whole_entries():
+            if entry.tick > tick:
+                break
+            found = entry
+        return found
+
+    def _record(self, entry: IndexEntry, kind: type[Mark | Gap | Specs]) -> object:
+        """The record that an entry points at; None where it is damaged."""
+        scanner = FrameScanner(entry.offset)
+        scanner.feed(self._read(entry.offset, _CHUNK_BYTES))
+        frame = next(scanner.events(), None)
+        try:
+            if isinstance(frame, Frame) and frame.kind == entry.kind:
+                return decode_plain(decompress(frame.flags, frame.payload), kind)
+        except RecordError:
+            return None
+        return None
+
+    def _specs_before(self, offset: int) -> dict[str, LayerSpec]:
+        """Every layer description recorded before an offset; later ones replace earlier ones."""
+        found: dict[str, LayerSpec] = {}
+        for entry in self._entries(Kind.SPECS):
+            if entry.offset >= offset:
+                break
+            record = self._record(entry, Specs)
+            if isinstance(record, Specs):
+                for spec in record.specs:
+                    try:
+                        check_spec(spec)
+                    except RecordError:
+                        continue
+                    found[spec.name] = spec
+        return found

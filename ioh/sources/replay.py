@@ -1,0 +1,1 @@
+"""Samples of a recording, as fast or as slowly as asked for."""

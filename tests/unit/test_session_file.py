@@ -1,0 +1,191 @@
+"""Sessions in files: how they are made, opened, searched, and followed while they grow."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.session.frame import Kind
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from ioh.session.writer import SessionWriter
+from tests import fakes
+from tests.sessions import recorded, small
+
+LONG = list(itertools.islice(fakes.seeded(), 420))
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sessions") / "long.ioh"
+    path.write_bytes(recorded(LONG))
+    return path
+
+
+def test_a_new_file_is_for_its_owner_alone_and_locked(tmp_path: Path) -> None:
+    path = tmp_path / "a.ioh"
+    before = os.umask(0)
+    try:
+        writer = SessionWriter(FileOutput(str(path)))
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    writer.write(LONG[0])
+    with Session(str(path)) as session:
+        assert session.is_growing
+        writer.close()
+        session.refresh()
+        assert session.is_ended
+        assert not session.is_growing
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "dangling"])
+def test_nothing_is_ever_written_over(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.ioh"
+    target = tmp_path / "target"
+    if kind == "file":
+        path.write_bytes(b"mine")
+    else:
+        path.symlink_to(target)
+        if kind == "link":
+            target.write_bytes(b"mine")
+    with pytest.raises(IohError, match="never written over"):
+        FileOutput(str(path))
+    assert target.exists() == (kind == "link")
+
+
+def test_a_file_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(IohError, match=r"cannot make .*: No such file"):
+        FileOutput(str(tmp_path / "no" / "a.ioh"))
+    with pytest.raises(IohError, match="cannot make"):
+        FileOutput("nul\0byte")
+
+
+def test_every_sample_is_found_by_number_and_by_time(long_file: Path) -> None:
+    with Session(str(long_file)) as session:
+        assert len(session) == len(LONG)
+        assert (session.start_unix_s, session.end_unix_s) == (
+            LONG[0].time_unix_s,
+            LONG[-1].time_unix_s,
+        )
+        for tick in (0, 1, 59, 60, 61, 121, 200, 317, 419):
+            assert session.sample_at(tick) == LONG[tick]
+            assert session.tick_at(LONG[tick].time_unix_s + 0.5) == tick
+        assert session.tick_at(0.0) == 0
+        assert session.sample_at(-1) is None
+        assert session.sample_at(420) is None
+        later = [i.tick for i in session.items(300) if isinstance(i, Tick)]
+        assert later == list(range(300, 420))
+
+
+def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Path) -> None:
+    data = long_file.read_bytes()
+    broken = tmp_path / "broken.ioh"
+    at = data.rfind(b"\xf6ioh" + bytes([Kind.INDEX]))
+    hurt = bytearray(data)
+    first = data.find(b"\xf6ioh" + bytes([Kind.INDEX]))
+    assert 0 < first < at
+    for place in (at, first):
+        hurt[place + 25] ^= 1
+        broken.write_bytes(hurt)
+        with Session(str(long_file)) as session, Session(str(broken)) as other:
+            assert len(session) == len(other) == len(LONG)
+            places = [
+                [(e.offset, e.kind, e.tick) for e in s._places.entries] for s in (session, other)
+            ]
+            assert places[0] == places[1]
+            assert session.is_ended
+            assert other.is_ended
+
+
+def test_a_damaged_checkpoint_hides_no_sample(long_file: Path, tmp_path: Path) -> None:
+    hurt = bytearray(long_file.read_bytes())
+    with Session(str(long_file)) as session:
+        places = [e for e in session._places.entries if e.kind == Kind.CHECKPOINT]
+    hurt[places[1].offset + 100] ^= 1
+    path = tmp_path / "hurt.ioh"
+    path.write_bytes(hurt)
+    with Session(str(path)) as session:
+        for tick in (places[1].tick, places[1].tick + 1, places[2].tick - 1, places[2].tick):
+            assert session.sample_at(tick) == LONG[tick]
+
+
+def test_a_growing_file_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    for sample in LONG[:5]:
+        writer.write(sample)
+    with Session(str(path)) as session:
+        assert len(session) == 5
+        for sample in LONG[5:130]:
+            writer.write(sample)
+        writer.mark("there")
+        assert session.refresh() == 130
+        assert session.sample_at(129) == LONG[129]
+        assert [m.text for m in session.marks()] == ["there"]
+        writer.close()
+        session.refresh()
+        assert session.is_ended
+
+
+def test_a_torn_file_opens_to_its_last_whole_sample(long_file: Path, tmp_path: Path) -> None:
+    data = long_file.read_bytes()
+    path = tmp_path / "torn.ioh"
+    for size in range(len(data) // 3, len(data), 40_009):
+        path.write_bytes(data[:size])
+        with Session(str(path)) as session:
+            assert 0 < len(session) < len(LONG)
+            assert session.sample_at(len(session) - 1) == LONG[len(session) - 1]
+            assert not session.is_ended
+            assert not session.is_growing
+
+
+def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for content in (b"", b"text\n", os.urandom(3 << 20), b"\xf6ioh" * 1000):
+        path.write_bytes(content)
+        with pytest.raises(IohError, match="not a recording"):
+            Session(str(path))
+    with pytest.raises(IohError, match="no recording") as missing:
+        Session(str(tmp_path / "none"))
+    assert missing.value.code == ExitCode.USAGE
+    with pytest.raises(IohError, match="is a directory"):
+        Session(str(tmp_path))
+    with pytest.raises(IohError, match="allows no seeking"):
+        Session("/dev/null")
+
+
+def test_reading_writes_nothing(long_file: Path) -> None:
+    before = (
+        long_file.read_bytes(),
+        long_file.stat().st_mtime_ns,
+        list(long_file.parent.iterdir()),
+    )
+    with Session(str(long_file)) as session:
+        session.sample_at(10)
+        session.marks()
+    after = (long_file.read_bytes(), long_file.stat().st_mtime_ns, list(long_file.parent.iterdir()))
+    assert before == after
+
+
+def test_another_format_or_other_buckets_are_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ioh.session import writer as module
+
+    path = tmp_path / "a.ioh"
+    monkeypatch.setattr(module, "FORMAT_VERSION", 2)
+    path.write_bytes(recorded(small(1)))
+    with pytest.raises(IohError, match="has format 2, this ioh reads up to 1"):
+        Session(str(path))
+    monkeypatch.undo()
+    edges = {"fine_edges": [1], "size_edges_bytes": [1], "table_edges_us": [1]}
+    monkeypatch.setattr(module, "our_edges", lambda: edges)
+    path.write_bytes(recorded(small(1)))
+    with pytest.raises(IohError, match="other histogram buckets"):
+        Session(str(path))
