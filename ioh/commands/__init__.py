@@ -41,9 +41,15 @@ class Command(Protocol):
 
 def commands() -> tuple[Command, ...]:
     """Every subcommand, in the order in which help lists them."""
-    from ioh.commands import doctor, json, live, text
+    from ioh.commands import doctor, json, live, replay, text
 
-    return (live.LiveCommand(), text.TextCommand(), json.JsonCommand(), doctor.DoctorCommand())
+    return (
+        live.LiveCommand(),
+        text.TextCommand(),
+        json.JsonCommand(),
+        replay.ReplayCommand(),
+        doctor.DoctorCommand(),
+    )
 
 
 class _Parser(argparse.ArgumentParser):

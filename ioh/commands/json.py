@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.options import add_live_arguments
+from ioh.commands.options import add_file_arguments
 from ioh.commands.run import run_live
 from ioh.sinks.json import JsonSink
 
@@ -17,6 +17,7 @@ class JsonCommand:
     examples = """\
   ioh json | jq '.layers.block.ops.read.p99_us'
   ioh json -t 60 --top all > minute.jsonl
+  ioh json FILE > recording.jsonl
   ioh json --layers block,tcp | jq -c '[.time_unix_s, .layers.tcp.ops.in.bytes_per_s]'
 
 null is "not known", 0 is "measured none". An op that did something has `hist`:
@@ -27,8 +28,13 @@ An edge of null stands for "larger"; a bucket reaches down to half of its edge."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        add_live_arguments(parser, top=10)
+        add_file_arguments(parser, top=10)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print JSON until asked to end."""
+        """Print JSON until asked to end, or a whole recording."""
+        if args.file is not None:
+            from ioh.commands.playback import run_replay
+
+            rows = args.top is None or args.top > 0
+            return run_replay(args, lambda: JsonSink(args.top), speed=None, with_tables=rows)
         return run_live(args, lambda: JsonSink(args.top))

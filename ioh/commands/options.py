@@ -7,11 +7,14 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.sources.moments import When
 
 MIN_CYCLE_S = 0.1
 MAX_CYCLE_S = 86_400.0
@@ -54,8 +57,51 @@ def row_count(text: str) -> int | None:
     return _number(int, 0, 1_000_000, "a number of rows, or all")(text)
 
 
+# What the probes leave out cannot be left out of a recording afterwards.
+LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc")
+
+
 def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
-    """Declare what to measure, of whom, how often and for how long."""
+    """Declare what to measure, of whom, how often and for how long; how much of it to show."""
+    add_when_arguments(parser, cycle_s=1.0)
+    add_whose_arguments(parser)
+    add_shown_arguments(parser, top=top)
+
+
+def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
+    """The same for a command that prints a recording where it is given one."""
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="a recording instead of this machine; - for stdin"
+    )
+    add_when_arguments(parser, cycle_s=None)
+    add_span_arguments(parser)
+    add_whose_arguments(parser)
+    add_shown_arguments(parser, top=top)
+
+
+def moment(text: str) -> When:
+    """An argparse type: seconds, a clock time or the text of a mark."""
+    from ioh.sources.moments import parse_when
+
+    try:
+        return parse_when(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_span_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--from`` and ``--to``."""
+    group = parser.add_argument_group(
+        "which part of a recording",
+        'A, B: seconds from its start, a clock time such as 14:44 or "2026-11-21 14:44:47", '
+        "or the text of a mark",
+    )
+    group.add_argument("--from", dest="begin", metavar="A", type=moment, help="begin at A")
+    group.add_argument("--to", dest="end", metavar="B", type=moment, help="end at B")
+
+
+def add_when_arguments(parser: argparse.ArgumentParser, *, cycle_s: float | None) -> None:
+    """Declare how often and for how long; ``cycle_s`` is the default, None for none."""
     when = parser.add_argument_group("when")
     when.add_argument(
         "-t",
@@ -70,10 +116,15 @@ def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
         "-c",
         dest="cycle_s",
         metavar="SECONDS",
-        default=1.0,
+        default=cycle_s,
         type=_number(float, MIN_CYCLE_S, MAX_CYCLE_S, what),
-        help="cycle: one interval of numbers each so many seconds (default 1; 0.1 or more)",
+        help="cycle: one interval of numbers each so many seconds "
+        "(default 1, of a recording: as recorded; 0.1 or more)",
     )
+
+
+def add_whose_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare whose I/O to measure, and how."""
     whose = parser.add_argument_group("whose I/O (the probes themselves leave the rest out)")
     whose.add_argument("--pid", type=_number(int, 1, 1 << 22, "a process id"), help="a process")
     whose.add_argument("--comm", help="processes of this name, as in ps -o comm (15 bytes count)")
@@ -86,6 +137,15 @@ def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
         type=_number(int, 1, 65_535, "a port from 1 to 65535"),
         help="connections with this TCP port on either side",
     )
+    whose.add_argument(
+        "--proc",
+        action="store_true",
+        help="no BPF: read /proc and sysfs only; needs no root, knows less",
+    )
+
+
+def add_shown_arguments(parser: argparse.ArgumentParser, *, top: int | None) -> None:
+    """Declare which layers and how many rows; ``top`` None where no rows are shown."""
     shown = parser.add_argument_group("what")
     shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
     shown.add_argument(
@@ -93,23 +153,20 @@ def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
         metavar="A,B",
         action="append",
         default=[],
-        help="all layers but these; their probes are not attached",
+        help="all layers but these; live, their probes are not attached",
     )
-    shown.add_argument(
-        "--proc",
-        action="store_true",
-        help="no BPF: read /proc and sysfs only; needs no root, knows less",
-    )
-    shown.add_argument(
-        "--top",
-        metavar="N",
-        type=row_count,
-        default=top,
-        help=f"rows of each breakdown (default {top}), or all",
-    )
+    if top is not None:
+        shown.add_argument(
+            "--top",
+            metavar="N",
+            type=row_count,
+            default=top,
+            help=f"rows of each breakdown (default {top}), or all",
+        )
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
+    """Names separated by commas or spaces."""
     return [name for name in text.replace(",", " ").split() if name]
 
 
@@ -124,8 +181,8 @@ def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
     from ioh.layers import all_layers
 
     known = tuple(all_layers())
-    wanted = list(known) if args.layers is None else _listed(args.layers)
-    without = [name for text in args.no_layer for name in _listed(text)]
+    wanted = list(known) if args.layers is None else listed(args.layers)
+    without = [name for text in args.no_layer for name in listed(text)]
     for name in (*wanted, *without):
         if name not in known:
             cause = f'unknown layer "{printable(name)}"'

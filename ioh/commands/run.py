@@ -11,14 +11,14 @@ from typing import Any
 
 from ioh.commands.options import filters_from, layers_from
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode
+from ioh.model.errors import ExitCode, IohError
 from ioh.pipeline import SnapshotSink, snapshots, until
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
 
 
-class _Signalled(BaseException):
+class Signalled(BaseException):
     """A signal came while nothing could be finished in an orderly way."""
 
 
@@ -67,14 +67,14 @@ class Ending:
         del frame
         self.received = number
         if self.stop is None:
-            raise _Signalled
+            raise Signalled
         self.stop()
         signal.setitimer(signal.ITIMER_REAL, _WRITE_GRACE_S, _WRITE_GRACE_S)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._is_writing:
-            raise _Signalled
+            raise Signalled
 
 
 def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) -> int:
@@ -92,13 +92,17 @@ def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
         IohError: Something asked for does not exist or cannot be measured.
         ReaderGoneError: stdout's reader went away.
     """
+    for name in ("begin", "end"):
+        if getattr(args, name, None) is not None:
+            cause = "--from and --to are for recordings"
+            raise IohError(cause, "Give the file too", ExitCode.USAGE)
     filters, layers = filters_from(args), layers_from(args)
     from ioh.sources.live import LiveSource
 
     with Ending() as ending:
         with (
-            contextlib.suppress(_Signalled),
-            LiveSource(layers, filters, args.cycle_s, use_bpf=not args.proc) as source,
+            contextlib.suppress(Signalled),
+            LiveSource(layers, filters, args.cycle_s or 1.0, use_bpf=not args.proc) as source,
         ):
             sink = make_sink()
             ending.stop = source.stop

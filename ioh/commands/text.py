@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from ioh.commands.options import add_live_arguments
+from ioh.commands.options import add_file_arguments, add_live_arguments
 from ioh.commands.run import run_live
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
@@ -29,8 +29,13 @@ def sections(text: str) -> frozenset[str]:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare everything that ``ioh text`` takes."""
+    """Declare everything that live text takes."""
     add_live_arguments(parser, top=5)
+    add_section_arguments(parser)
+
+
+def add_section_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what of each interval text shows."""
     parser.add_argument(
         "-d",
         dest="sections",
@@ -87,6 +92,7 @@ class TextCommand:
   ioh text -d "histsz topfile"    latency by size, and the busiest files
   ioh text --pid 4121 -d all      all there is about one process
   ioh text --proc                 without root: what /proc and sysfs know
+  ioh text FILE -d all            a recording, as fast as possible
 
 environment (as in ioh.sh):
   CWIDTH   width of a histogram column (default 6, narrower to fit the line)
@@ -94,8 +100,13 @@ environment (as in ioh.sh):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        add_text_arguments(parser)
+        add_file_arguments(parser, top=5)
+        add_section_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print text until asked to end."""
-        return run_text(args)
+        """Print text until asked to end, or a whole recording."""
+        if args.file is None:
+            return run_text(args)
+        from ioh.commands.replay import replay_text
+
+        return replay_text(args, None)

@@ -161,10 +161,12 @@ class Decoder:
 
     Args:
         with_tables: False leaves all tables out, which is much faster.
+        with_parts: False leaves single devices and mounts out.
     """
 
-    def __init__(self, *, with_tables: bool = True) -> None:
+    def __init__(self, *, with_tables: bool = True, with_parts: bool = True) -> None:
         self._with_tables = with_tables
+        self._with_parts = with_parts
         self._layers: list[LayerState] | None = None
         self._tables = TablesState([])
         self._host: list[Value] = []
@@ -238,7 +240,10 @@ class Decoder:
             kernel=self._names[1],
             host=HostSample(**host),  # type: ignore[arg-type]
             layers={
-                layer.name: layer.layer(self._tables.of_layer(at) if self._with_tables else {})
+                layer.name: layer.layer(
+                    self._tables.of_layer(at) if self._with_tables else {},
+                    with_parts=self._with_parts,
+                )
                 for at, layer in enumerate(layers)
             },
             specs={layer.name: self.specs[layer.name] for layer in layers},

@@ -199,7 +199,9 @@ class LayerState:
             )  # fmt: skip
         return found
 
-    def layer(self, tables: Mapping[str, Table]) -> LayerSample | Unavailable:
+    def layer(
+        self, tables: Mapping[str, Table], *, with_parts: bool = True
+    ) -> LayerSample | Unavailable:
         """The layer's sample as it now is."""
         shape = self.shape
         if shape.reason is not None:
@@ -210,12 +212,12 @@ class LayerState:
             ops[to_text(op.name)] = self._op(number)
             number += 1
         parts: dict[str, dict[str, OpTotals]] = {}
-        for part, part_ops in shape.parts:
+        for part, part_ops in shape.parts if with_parts else ():
             mine = parts[to_text(part)] = {}
             for op in part_ops:
                 mine[to_text(op.name)] = self._op(number)
                 number += 1
-        at = number * _SCALARS
+        at = len(self._every) * _SCALARS
         plain = self.values
         metrics = {to_text(n): plain[at + i] for i, n in enumerate(shape.metrics)}
         at += len(metrics)

@@ -191,16 +191,23 @@ class Session:
         yield from reader.items(at_end=True)
 
     def reader(
-        self, from_tick: int = 0, *, with_tables: bool = True, begin: int | None = None
+        self,
+        from_tick: int = 0,
+        *,
+        with_tables: bool = True,
+        with_parts: bool = True,
+        begin: int | None = None,
     ) -> tuple[ItemReader, int]:
         """A reader for a sample and what follows, and the offset to feed it from."""
         entry = self._whole_before(from_tick if begin is None else begin)
         if entry is None or entry.tick == 0:
-            return ItemReader(with_tables=with_tables, from_tick=from_tick), 0
+            made = ItemReader(with_tables=with_tables, with_parts=with_parts, from_tick=from_tick)
+            return made, 0
         made = ItemReader(
             entry.offset,
             self._specs_before(entry.offset),
             with_tables=with_tables,
+            with_parts=with_parts,
             from_tick=from_tick,
         )
         return made, entry.offset

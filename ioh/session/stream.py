@@ -85,6 +85,7 @@ class ItemReader:
         offset: Where the first byte fed lies; 0 demands a header first.
         specs: LayerSpecs known already, where reading begins in the middle.
         with_tables: False leaves tables out, which is much faster.
+        with_parts: False leaves single devices and mounts out.
         from_tick: Samples before this one are decoded, but not built.
     """
 
@@ -94,11 +95,12 @@ class ItemReader:
         specs: dict[str, LayerSpec] | None = None,
         *,
         with_tables: bool = True,
+        with_parts: bool = True,
         from_tick: int = 0,
     ) -> None:
         self._scanner = FrameScanner(offset)
         self._mender = Mender(0 if offset == 0 else None)
-        self._decoder = Decoder(with_tables=with_tables)
+        self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
         self._decoder.specs = dict(specs or {})
         self._from_tick = from_tick
         self._next_tick = 0 if offset == 0 else None

@@ -1,1 +1,246 @@
-"""Samples of a recording, as fast or as slowly as asked for."""
+"""Samples of a recording: paced or as fast as possible, from a file or a pipe, and by jumps."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ioh.model.derive import derive
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.session.reader import Session
+from ioh.session.records import Gap, Header, Mark
+from ioh.session.stream import Item, ItemReader, Tick
+from ioh.sources.moments import When, clock_unix_s, unix_s_of
+
+POLL_S = 0.2
+_PIPE_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which part of a session; None: from its first sample, to its last or what will come.
+
+    Shape:
+        The interval that begins with the last sample not later than ``begin`` comes first.
+    """
+
+    begin: When | None = None
+    end: When | None = None
+
+
+class ReplaySource:
+    """A session as it goes by; a context manager and an iterator of items.
+
+    Args:
+        path: A file, or ``-`` for stdin, which may be a pipe.
+        span: Which part of it.
+        speed: 1 for the pace of the recording, 2 for twice that; None for no waiting.
+        follow: Wait for what is still being recorded into the file.
+        with_tables: False leaves breakdowns out, which is much faster.
+        with_parts: False leaves single devices and mounts out.
+        utc: Whether clock times of ``span`` are UTC.
+
+    Raises:
+        IohError: It cannot be opened, is no recording, or lacks the moments of ``span``.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        path: str,
+        span: Span | None = None,
+        *,
+        speed: float | None = 1.0,
+        follow: bool = True,
+        with_tables: bool = True,
+        with_parts: bool = True,
+        utc: bool = False,
+    ) -> None:
+        self._span = span or Span()
+        self._speed, self._follow = speed, follow
+        self._with_tables, self._with_parts, self._utc = with_tables, with_parts, utc
+        self._stopped = False
+        self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
+        self.session: Session | None = None
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._fd = -1
+        if path == "-":
+            self._fd = 0
+            marks = [w for w in (self._span.begin, self._span.end) if w and _is_mark(w)]
+            if marks:
+                cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
+                raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
+        else:
+            self.session = Session(path)
+
+    def __enter__(self) -> ReplaySource:  # noqa: PYI034 (Self came with Python 3.11)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self.session is not None:
+            self.session.close()
+        if self._wake_read >= 0:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self._wake_read = self._wake_write = -1
+
+    def stop(self) -> None:
+        """End the iteration at once; safe to call from a signal handler."""
+        self._stopped = True
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:
+            return
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield everything of the span in order, each sample when its time has come."""
+        items = self._file_items(self.session) if self.session else self._pipe_items()
+        for item in items:
+            if isinstance(item, Gap):
+                self._paced_from = None  # nobody wants to sit through it
+            if isinstance(item, Tick) and self._speed is not None:
+                self._wait_for(item.sample)
+            if self._stopped:
+                return
+            yield item
+
+    def _file_items(self, session: Session) -> Iterator[Item]:
+        begin_tick, end = 0, None
+        if self._span.begin is not None:
+            begin_tick = session.tick_at(unix_s_of(self._span.begin, session, utc=self._utc))
+        if self._span.end is not None:
+            end = unix_s_of(self._span.end, session, utc=self._utc)
+        begin_s = session.start_unix_s if begin_tick else float("-inf")
+        reader, at = session.reader(
+            begin_tick, with_tables=self._with_tables, with_parts=self._with_parts
+        )
+        begun = False
+        while not self._stopped:
+            piece = session.read_chunk(at)
+            at += len(piece)
+            reader.feed(piece)
+            over = not piece and not self._awaits_more(session, at)
+            for item in reader.items(at_end=over):
+                begun = begun or isinstance(item, Tick)
+                if end is not None and isinstance(item, Tick) and item.sample.time_unix_s > end:
+                    return
+                if begun or not isinstance(item, Mark) or item.time_unix_s >= begin_s:
+                    yield item
+            if over or reader.ended:
+                return
+
+    def _awaits_more(self, session: Session, at: int) -> bool:
+        """Wait a moment at the end of the file; False when nothing will come."""
+        if not self._follow or not session.is_growing:
+            # What was written between the last read and the end of the lock is still to come.
+            return session.size_bytes > at
+        self._sleep(POLL_S)
+        return not self._stopped
+
+    def _pipe_items(self) -> Iterator[Item]:
+        reader = ItemReader(with_tables=self._with_tables, with_parts=self._with_parts)
+        begin = end = None
+        held: Tick | None = None
+        while not self._stopped:
+            ready, _, _ = select.select([self._fd, self._wake_read], [], [])
+            if self._wake_read in ready:
+                return
+            piece = os.read(self._fd, _PIPE_CHUNK_BYTES)
+            reader.feed(piece)
+            for item in reader.items(at_end=not piece):
+                if isinstance(item, Header):
+                    begin, end = self._pipe_span(item.started_unix_s)
+                elif isinstance(item, Tick):
+                    now = item.sample.time_unix_s
+                    if end is not None and now > end:
+                        return
+                    if begin is not None and now <= begin:
+                        held = item  # perhaps the last one before
+                        continue
+                    if held is not None:
+                        yield held
+                        held = None
+                yield item
+            if not piece or reader.ended:
+                return
+
+    def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
+        found: list[float | None] = []
+        for when in (self._span.begin, self._span.end):
+            if when is None:
+                found.append(None)
+            elif when.offset_s is not None:
+                found.append(start_unix_s + when.offset_s)
+            else:
+                found.append(clock_unix_s(when, start_unix_s, utc=self._utc))
+        return found[0], found[1]
+
+    def _wait_for(self, sample: Sample) -> None:
+        now = time.monotonic()
+        if self._paced_from is None or sample.mono_ns < self._paced_from[1]:
+            self._paced_from = (now, sample.mono_ns)
+        wall, mono_ns = self._paced_from
+        due = wall + (sample.mono_ns - mono_ns) / 1e9 / (self._speed or 1.0)
+        if due < now - 1.0:  # far behind, as a pipe's reader that began late: no hurry after it
+            self._paced_from = (now, sample.mono_ns)
+        self._sleep(due - now)
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not self._stopped and (left := deadline - time.monotonic()) > 0:
+            select.select([self._wake_read], [], [], left)
+
+
+def _is_mark(when: When) -> bool:
+    return when.offset_s is None and when.clock is None
+
+
+class Player:
+    """A recording with a position, for a screen that steps and jumps; see Session for its length.
+
+    Args:
+        session: An open session; stays the caller's.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.tick = 0
+        self._last: tuple[int, Sample] | None = None
+
+    def snapshot(self) -> Snapshot | None:
+        """The interval that ends at the position; None at the first sample, or where it is lost."""
+        if self.tick < 1:
+            return None
+        older = self._sample(self.tick - 1)
+        newer = self._sample(self.tick)
+        if older is None or newer is None or newer.mono_ns <= older.mono_ns:
+            return None
+        return derive(older, newer)
+
+    def step(self, ticks: int) -> bool:
+        """Move by samples, backwards below 0; False where that is beyond either end."""
+        wanted = self.tick + ticks
+        if not 0 <= wanted < len(self.session) and not 0 <= wanted < self.session.refresh():
+            return False
+        self.tick = wanted
+        return True
+
+    def seek(self, time_unix_s: float) -> None:
+        """Move to the last sample not later than a time."""
+        self.tick = self.session.tick_at(time_unix_s)
+
+    def _sample(self, tick: int) -> Sample | None:
+        if self._last is not None and self._last[0] == tick:
+            return self._last[1]
+        found = self.session.sample_at(tick)
+        if found is not None:
+            self._last = (tick, found)
+        return found

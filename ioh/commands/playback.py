@@ -1,0 +1,230 @@
+"""Runs a recording into a sink: which part of it, how fast, and what is told about its faults."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from ioh.commands.options import LIVE_ONLY, listed
+from ioh.commands.run import Ending, Signalled
+from ioh.model.derive import derive
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.model.span import Thinner, chosen_layers
+from ioh.pipeline import SnapshotSink, until
+
+if TYPE_CHECKING:
+    from ioh.session.stream import Item
+
+MAX_SPEED = 1e6
+
+
+def refuse_live_options(args: argparse.Namespace) -> None:
+    """A recording holds what was recorded; narrowing it afterwards is not possible.
+
+    Raises:
+        IohError: One of those options was given.
+    """
+    for name in LIVE_ONLY:
+        if getattr(args, name, None):
+            cause = f"--{name} narrows what is measured, and this is a recording"
+            hint = "Give it to ioh record; --layers and --no-layer work here too"
+            raise IohError(cause, hint, ExitCode.USAGE)
+
+
+class Remarks(Protocol):
+    """What a command says on its output about a mark or a gap; "" for nothing."""
+
+    def __call__(self, item: Item) -> str:
+        """Whole lines."""
+        ...
+
+
+def no_remarks(item: Item) -> str:
+    """For outputs that hold nothing but intervals."""
+    del item
+    return ""
+
+
+def text_remarks(*, utc: bool) -> Remarks:
+    """Marks and gaps as lines of text."""
+    from ioh.session.records import Gap, Mark, to_text
+
+    def clock(unix_s: float) -> str:
+        when = time.gmtime(unix_s) if utc else time.localtime(unix_s)
+        return time.strftime("%H:%M:%S", when)
+
+    def remark(item: Item) -> str:
+        if isinstance(item, Mark) and 0 <= item.time_unix_s < 1e11:
+            return f"# mark {clock(item.time_unix_s)}  {printable(to_text(item.text))}\n\n"
+        if isinstance(item, Gap) and 0 <= item.from_unix_s <= item.to_unix_s < 1e11:
+            span = f"{clock(item.from_unix_s)} to {clock(item.to_unix_s)}"
+            return f"# not recorded from {span}: {printable(to_text(item.reason))}\n\n"
+        return ""
+
+    return remark
+
+
+class Faults:
+    """Counts what is wrong with a recording, for one line in the end."""
+
+    def __init__(self) -> None:
+        self.damaged_bytes = 0
+        self.lost_ticks = 0
+        self.bad_records = 0
+        self.is_torn = False
+
+    def take(self, item: Item) -> None:
+        """Note a fault; other items are none."""
+        from ioh.session.frame import Damage
+        from ioh.session.stream import BadRecord, LostTicks
+
+        if isinstance(item, Damage):
+            self.is_torn = self.is_torn or item.is_tail
+            self.damaged_bytes += 0 if item.is_tail else item.size_bytes
+        elif isinstance(item, LostTicks):
+            self.lost_ticks += item.count
+        elif isinstance(item, BadRecord):
+            self.bad_records += 1
+
+    def __str__(self) -> str:
+        said = []
+        if self.damaged_bytes:
+            said.append(f"{self.damaged_bytes} bytes are damaged")
+        if self.bad_records:
+            said.append(f"{self.bad_records} records make no sense")
+        if self.lost_ticks:
+            said.append(f"{self.lost_ticks} samples are lost")
+        if self.is_torn:
+            said.append("it was cut off, and is whole up to there")
+        return "the recording has faults: " + ", ".join(said) if said else ""
+
+    def report(self) -> None:
+        """Tell them in one line on stderr, if there are any."""
+        if text := str(self):
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(f"ioh: {text}. See: ioh verify\n")
+                sys.stderr.flush()
+
+
+class Intervals:
+    """Samples, derived in pairs; a clock that went back begins anew."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._wanted, self._without = args.layers, args.no_layer
+        self._names: frozenset[str] | None = None
+        self._checked = args.layers is None and not args.no_layer
+        cycle_s = args.cycle_s
+        self._thinner = Thinner(cycle_s) if cycle_s is not None else None
+        self._older: Sample | None = None
+
+    def take(self, sample: Sample) -> Snapshot | None:
+        """The interval that ends with ``sample``, if one does.
+
+        Raises:
+            IohError: A layer asked for is not in the recording.
+        """
+        if not self._checked:
+            self._names, self._checked = self._choose(sample), True
+        sample = chosen_layers(sample, self._names)
+        thinned = self._thinner.take(sample) if self._thinner else sample
+        if thinned is None:
+            return None
+        older, self._older = self._older, thinned
+        if older is None or thinned.mono_ns <= older.mono_ns:
+            return None
+        return derive(older, thinned)
+
+    def _choose(self, sample: Sample) -> frozenset[str]:
+        known = list(sample.layers)
+        wanted = known if self._wanted is None else listed(self._wanted)
+        without = [name for text in self._without for name in listed(text)]
+        for name in (*wanted, *without):
+            if name not in known:
+                cause = f'no layer "{printable(name)}" in this recording'
+                names = ", ".join(printable(k) for k in known)
+                raise IohError(cause, f"Its layers: {names}", ExitCode.USAGE)
+        return frozenset(wanted) - frozenset(without)
+
+
+def run_replay(  # noqa: PLR0913
+    args: argparse.Namespace,
+    make_sink: Callable[[], SnapshotSink],
+    *,
+    speed: float | None,
+    remarks: Remarks = no_remarks,
+    with_tables: bool = True,
+    with_parts: bool = True,
+) -> int:
+    """Print a recording as ``args`` ask.
+
+    Args:
+        args: What add_live_arguments() declared, ``file``, and perhaps ``begin`` and ``end``.
+        make_sink: Makes the sink.
+        speed: Times the pace of the recording; None for as fast as possible.
+        remarks: What to print about marks and gaps.
+        with_tables: Whether the sink shows breakdowns.
+        with_parts: Whether it shows single devices and mounts.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        IohError: It is no recording, or lacks what was asked for.
+        ReaderGoneError: stdout's reader went away.
+    """
+    refuse_live_options(args)
+    from ioh.session.stream import Tick
+    from ioh.sources.replay import ReplaySource, Span
+
+    faults, intervals = Faults(), Intervals(args)
+    span = Span(getattr(args, "begin", None), getattr(args, "end", None))
+    with (
+        Ending() as ending,
+        contextlib.suppress(Signalled),
+        ReplaySource(
+            args.file,
+            span,
+            speed=speed,
+            with_tables=with_tables,
+            with_parts=with_parts,
+            utc=getattr(args, "utc", False),
+        ) as source,
+    ):
+        ending.stop = source.stop
+        sink = make_sink()
+
+        def shown() -> Iterator[Snapshot]:
+            for item in source:
+                faults.take(item)
+                if isinstance(item, Tick):
+                    snapshot = intervals.take(item.sample)
+                    if snapshot is not None:
+                        yield snapshot
+                elif text := remarks(item):
+                    ending.write(text)
+
+        for snapshot in until(shown(), args.run_s):
+            ending.write(sink.render(snapshot))
+            if ending.received is not None:
+                break
+    faults.report()
+    return ending.code
+
+
+def speed_factor(text: str) -> float:
+    """An argparse type: how many times the pace of the recording."""
+    try:
+        value = float(text.removesuffix("x"))
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_SPEED:
+        msg = f'must be a number above 0, such as 0.5 or 10, not "{printable(text)}"'
+        raise argparse.ArgumentTypeError(msg)
+    return value

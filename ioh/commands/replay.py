@@ -1,0 +1,62 @@
+"""``ioh replay``: a recording as it was, at its own pace or any other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ioh.commands.options import add_shown_arguments, add_span_arguments, add_when_arguments
+from ioh.commands.playback import run_replay, speed_factor, text_remarks
+from ioh.commands.text import add_section_arguments, terminal_width, text_options
+from ioh.sinks.text import TextSink
+
+
+class ReplayCommand:
+    """``ioh replay FILE|-``."""
+
+    name = "replay"
+    summary = "show a recording again, at its own pace; needs no root"
+    examples = """\
+  ioh replay db01-20261121-110012.ioh             as it was, second by second
+  ioh replay FILE --speed 60                      a minute each second
+  ioh replay FILE --from 14:40 --to 14:45         five minutes of it
+  ioh replay FILE --from "fio run 3 starts"       from a mark on
+  ioh replay FILE --as-text -t 3600 > hour.txt    as fast as possible
+  ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
+
+A file that is still being recorded is followed. Nothing is ever written to it."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument("file", metavar="FILE", help="a recording, or - for stdin")
+        add_when_arguments(parser, cycle_s=None)
+        parser.add_argument(
+            "--speed",
+            type=speed_factor,
+            default=1.0,
+            help="how many times the recording's own pace (default 1)",
+        )
+        parser.add_argument(
+            "--as-text", action="store_true", help="do not wait: print it as fast as possible"
+        )
+        add_span_arguments(parser)
+        add_shown_arguments(parser, top=5)
+        add_section_arguments(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the recording."""
+        return replay_text(args, None if args.as_text else args.speed)
+
+
+def replay_text(args: argparse.Namespace, speed: float | None) -> int:
+    """Print a recording as text, at a pace or (None) as fast as possible."""
+    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    return run_replay(
+        args,
+        lambda: TextSink(options),
+        speed=speed,
+        remarks=text_remarks(utc=args.utc),
+        with_tables=options.shows("top") or options.shows("topfile"),
+        with_parts=options.shows("parts"),
+    )

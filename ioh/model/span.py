@@ -1,0 +1,88 @@
+"""Several Samples as one longer interval: totals need nothing, maxima must be carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from ioh.model.sample import LayerSample, OpTotals, Sample
+
+_Slowest = tuple[int, int | None]
+
+
+class Maxima:
+    """The slowest operation of each op over the samples taken; a maximum cannot be subtracted."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], _Slowest] = {}
+
+    def take(self, sample: Sample) -> None:
+        """Note the maxima of the interval that ends with ``sample``."""
+        for name, part, op, totals in _ops(sample):
+            if totals.max_ns is not None:
+                key = (name, part, op)
+                known = self._found.get(key)
+                if known is None or totals.max_ns > known[0]:
+                    self._found[key] = (totals.max_ns, totals.max_bytes)
+
+    def onto(self, sample: Sample) -> Sample:
+        """``sample`` with those maxima, so that derive() finds them for the whole span."""
+        layers = dict(sample.layers)
+        for name, layer in sample.layers.items():
+            if isinstance(layer, LayerSample):
+                parts = {p: self._ops(name, p, ops) for p, ops in layer.parts.items()}
+                layers[name] = replace(layer, ops=self._ops(name, "", layer.ops), parts=parts)
+        return replace(sample, layers=layers)
+
+    def _ops(self, layer: str, part: str, ops: Mapping[str, OpTotals]) -> dict[str, OpTotals]:
+        made = {}
+        for name, op in ops.items():
+            slowest = self._found.get((layer, part, name))
+            made[name] = (
+                op if slowest is None else replace(op, max_ns=slowest[0], max_bytes=slowest[1])
+            )
+        return made
+
+
+def _ops(sample: Sample) -> Iterator[tuple[str, str, str, OpTotals]]:
+    for name, layer in sample.layers.items():
+        if isinstance(layer, LayerSample):
+            for op, totals in layer.ops.items():
+                yield name, "", op, totals
+            for part, ops in layer.parts.items():
+                for op, totals in ops.items():
+                    yield name, part, op, totals
+
+
+def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:
+    """``sample`` with only the layers named; all of them when that is None."""
+    if names is None:
+        return sample
+    layers = {name: layer for name, layer in sample.layers.items() if name in names}
+    return replace(sample, layers=layers, specs={name: sample.specs[name] for name in layers})
+
+
+class Thinner:
+    """Joins intervals until each is ``cycle_s`` long or longer; passes the rest through.
+
+    Args:
+        cycle_s: Length wanted; a tenth of a tick less is forgiven, since ticks come early.
+    """
+
+    def __init__(self, cycle_s: float) -> None:
+        self._cycle_ns = int(cycle_s * 1e9)
+        self._tick_ns = 0
+        self._last_ns: int | None = None
+        self._maxima = Maxima()
+
+    def take(self, sample: Sample) -> Sample | None:
+        """The sample to show now; None where it is passed over for a later one."""
+        tick_ns, self._tick_ns = sample.mono_ns - self._tick_ns, sample.mono_ns
+        if self._last_ns is None or sample.mono_ns <= self._last_ns:
+            self._last_ns = sample.mono_ns
+            return sample
+        self._maxima.take(sample)
+        if sample.mono_ns - self._last_ns < self._cycle_ns - tick_ns // 10:
+            return None
+        maxima, self._maxima, self._last_ns = self._maxima, Maxima(), sample.mono_ns
+        return maxima.onto(sample)

@@ -1,0 +1,309 @@
+"""`ioh replay`, `ioh text FILE` and `ioh json FILE`: a recording shows what live showed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.model.derive import derive
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.span import Thinner
+from ioh.pipeline import snapshots
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+from ioh.sources.moments import parse_when, unix_s_of
+from ioh.sources.replay import Player
+from tests import fakes
+from tests.sessions import Memory, recorded
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = fakes.first(12)
+
+
+@pytest.fixture
+def session_file(tmp_path: Path) -> Path:
+    path = tmp_path / "s.ioh"
+    memory = Memory()
+    writer = SessionWriter(memory)
+    for tick, sample in enumerate(SAMPLES):
+        writer.write(sample)
+        if tick in {3, 7}:
+            writer.mark(f"run {tick} \x1b[31m", sample.time_unix_s + 0.1)
+    writer.close()
+    path.write_bytes(bytes(memory.data))
+    return path
+
+
+Shown = Callable[..., str]
+
+
+@pytest.fixture
+def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
+    """Runs a command that must succeed; what it printed."""
+
+    def run(*args: str | Path) -> str:
+        assert main([str(arg) for arg in args]) == ExitCode.OK
+        out, err = capfd.readouterr()
+        assert err == ""
+        return out
+
+    return run
+
+
+def test_json_of_a_file_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
+    sink = JsonSink(top=None)
+    live = "".join(map(sink.render, snapshots(SAMPLES)))
+    assert shown("json", session_file, "--top", "all") == live
+
+
+@pytest.mark.parametrize("command", [["text"], ["replay", "--as-text"]])
+def test_text_of_a_file_is_the_text_of_live(
+    session_file: Path, shown: Shown, command: list[str]
+) -> None:
+    sink = TextSink(TextOptions(frozenset({"all"}), utc=True))
+    live = "".join(map(sink.render, snapshots(SAMPLES)))
+    told = shown(*command, session_file, "-d", "all", "--utc")
+    assert "# mark 15:44:50  run 3 \\x1b[31m\n\n" in told
+    assert "\x1b" not in told
+    without = "".join(
+        block for block in told.splitlines(keepends=True) if not block.startswith("# mark")
+    )
+    assert without.replace("\n\n\n", "\n\n") == live
+
+
+def test_default_text_is_the_same_without_decoding_breakdowns(
+    session_file: Path, shown: Shown
+) -> None:
+    sink = TextSink(TextOptions(utc=True))
+    live = "".join(map(sink.render, snapshots(SAMPLES)))
+    told = shown("text", session_file, "--utc", "--from", "0", "--to", "100000")
+    assert [x for x in told.splitlines() if x and "# mark" not in x] == [
+        x for x in live.splitlines() if x
+    ]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "ticks"),
+    [
+        ("0", "2", [1, 2]),
+        ("8.5", "99", [9, 10, 11]),
+        ("15:44:50", "15:44:52", [3, 4]),
+        ("2012-04-24 15:44:55", "2012-04-24T15:44:56.9", [8, 9]),
+        ("run 3", "run 7", [4, 5, 6, 7]),
+        ("99", "100", []),
+    ],
+)
+def test_a_part_of_it(
+    session_file: Path, shown: Shown, begin: str, end: str, ticks: list[int]
+) -> None:
+    told = shown("replay", session_file, "--as-text", "--utc", "--from", begin, "--to", end)
+    dates = [line.split()[1] for line in told.splitlines() if line.startswith("date:")]
+    assert dates == [str(int(fakes.EPOCH_S + tick)) for tick in ticks]
+
+
+@pytest.mark.parametrize(
+    ("args", "cause"),
+    [
+        (["--from", "nosuch"], 'no mark "nosuch" in'),
+        (["--from", "run"], '"run" fits several marks: "run 3 \\x1b[31m"'),
+        (["--from", "25:00"], "no time of day"),
+        (["--from", "2012-99-99 10:00"], "month must be in 1..12"),
+        (["--from", ""], "seconds, a clock time"),
+        (["--speed", "0"], "above 0"),
+        (["--speed", "nan"], "above 0"),
+        (["--layers", "nosuch"], 'no layer "nosuch" in this recording. Its layers: program'),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(
+    session_file: Path, capfd: pytest.CaptureFixture[str], args: list[str], cause: str
+) -> None:
+    assert main(["replay", str(session_file), "--as-text", *args]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert cause in err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+def test_filters_belong_to_recording(session_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["text", str(session_file), "--pid", "12"]) == ExitCode.USAGE
+    assert "--pid narrows what is measured" in capfd.readouterr().err
+
+
+def test_layers_and_time_can_be_chosen(session_file: Path, shown: Shown) -> None:
+    told = shown("json", session_file, "--no-layer", "wire", "-t", "3")
+    ticks = [json.loads(line) for line in told.splitlines()]
+    assert [list(tick["layers"]) for tick in ticks] == [["program", "platter"]] * 3
+
+
+def test_longer_intervals_add_up_and_keep_the_slowest(session_file: Path, shown: Shown) -> None:
+    fine = [json.loads(line) for line in shown("json", session_file).splitlines()]
+    coarse = [json.loads(line) for line in shown("json", session_file, "-c", "5").splitlines()]
+    assert [tick["interval_s"] for tick in coarse] == [5.0, 5.0]
+    for at, tick in enumerate(coarse):
+        parts = [x["layers"]["platter"]["ops"]["read"] for x in fine[at * 5 : at * 5 + 5]]
+        whole = tick["layers"]["platter"]["ops"]["read"]
+        assert whole["count"] == sum(part["count"] for part in parts)
+        slowest = max(parts, key=lambda part: part["max_us"])
+        assert (whole["max_us"], whole["max_bytes"]) == (slowest["max_us"], slowest["max_bytes"])
+
+
+def test_thinning_forgives_an_early_tick_but_no_more() -> None:
+    from dataclasses import replace
+
+    thinner = Thinner(2.0)
+    kept = [
+        thinner.take(replace(sample, mono_ns=sample.mono_ns - tick * 20_000_000))
+        for tick, sample in enumerate(SAMPLES)
+    ]
+    assert [tick for tick, sample in enumerate(kept) if sample] == [0, 2, 4, 6, 8, 10]
+
+
+def test_a_clock_that_went_back_begins_anew(tmp_path: Path, shown: Shown) -> None:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded([*SAMPLES[5:8], *SAMPLES[:3]]))
+    told = shown("json", path)
+    assert [json.loads(line)["time_unix_s"] for line in told.splitlines()] == [
+        sample.time_unix_s for sample in (*SAMPLES[6:8], *SAMPLES[1:3])
+    ]
+
+
+def test_faults_are_one_line_on_stderr(
+    session_file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray(session_file.read_bytes())
+    data = data[: len(data) // 2]
+    session_file.write_bytes(data)
+    assert main(["text", str(session_file)]) == ExitCode.OK
+    err = capfd.readouterr().err
+    assert err == (
+        "ioh: the recording has faults: it was cut off, and is whole up to there. See: ioh verify\n"
+    )
+
+
+def ioh(*args: str | Path, **how: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "ioh", *map(str, args)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, **how)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_pipe_is_shown_as_it_comes() -> None:
+    reader, writer = os.pipe()
+    with ioh("replay", "-", "--speed", "1000", stdin=reader) as process:
+        os.close(reader)
+        session = SessionWriter(_Pipe(writer))
+        assert process.stdout is not None
+        for sample in SAMPLES[:2]:
+            session.write(sample)
+        line = b""
+        while not line.startswith(b"date:"):
+            line = process.stdout.readline()
+        assert line.startswith(b"date: 1335282288 ")
+        for sample in SAMPLES[2:5]:
+            session.write(sample)
+        os.close(writer)
+        rest = process.stdout.read()
+        assert rest.count(b"\ndate: ") == 3
+        assert process.wait(20) == 0
+
+
+class _Pipe(Memory):
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        os.write(self._fd, data)
+
+
+def test_replay_keeps_the_recordings_pace(session_file: Path) -> None:
+    started = time.monotonic()
+    with ioh("replay", session_file, "--speed", "4", "-t", "8") as process:
+        assert process.stdout is not None
+        out = process.stdout.read()
+        assert process.wait(20) == 0
+    assert out.count(b"\ndate: ") == 8
+    assert 1.9 <= time.monotonic() - started < 12
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_file_being_recorded_is_followed_until_asked_to_end(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    path = tmp_path / "s.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    writer.write(SAMPLES[0])
+    writer.write(SAMPLES[1])
+    with ioh("replay", path, "--speed", "1000", stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = iter(process.stdout.readline, b"")
+        assert any(line.startswith(b"date: 1335282288") for line in lines)
+        writer.write(SAMPLES[2])
+        assert any(line.startswith(b"date: 1335282289") for line in lines)
+        process.send_signal(number)
+        assert process.wait(20) == code
+        assert process.stderr.read() == b""
+
+
+def test_following_ends_with_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "s.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    for sample in SAMPLES[:3]:
+        writer.write(sample)
+    with ioh("text", path) as process:
+        threading.Timer(0.5, writer.close).start()
+        assert process.stdout is not None
+        assert process.stdout.read().count(b"\ndate: ") == 2
+        assert process.wait(20) == 0
+
+
+def test_the_player_steps_and_jumps_both_ways(session_file: Path) -> None:
+    with Session(str(session_file)) as session:
+        player = Player(session)
+        assert player.snapshot() is None
+        assert not player.step(-1)
+        for tick in range(1, 12):
+            assert player.step(1)
+            assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert not player.step(1)
+        assert player.step(-6)
+        assert player.snapshot() == derive(SAMPLES[4], SAMPLES[5])
+        player.seek(SAMPLES[9].time_unix_s + 0.2)
+        assert player.tick == 9
+        assert player.snapshot() == derive(SAMPLES[8], SAMPLES[9])
+
+
+def test_moments_are_told_apart(session_file: Path) -> None:
+    with Session(str(session_file)) as session:
+        assert unix_s_of(parse_when("+1.5s"), session) == fakes.EPOCH_S + 1.5
+        assert unix_s_of(parse_when("run 7"), session) == pytest.approx(fakes.EPOCH_S + 7.1)
+        night = parse_when("00:10")  # it was over at the start: the next day's
+        assert unix_s_of(night, session, utc=True) == 1335312600.0
+        with pytest.raises(IohError, match="Its marks"):
+            unix_s_of(parse_when("12 monkeys"), session)
+
+
+def test_replay_knows_neither_bcc_nor_numpy(session_file: Path) -> None:
+    probe = (
+        "import sys; from ioh.commands import main; code = main(sys.argv[1:]);"
+        "bad = {'bcc', 'numpy', 'ioh.bpf', 'ioh.layers', 'ioh.procfs'} & set(sys.modules);"
+        "sys.exit(code or ' '.join(bad) or 0)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", probe, "text", str(session_file)],
+        check=True, cwd=ROOT, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
