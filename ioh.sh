@@ -309,6 +309,12 @@ setup() {
 needs_root() { # does ioh look at this machine, or only at a file?
     case ${1-} in
     '' | -*) ;;
+    record) # -o - is stdout, and no recording to be read
+        for argument; do
+            case $argument in -h | --help | --version) return 1 ;; esac
+        done
+        return
+        ;;
     text | json | doctor) shift ;;
     *) return 1 ;;
     esac

@@ -41,12 +41,14 @@ class Command(Protocol):
 
 def commands() -> tuple[Command, ...]:
     """Every subcommand, in the order in which help lists them."""
-    from ioh.commands import doctor, json, live, replay, text
+    from ioh.commands import doctor, json, live, mark, record, replay, text
 
     return (
         live.LiveCommand(),
         text.TextCommand(),
         json.JsonCommand(),
+        record.RecordCommand(),
+        mark.MarkCommand(),
         replay.ReplayCommand(),
         doctor.DoctorCommand(),
     )

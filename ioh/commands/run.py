@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -23,7 +23,7 @@ class Signalled(BaseException):
 
 
 class Ending:
-    """Turns SIGINT, SIGTERM and SIGHUP into an orderly end within 0.2 s.
+    """Turns SIGINT, SIGTERM and SIGHUP, or others, into an orderly end within 0.2 s.
 
     Shape:
         ``stop`` is called from the handler once there is something to stop.  Before that, and
@@ -31,14 +31,15 @@ class Ending:
         nobody reads), an exception leaves the main thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: tuple[signal.Signals, ...] = _ENDING) -> None:
+        self._signals = signals
         self.received: int | None = None
         self.stop: Callable[[], None] | None = None
         self._is_writing = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Ending:  # noqa: PYI034 (Self came with Python 3.11)
-        handlers = dict.fromkeys(_ENDING, self._on_signal)
+        handlers = dict.fromkeys(self._signals, self._on_signal)
         for number, handler in {**handlers, signal.SIGALRM: self._on_alarm}.items():
             # nohup and background jobs ignore some of these on purpose.
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -57,9 +58,15 @@ class Ending:
 
     def write(self, text: str) -> None:
         """Write to stdout, but not for long after a signal; raises as write_stdout() does."""
+        with self.writing():
+            write_stdout(text)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """A write that may block for ever: Signalled leaves it soon after a signal."""
         self._is_writing = True
         try:
-            write_stdout(text)
+            yield
         finally:
             self._is_writing = False
 

@@ -1,0 +1,110 @@
+"""The line on a terminal that tells how a recording is going, and what goes wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.model.sample import Sample
+    from ioh.model.snapshot import Snapshot
+    from ioh.session.rotation import Recorder
+
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Writes on stderr and never fails: a closed terminal must not end a recording.
+
+    Args:
+        stream: Where to; the running line is only for a terminal.
+        recorder: What is told about.
+    """
+
+    def __init__(self, stream: TextIO, recorder: Recorder) -> None:
+        self._stream, self._recorder = stream, recorder
+        self._is_terminal = stream.isatty()
+        self._started = time.monotonic()
+        self._older: Sample | None = None
+        self._name = recorder.name
+        self._lost_ticks = 0
+        self._ticks = 0
+
+    def say(self, text: str) -> None:
+        """One line of its own."""
+        self._write((_CLEAR if self._is_terminal else "") + f"ioh: {text}\n")
+
+    def tick(self, sample: Sample) -> None:
+        """Tell about the sample that was just recorded, or was not."""
+        recorder = self._recorder
+        if recorder.paused_why:
+            if not self._lost_ticks:
+                why = printable(recorder.paused_why)
+                self.say(f"recording stands still: {why}; goes on as soon as there is room")
+            self._lost_ticks += 1
+        else:
+            self._ticks += 1
+            if self._lost_ticks:
+                self.say(f"recording again; {self._lost_ticks} samples are lost")
+                self._lost_ticks = 0
+        if recorder.name != self._name:
+            self._name = recorder.name
+            self.say(f"recording into {printable(self._name)}")
+        if self._is_terminal:
+            self._write(_CLEAR + self._line(sample))
+        self._older = sample
+
+    def end(self) -> None:
+        """The last word, where anything was said before."""
+        if self._recorder.name != "-":
+            size = format_size(self._recorder.size_bytes)
+            self.say(f"recorded {self._ticks} samples, {size}")
+        elif self._is_terminal:
+            self._write("\n")
+
+    def _line(self, sample: Sample) -> str:
+        elapsed_s = int(time.monotonic() - self._started)
+        clock = f"{elapsed_s // 3600:02}:{elapsed_s // 60 % 60:02}:{elapsed_s % 60:02}"
+        parts = [f"REC {clock}", format_size(self._recorder.size_bytes)]
+        if self._recorder.paused_why:
+            parts.append(f"NOT WRITTEN: {printable(self._recorder.paused_why)}")
+        elif self._older is not None and sample.mono_ns > self._older.mono_ns:
+            from ioh.model.derive import derive
+
+            parts += layer_rates(derive(self._older, sample))
+        try:
+            width = os.get_terminal_size(self._stream.fileno()).columns or 80
+        except (OSError, ValueError):
+            width = 80
+        return "  ".join(parts)[: width - 1]
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def layer_rates(snapshot: Snapshot) -> list[str]:
+    """``app 812.0 MB/s`` for each layer: what it read and wrote, its main rows together."""
+    from ioh.model.snapshot import LayerSnapshot
+    from ioh.sinks.rows import op_rows
+
+    told = []
+    for layer in snapshot.layers.values():
+        if isinstance(layer, LayerSnapshot):
+            rows = [row for row in op_rows(layer.spec, layer.ops, "") if row.is_main]
+            rates = [r.stats.bytes_per_s for r in rows if r.stats.bytes_per_s is not None]
+            rate = f"{sum(rates) / 1e6:.1f}" if rates else "-"
+            told.append(f"{printable(layer.spec.title)} {rate} MB/s")
+    return told
+
+
+def format_size(size_bytes: int) -> str:
+    """``3.1 MB``; MB = 1,000,000 bytes."""
+    if size_bytes < 1_000_000:
+        return f"{size_bytes / 1e3:.1f} kB"
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes < 1e9 else f"{size_bytes / 1e9:.2f} GB"

@@ -1,0 +1,298 @@
+"""`ioh record` and `ioh mark`, on made-up samples in real processes."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.commands import main
+from ioh.commands.record import default_name, part_name, size_bytes
+from ioh.model.errors import ExitCode
+from ioh.session import marks
+from ioh.session.output import FileOutput, Output
+from ioh.session.reader import Session
+from ioh.session.rotation import Recorder
+from ioh.session.stream import Tick
+from tests import fakes
+from tests.sessions import Memory, samples_of
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """\
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from tests import fakes
+fakes.install(delay_s={delay_s})
+from ioh.commands import main
+sys.exit(main())
+"""
+
+
+def start(cwd: Path, *args: str, delay_s: float = 0.05, **how: Any) -> subprocess.Popen[bytes]:
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    program = PROGRAM.format(delay_s=delay_s)
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, *args]
+    return subprocess.Popen(command, cwd=cwd, env=env, **how)  # type: ignore[return-value]
+
+
+def await_size(path: Path, size: int) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < deadline, "nothing was recorded"
+        time.sleep(0.01)
+
+
+def test_a_recording_runs_for_its_time_and_has_a_name_of_its_own(tmp_path: Path) -> None:
+    process = start(tmp_path, "record", "-t", "3", "--note", "a\x1bb")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    (path,) = tmp_path.iterdir()
+    assert re.fullmatch(r"ioh-[A-Za-z0-9._-]+-\d{8}-\d{6}\.ioh", path.name)
+    said = err.decode().splitlines()
+    assert said[0] == f"ioh: recording into {path.name}"
+    assert re.fullmatch(r"ioh: recorded 4 samples, [0-9.]+ kB", said[1])
+    with Session(str(path)) as session:
+        assert len(session) == 4
+        assert session.is_ended
+        assert [mark.text for mark in session.marks()] == ["a\x1bb"]
+        assert [i.sample for i in session.items() if isinstance(i, Tick)] == fakes.first(4)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> None:
+    path = tmp_path / "a.ioh"
+    process = start(tmp_path, "record", "-o", "a.ioh")
+    await_size(path, 3000)
+    process.send_signal(signal.SIGHUP)  # a closed terminal is no reason to end
+    await_size(path, path.stat().st_size + 6000)
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    assert process.returncode == code
+    with Session(str(path)) as session:
+        assert session.is_ended
+        assert len(session) > 3
+
+
+def test_stdout_carries_the_same_bytes(tmp_path: Path) -> None:
+    process = start(tmp_path, "record", "-o", "-", "-t", "3", delay_s=0)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    assert samples_of(out) == fakes.first(4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_who_leaves_ends_it_silently(tmp_path: Path) -> None:
+    with start(tmp_path, "record", "-o", "-") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(100)
+        process.stdout.close()
+        assert process.wait(10) == 0
+        assert process.stderr.read() == b""
+
+
+def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
+    with start(tmp_path, "record", "-o", "-", delay_s=0) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        time.sleep(1.0)  # by now the pipe is full and the write blocks
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "cause"),
+    [
+        (["--keep", "3"], "--keep needs --max-size"),
+        (["-o", "-", "--max-size", "1M"], "not for a pipe"),
+        (["--max-size", "1k"], "at least 64k"),
+        (["--max-size", "big"], "such as 100M"),
+        (["--max-size", "1M", "--keep", "0"], "1 or more"),
+        (["-o", "there.ioh"], "there.ioh exists, and a recording is never written over"),
+        (["--layers", "nosuch"], "nosuch"),
+    ],
+)
+def test_bad_arguments_are_one_line(
+    args: list[str],
+    cause: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.ioh").write_bytes(b"mine")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["record", *args]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert cause in err
+    assert err.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["there.ioh"]
+    assert (tmp_path / "there.ioh").read_bytes() == b"mine"
+
+
+def test_a_terminal_gets_a_running_line_and_no_recording(tmp_path: Path) -> None:
+    main_fd, terminal = pty.openpty()
+    process = start(tmp_path, "record", "-o", "a.ioh", "-t", "4", stderr=terminal)
+    process.communicate(timeout=30)
+    said = os.read(main_fd, 1 << 16).decode()
+    assert "REC 00:00:0" in said
+    assert re.search(r"prog \d+\.\d MB/s  wire 13\.3 MB/s  platter \d+\.\d MB/s", said)
+    assert said.endswith("kB\r\n")
+    refused = start(tmp_path, "record", "-o", "-", stdout=terminal)
+    _, err = refused.communicate(timeout=30)
+    assert refused.returncode == ExitCode.USAGE
+    assert b"not for a terminal" in err
+    os.close(main_fd)
+    os.close(terminal)
+
+
+def test_a_recording_goes_on_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    main_fd, terminal = pty.openpty()
+    path = tmp_path / "a.ioh"
+    process = start(tmp_path, "record", "-o", "a.ioh", stderr=terminal)
+    os.close(terminal)
+    await_size(path, 3000)
+    os.close(main_fd)
+    await_size(path, path.stat().st_size + 2000)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+    with Session(str(path)) as session:
+        assert session.is_ended
+
+
+def test_names() -> None:
+    assert default_name("../a b\x1b", 0).startswith("ioh-_a_b_-19")
+    assert default_name("", 0).startswith("ioh-host-")
+    assert part_name("d.x/run.ioh", 7) == "d.x/run-0007.ioh"
+    assert (size_bytes("100M"), size_bytes("2g"), size_bytes("64kB")) == (10**8, 2 * 10**9, 64_000)
+
+
+def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
+    def make(part: int) -> Output:
+        return FileOutput(str(tmp_path / part_name("r.ioh", part)))
+
+    recorder = Recorder(make, max_bytes=20_000, keep=3, note="n")
+    samples = list(itertools.islice(fakes.seeded(), 60))
+    for sample in samples:
+        assert recorder.write(sample)
+        assert len(list(tmp_path.iterdir())) <= 3
+    recorder.close()
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == 3
+    told = []
+    for path in paths:
+        with Session(str(path)) as session:
+            assert session.is_ended
+            assert session.header.part == int(path.stem[-4:]) > 1
+            told += [item.sample for item in session.items() if isinstance(item, Tick)]
+            assert session.size_bytes < 20_000 + 10_000
+    assert told == samples[-len(told) :]
+    assert recorder.size_bytes > sum(path.stat().st_size for path in paths)
+
+
+class Sometimes(FileOutput):
+    """A disk that is full while ``full`` says so."""
+
+    full = False
+
+    def write(self, data: bytes) -> None:
+        if type(self).full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(data)
+
+
+def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from ioh.commands.progress import Progress
+
+    recorder = Recorder(lambda _: Sometimes(str(tmp_path / "a.ioh")))
+    progress = Progress(sys.stderr, recorder)
+    samples = fakes.first(8)
+    for tick, sample in enumerate(samples):
+        Sometimes.full = 3 <= tick < 6
+        recorder.write(sample)
+        progress.tick(sample)
+    recorder.close()
+    assert capfd.readouterr().err.splitlines() == [
+        "ioh: recording stands still: No space left on device; goes on as soon as there is room",
+        "ioh: recording again; 3 samples are lost",
+    ]
+    with Session(str(tmp_path / "a.ioh")) as session:
+        (gap,) = session.gaps()
+        assert (gap.time_unix_s, gap.until_unix_s) == (
+            samples[2].time_unix_s,
+            samples[6].time_unix_s,
+        )
+        assert gap.text == "No space left on device"
+        assert [i.sample for i in session.items() if isinstance(i, Tick)] == [
+            *samples[:3],
+            *samples[6:],
+        ]
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[Recorder, marks.MarkServer]]:
+    recorder = Recorder(lambda _: Memory())
+    recorder.write(fakes.first(1)[0])
+    made = marks.MarkServer(lambda: f"/tmp/\x1b{os.getpid()}.ioh", recorder.mark)
+    yield recorder, made
+    made.close()
+
+
+def test_a_mark_reaches_the_running_recording(
+    server: tuple[Recorder, marks.MarkServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = f"/tmp/\x1b{os.getpid()}.ioh"
+    assert main(["mark", "fio run 3 starts", "--file", name]) == ExitCode.OK
+    assert capfd.readouterr().out == f"marked in /tmp/\\x1b{os.getpid()}.ioh\n"
+    assert main(["mark", " ", "--file", name]) == ExitCode.USAGE
+    assert main(["mark", "x", "--file", "/nosuch.ioh"]) == ExitCode.FAILED
+    assert "no recording into /nosuch.ioh is under way" in capfd.readouterr().err
+    other = marks.MarkServer(lambda: "/tmp/other.ioh", lambda text: True)
+    assert main(["mark", "x"]) == ExitCode.USAGE
+    assert "several recordings are under way" in capfd.readouterr().err
+    other.close()
+    recorder, _ = server
+    data = bytes(recorder._writer.output.data)  # type: ignore[attr-defined]
+    assert data.count(b"fio run 3 starts") == 1
+
+
+def test_strangers_cannot_mark_and_get_no_marks(
+    server: tuple[Recorder, marks.MarkServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, made = server
+    before = recorder.size_bytes
+    monkeypatch.setattr(made, "_trusted", frozenset({-2}))
+    assert [r for r in marks.running_recordings() if r.pid == os.getpid()] == []
+    monkeypatch.setattr(made, "_trusted", marks.trusted_uids())
+    mine = [r for r in marks.running_recordings() if r.pid == os.getpid()]
+    assert len(mine) == 1
+    monkeypatch.setattr(marks, "trusted_uids", lambda: frozenset({-2}))
+    assert marks.send_mark(mine[0], "secret") == "the recording has ended"
+    assert recorder.size_bytes == before
+
+
+def test_nonsense_on_the_socket_does_no_harm(server: tuple[Recorder, marks.MarkServer]) -> None:
+    _, made = server
+    address = made._socket.getsockname()
+    for message in (b"", b"{", b"[1]", b'{"mark": 5}', b"[" * 4000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(address)
+            connection.send(message)
+    assert any(r.pid == os.getpid() for r in marks.running_recordings())
