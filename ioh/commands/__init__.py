@@ -41,7 +41,19 @@ class Command(Protocol):
 
 def commands() -> tuple[Command, ...]:
     """Every subcommand, in the order in which help lists them."""
-    from ioh.commands import doctor, json, live, mark, record, replay, text
+    from ioh.commands import (
+        compare,
+        doctor,
+        export,
+        json,
+        live,
+        mark,
+        record,
+        replay,
+        report,
+        text,
+        verify,
+    )
 
     return (
         live.LiveCommand(),
@@ -50,6 +62,10 @@ def commands() -> tuple[Command, ...]:
         record.RecordCommand(),
         mark.MarkCommand(),
         replay.ReplayCommand(),
+        report.ReportCommand(),
+        compare.CompareCommand(),
+        export.ExportCommand(),
+        verify.VerifyCommand(),
         doctor.DoctorCommand(),
     )
 

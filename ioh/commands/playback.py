@@ -117,9 +117,9 @@ class Intervals:
     """Samples, derived in pairs; a clock that went back begins anew."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._wanted, self._without = args.layers, args.no_layer
+        self._args = args
         self._names: frozenset[str] | None = None
-        self._checked = args.layers is None and not args.no_layer
+        self._checked = False
         cycle_s = args.cycle_s
         self._thinner = Thinner(cycle_s) if cycle_s is not None else None
         self._older: Sample | None = None
@@ -131,7 +131,7 @@ class Intervals:
             IohError: A layer asked for is not in the recording.
         """
         if not self._checked:
-            self._names, self._checked = self._choose(sample), True
+            self._names, self._checked = choose_layers(self._args, sample), True
         sample = chosen_layers(sample, self._names)
         thinned = self._thinner.take(sample) if self._thinner else sample
         if thinned is None:
@@ -141,16 +141,24 @@ class Intervals:
             return None
         return derive(older, thinned)
 
-    def _choose(self, sample: Sample) -> frozenset[str]:
-        known = list(sample.layers)
-        wanted = known if self._wanted is None else listed(self._wanted)
-        without = [name for text in self._without for name in listed(text)]
-        for name in (*wanted, *without):
-            if name not in known:
-                cause = f'no layer "{printable(name)}" in this recording'
-                names = ", ".join(printable(k) for k in known)
-                raise IohError(cause, f"Its layers: {names}", ExitCode.USAGE)
-        return frozenset(wanted) - frozenset(without)
+
+def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | None:
+    """The layers asked for, of those in the recording; None for all.
+
+    Raises:
+        IohError: One is not in it.
+    """
+    if args.layers is None and not args.no_layer:
+        return None
+    known = list(sample.layers)
+    wanted = known if args.layers is None else listed(args.layers)
+    without = [name for text in args.no_layer for name in listed(text)]
+    for name in (*wanted, *without):
+        if name not in known:
+            cause = f'no layer "{printable(name)}" in this recording'
+            names = ", ".join(printable(k) for k in known)
+            raise IohError(cause, f"Its layers: {names}", ExitCode.USAGE)
+    return frozenset(wanted) - frozenset(without)
 
 
 def run_replay(  # noqa: PLR0913

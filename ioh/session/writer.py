@@ -101,6 +101,7 @@ class SessionWriter:
         self._checkpoint_bytes = self._delta_bytes = self._delta_ticks = 0
         self._checkpoints = 0
         self._waiting: list[Mark] = []
+        self._gap: Gap | None = None
         self._last_unix_s: float | None = None
         self._whole_next = True
         self._closed = False
@@ -146,6 +147,7 @@ class SessionWriter:
             self._commit(batch, index_at)
             self._specs = specs
             self._waiting.clear()
+            self._gap = None
             self._last_unix_s = sample.time_unix_s
             self.paused_why = ""
             self._whole_next = False
@@ -178,6 +180,11 @@ class SessionWriter:
                 return False
             self._commit(batch, None)
             return True
+
+    def gap(self, gap: Gap) -> None:
+        """Record, before the next sample, that time was not recorded."""
+        with self._lock:
+            self._gap, self._whole_next = gap, True
 
     def close(self) -> None:
         """End the session in order; where the output is full, without a last index."""
@@ -225,10 +232,13 @@ class SessionWriter:
             batch.close_group()  # so that reading can begin here
         if not self.output.size_bytes:
             self._add_header(batch, sample)
-        elif self.lost_ticks and self._whole_next and self._last_unix_s is not None:
-            self._note_entry(batch, Kind.GAP, tick, now)
+        gap = self._gap
+        if gap is None and self.paused_why and self._last_unix_s is not None:
             why = to_bytes(self.paused_why)[:MAX_TEXT_BYTES]
-            self._add(batch, Kind.GAP, Gap(self._last_unix_s, now, why))
+            gap = Gap(self._last_unix_s, now, why)
+        if gap is not None:
+            self._note_entry(batch, Kind.GAP, tick, now)
+            self._add(batch, Kind.GAP, gap)
         for mark in self._waiting:
             self._add_mark(batch, mark, tick)
         if changed:

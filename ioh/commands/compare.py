@@ -1,0 +1,70 @@
+"""``ioh compare``: two recordings, or two spans of one, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ioh.commands.options import moment
+from ioh.commands.output import write_stdout
+from ioh.commands.report import clock
+from ioh.commands.text import terminal_width
+from ioh.model.errors import ExitCode
+from ioh.model.printable import printable
+
+
+class CompareCommand:
+    """``ioh compare A B``."""
+
+    name = "compare"
+    summary = "compare two recordings, or two spans of one, op by op"
+    examples = """\
+  ioh compare before.ioh after.ioh
+  ioh compare run.ioh run.ioh --from "run 1 starts" --to "run 1 ends" \\
+      --from-b "run 2 starts" --to-b "run 2 ends"
+
+B - A and % tell what changed from A to B. Spans may be of different lengths: rates are per
+second, histograms in operations of 10,000."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument("a", metavar="A", help="a recording")
+        parser.add_argument("b", metavar="B", help="another one, or the same")
+        group = parser.add_argument_group("which part (as for ioh replay)")
+        for option, dest, what in (
+            ("--from", "begin", "begin of A's span, and of B's unless --from-b is given"),
+            ("--to", "end", "end of A's span, and of B's unless --to-b is given"),
+            ("--from-b", "begin_b", "begin of B's span"),
+            ("--to-b", "end_b", "end of B's span"),
+        ):
+            group.add_argument(option, dest=dest, metavar="M", type=moment, help=what)
+        parser.add_argument("--all", action="store_true", help="every kind of operation")
+        parser.add_argument("--utc", action="store_true", help="dates in UTC, not local time")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print the comparison."""
+        from ioh.session.reader import Session
+        from ioh.sinks.compare import render_comparison
+        from ioh.sinks.histogram import HistStyle
+        from ioh.sources.period import read_period
+
+        spans = (
+            ("A", args.a, args.begin, args.end),
+            ("B", args.b, args.begin_b or args.begin, args.end_b or args.end),
+        )
+        lines, found = [], []
+        for label, path, begin, end in spans:
+            with Session(path) as session:
+                period = read_period(session, begin, end, utc=args.utc)
+            snapshot = period.snapshot
+            since = clock(snapshot.time_unix_s - snapshot.interval_s, utc=args.utc)
+            lines.append(
+                f"{label}  {printable(path)}  {printable(snapshot.hostname)}  "
+                f"from {since}, {snapshot.interval_s:.0f} s"
+            )
+            lines += [f"!  {label}: {printable(remark)}" for remark in period.remarks]
+            found.append(snapshot)
+        style = HistStyle(width=terminal_width(sys.stdout.fileno()))
+        table = render_comparison(found[0], found[1], style, every_op=args.all)
+        write_stdout("\n".join(lines) + "\n\n" + table)
+        return ExitCode.OK

@@ -1,0 +1,84 @@
+"""``ioh verify``: what is in a recording, and whether it is whole."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from ioh.commands.output import write_stdout
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+
+class VerifyCommand:
+    """``ioh verify FILE``."""
+
+    name = "verify"
+    summary = "check every byte of a recording; write a whole copy of a damaged one"
+    examples = """\
+  ioh verify run.ioh
+  ioh verify run.ioh --repair whole.ioh
+
+Exit status 0: whole (a recording that was cut off is, up to there); 1: something is damaged."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument("file", metavar="FILE", help="a recording, or - for stdin")
+        parser.add_argument("--repair", metavar="NEW", help="write all that can be read there")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Check it, and print what was found.
+
+        Raises:
+            IohError: It is no recording, or the copy cannot be written.
+        """
+        from ioh.session.check import check
+
+        try:
+            found = check(args.file, args.repair)
+        except OSError as error:
+            cause = f"cannot copy {printable(args.file)}: {error.strerror}"
+            raise IohError(cause, "Give --repair a place with room") from error
+        from ioh.session.records import to_text
+
+        header = found.header
+        lines = [f"{printable(args.file)}: {found.size_bytes:,} bytes"]
+        if header is not None:
+            host, kernel = (printable(to_text(raw)) for raw in (header.hostname, header.kernel))
+            lines += [
+                f"format     {header.format_version}, by ioh {printable(header.ioh_version, 40)}",
+                f"host       {host}, {kernel}",
+                *([f"note       {printable(to_text(header.note))}"] if header.note else []),
+                *([f"part       {header.part}"] if header.part > 1 else []),
+            ]
+        seconds = max(0.0, found.last_unix_s - found.first_unix_s)
+        lines += [
+            f"samples    {found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}",
+            *(f"layer      {printable(name)}, {n:,} samples" for name, n in found.layers.items()),
+            *(
+                f"mark       {_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"
+                for mark in found.marks
+            ),
+            *(_gap(gap.from_unix_s, gap.to_unix_s, to_text(gap.reason)) for gap in found.gaps),
+            f"end        {'in order' if found.is_ended else 'cut off, or still being recorded'}",
+            *(f"! {printable(fault)}" for fault in found.faults),
+        ]
+        damaged = len(found.faults) - found.is_torn
+        verdict = "whole" if not damaged else f"DAMAGED: {found.lost_ticks} samples lost"
+        lines.append(f"verdict    {verdict}")
+        if args.repair is not None:
+            lines.append(f"written    {printable(args.repair)}")
+        write_stdout("\n".join(lines) + "\n")
+        return ExitCode.FAILED if damaged else ExitCode.OK
+
+
+def _clock(unix_s: float) -> str:
+    if not 0 <= unix_s < 1e11:
+        return "?"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
+
+
+def _gap(from_unix_s: float, to_unix_s: float, reason: str) -> str:
+    return (
+        f"gap        {_clock(from_unix_s)}, {to_unix_s - from_unix_s:,.0f} s: {printable(reason)}"
+    )

@@ -1,0 +1,134 @@
+"""Looks at every byte of a recording, says what is in it, and writes a whole one out of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from ioh.model.sample import Sample
+from ioh.session.frame import Damage
+from ioh.session.output import FileOutput
+from ioh.session.reader import open_for_reading
+from ioh.session.records import End, Gap, Header, Mark, to_text
+from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
+from ioh.session.writer import SessionWriter
+
+_CHUNK_BYTES = 1 << 18
+MAX_FAULTS = 1000
+
+
+@dataclass
+class Findings:
+    """What a whole pass over a recording found.
+
+    Shape:
+        ``faults`` are lines for people, unescaped, MAX_FAULTS at most.
+    """
+
+    header: Header | None = None
+    size_bytes: int = 0
+    ticks: int = 0
+    first_unix_s: float = 0.0
+    last_unix_s: float = 0.0
+    layers: dict[str, int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    is_ended: bool = False
+    lost_ticks: int = 0
+    mended: int = 0
+    is_torn: bool = False
+    faults: list[str] = field(default_factory=list)
+
+    def take(self, item: Item) -> None:
+        """Note one item."""
+        if isinstance(item, Header):
+            self.header = item
+        elif isinstance(item, Tick):
+            self._take_sample(item.sample)
+        elif isinstance(item, Mark):
+            self.marks.append(item)
+        elif isinstance(item, Gap):
+            self.gaps.append(item)
+        elif isinstance(item, End):
+            self.is_ended = True
+        elif isinstance(item, LostTicks):
+            self.lost_ticks += item.count
+            self._fault(f"{item.count} samples are lost before sample {self.ticks}")
+        elif isinstance(item, BadRecord):
+            self._fault(f"byte {item.offset}: a record that makes no sense: {item.why}")
+        else:
+            self._take_damage(item)
+
+    def _take_sample(self, sample: Sample) -> None:
+        if not self.ticks:
+            self.first_unix_s = sample.time_unix_s
+        self.ticks += 1
+        self.last_unix_s = sample.time_unix_s
+        for name in sample.layers:
+            self.layers[name] = self.layers.get(name, 0) + 1
+
+    def _take_damage(self, damage: Damage) -> None:
+        where = f"byte {damage.offset}: {damage.size_bytes} bytes"
+        if damage.is_tail:
+            self.is_torn = True
+            self._fault(f"{where} at the end are no whole record: the recording was cut off")
+        elif damage.is_mended:
+            self.mended += 1
+            self._fault(f"{where} are damaged; what was there is given back by a parity record")
+        else:
+            self._fault(f"{where} are damaged")
+
+    def _fault(self, text: str) -> None:
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(text)
+
+
+def check(path: str, repaired: str | None = None) -> Findings:
+    """Read all of a recording; write every sample, mark and gap into a new file if asked to.
+
+    Raises:
+        IohError: It is no recording, or the new file cannot be made.
+        OSError: The new file cannot be written.
+    """
+    found = Findings()
+    writer: SessionWriter | None = None
+    fd = open_for_reading(path) if path != "-" else os.dup(0)
+    try:
+        reader = ItemReader()
+        at_end = False
+        while not at_end:
+            piece = os.read(fd, _CHUNK_BYTES)
+            at_end = not piece
+            found.size_bytes += len(piece)
+            reader.feed(piece)
+            for item in reader.items(at_end=at_end):
+                found.take(item)
+                if repaired is not None:
+                    if isinstance(item, Header) and writer is None:
+                        writer = _new_writer(item, repaired)
+                    if writer is not None:
+                        _copy(item, writer)
+    finally:
+        os.close(fd)
+        if writer is not None:
+            writer.close()
+    return found
+
+
+def _new_writer(header: Header, path: str) -> SessionWriter:
+    return SessionWriter(
+        FileOutput(path),
+        note=to_text(header.note),
+        cycle_s=header.cycle_s,
+        part=max(2, header.part),
+    )
+
+
+def _copy(item: Item, writer: SessionWriter) -> None:
+    if isinstance(item, Tick):
+        if not writer.write(item.sample):
+            raise OSError(28, writer.paused_why)
+    elif isinstance(item, Mark):
+        writer.mark(to_text(item.text), item.time_unix_s)
+    elif isinstance(item, Gap):
+        writer.gap(item)

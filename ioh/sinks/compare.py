@@ -1,0 +1,113 @@
+"""Two intervals side by side, op by op, with what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.model.sample import Value
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import format_fixed, pad_left, pad_right, safe_name
+from ioh.sinks.histogram import HistRow, HistStyle, render_columns
+from ioh.sinks.rows import op_rows
+
+# Title, field, scale, decimals.
+_NUMBERS = (
+    ("MB/s", "bytes_per_s", 1e-6, 3),
+    ("count/s", "ops_per_s", 1.0, 1),
+    ("avg_sz_kb", "avg_bytes", 1 / 1024, 3),
+    ("avg_ms", "latency_us", 1e-3, 4),
+    ("p50_ms", "p50_us", 1e-3, 4),
+    ("p95_ms", "p95_us", 1e-3, 4),
+    ("p99_ms", "p99_us", 1e-3, 4),
+    ("p99.9_ms", "p999_us", 1e-3, 4),
+    ("max_ms", "max_us", 1e-3, 4),
+    ("in-fl avg", "avg_inflight", 1.0, 2),
+)
+_WIDTH = 10
+
+
+def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: bool) -> str:
+    """Each op that did something in either, its numbers and its latency histogram.
+
+    Args:
+        a: What is compared with.
+        b: What is compared.
+        style: How wide histograms may be.
+        every_op: Members of groups too, such as direct and buffered reads.
+    """
+    lines: list[str] = []
+    for name in dict.fromkeys([*a.layers, *b.layers]):
+        older, newer = a.layers.get(name), b.layers.get(name)
+        if not isinstance(older, LayerSnapshot) and not isinstance(newer, LayerSnapshot):
+            continue
+        lines += _layer(older, newer, style, every_op=every_op)
+    return "\n".join(lines) + "\n"
+
+
+def _stats(layer: object, *, every_op: bool) -> dict[str, tuple[str, OpStats]]:
+    if not isinstance(layer, LayerSnapshot):
+        return {}
+    rows = op_rows(layer.spec, layer.ops, safe_name(layer.spec.title), every_op=every_op)
+    return {row.op: (f"{row.direction or ' '} {row.label}", row.stats) for row in rows}
+
+
+def _layer(older: object, newer: object, style: HistStyle, *, every_op: bool) -> Iterator[str]:
+    first, second = _stats(older, every_op=every_op), _stats(newer, every_op=every_op)
+    for op in dict.fromkeys([*first, *second]):
+        label, _ = first.get(op) or second[op]
+        a = first[op][1] if op in first else OpStats()
+        b = second[op][1] if op in second else OpStats()
+        if not any(x.count or x.bytes for x in (a, b)):
+            continue
+        yield f"{pad_right(label, 16)}{'A':>{_WIDTH}}{'B':>{_WIDTH}}{'B - A':>{_WIDTH}}{'%':>9}"
+        for title, field, scale, decimals in _NUMBERS:
+            old, new = getattr(a, field), getattr(b, field)
+            if old is None and new is None:
+                continue
+            yield _number(title, _scaled(old, scale), _scaled(new, scale), decimals)
+        yield from _histogram(a, b, style)
+        yield ""
+
+
+def _scaled(value: Value, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def _number(title: str, a: float | None, b: float | None, decimals: int) -> str:
+    difference = None if a is None or b is None else b - a
+    share = format_change(a, b)
+    cells = [format_fixed(value, _WIDTH - 1, decimals) for value in (a, b)]
+    change = format_fixed(difference, _WIDTH - 2, decimals)
+    if difference is not None and difference > 0:
+        change = "+" + change
+    padded = "".join(pad_left(cell, _WIDTH) for cell in (*cells, change))
+    return f"  {pad_right(title, 14)}{padded}{share:>9}"
+
+
+def format_change(a: float | None, b: float | None) -> str:
+    """``+12.5%``; ``-`` where it is not known, ``new`` from none, ``.`` for no change."""
+    if a is None or b is None:
+        return "-"
+    if a == b:
+        return "."
+    if not a:
+        return "new"
+    share = (b - a) / abs(a) * 100
+    return f"{share:+.1f}%" if abs(share) < 1000 else f"{share:+.0f}%"
+
+
+def _histogram(a: OpStats, b: OpStats, style: HistStyle) -> Iterator[str]:
+    """Shares, since two spans need not be of one length: operations of 10,000."""
+    rows = []
+    for label, stats in (("A", a), ("B", b)):
+        counts = None if stats.size_lat is None else stats.size_lat.by_latency()
+        total = sum(counts or ())
+        rows.append(
+            HistRow(
+                f"  {label}  ",
+                [round(n * 10_000 / total) for n in counts] if counts and total else counts,
+            )
+        )
+    if any(any(row.counts or ()) for row in rows):
+        yield "  of 10,000 operations, how many took at most (and more than half of) that"
+        yield from render_columns(" " * 5, rows, style)

@@ -1,0 +1,72 @@
+"""Snapshots as tidy CSV: one number a line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+
+from ioh.model.printable import printable
+from ioh.model.sample import Value
+from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
+
+HEADER = ("time", "layer", "op", "metric", "value")
+_OP_FIELDS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
+_HOST_FIELDS = tuple(f.name for f in fields(HostStats))
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_DECIMALS = 6
+
+
+def guarded(name: str) -> str:
+    """A name that no spreadsheet takes for a formula, and no terminal for a command."""
+    safe = printable(name)
+    return "'" + safe if safe.startswith(_FORMULA) else safe
+
+
+class CsvSink:
+    """Renders Snapshots as CSV lines, the heading before the first.
+
+    Shape:
+        ``time`` in Unix seconds; ``layer`` ``host`` for the machine itself; ``op`` empty for a
+        layer's own metrics, ``part/op`` for a device's or a mount's.  Numbers that are not known
+        have no line; text of outside is quoted, and guarded against formulas.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def render(self, snapshot: Snapshot) -> str:
+        """The lines of one interval."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        if not self._begun:
+            self._begun = True
+            writer.writerow(HEADER)
+        now = round(snapshot.time_unix_s, _DECIMALS)
+        for layer, op, metric, value in _numbers(snapshot):
+            if value is not None and math.isfinite(value):
+                number = round(value, _DECIMALS) if isinstance(value, float) else value
+                writer.writerow((now, layer, op, metric, number))
+        return out.getvalue()
+
+
+def _numbers(snapshot: Snapshot) -> Iterator[tuple[str, str, str, Value]]:
+    yield "host", "", "interval_s", snapshot.interval_s
+    for name in _HOST_FIELDS:
+        yield "host", "", name, getattr(snapshot.host, name)
+    for layer, found in snapshot.layers.items():
+        if not isinstance(found, LayerSnapshot):
+            continue
+        title = guarded(layer)
+        named = [(op, stats) for op, stats in found.ops.items()]
+        for part, ops in found.parts.items():
+            named += [(f"{part}/{op}", stats) for op, stats in ops.items()]
+        for op, stats in named:
+            for field in _OP_FIELDS:
+                yield title, guarded(op), field, getattr(stats, field)
+        for metric, value in found.metrics.items():
+            yield title, "", guarded(metric), value
+        for reason, count in found.lost.items():
+            yield title, "", guarded(f"lost_{reason}"), count

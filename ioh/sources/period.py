@@ -1,0 +1,142 @@
+"""A span of a recording as one interval, whatever restarts of layers lie within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ioh.model.derive import derive
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.model.snapshot import Snapshot
+from ioh.model.span import Maxima
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from ioh.sources.moments import When, unix_s_of
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One span of a recording.
+
+    Shape:
+        ``snapshot`` derived from its first and last sample, with the maxima of all between;
+        ``ticks`` intervals in it; ``remarks`` say what does not cover all of it.
+    """
+
+    snapshot: Snapshot
+    ticks: int
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Run:
+    """An unbroken run of one layer: its first tick, its last one and that one's sample."""
+
+    first: int
+    last: int
+    newest: Sample
+
+    @property
+    def ticks(self) -> int:
+        return self.last - self.first
+
+
+class _Layers:
+    """For each layer its unbroken runs."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[_Run]] = {}
+
+    def take(self, tick: int, sample: Sample) -> None:
+        for name, layer in sample.layers.items():
+            if not isinstance(layer, LayerSample):
+                continue
+            runs = self.runs.setdefault(name, [])
+            before = runs[-1].newest if runs else None
+            if before is not None and _continues(before.layers.get(name), layer, before, sample):
+                runs[-1].last, runs[-1].newest = tick, sample
+            else:
+                runs.append(_Run(tick, tick, sample))
+
+
+def _continues(
+    older: LayerSample | Unavailable | None, newer: LayerSample, before: Sample, now: Sample
+) -> bool:
+    """Whether the totals still count from where they began."""
+    if not isinstance(older, LayerSample) or older.source != newer.source:
+        return False
+    if now.mono_ns <= before.mono_ns:
+        return False
+    return not any(
+        a is not None and b is not None and b < a
+        for op, totals in newer.ops.items()
+        if op in older.ops
+        for a, b in (
+            (older.ops[op].count_total, totals.count_total),
+            (older.ops[op].bytes_total, totals.bytes_total),
+        )
+    )
+
+
+def read_period(
+    session: Session, begin: When | None = None, end: When | None = None, *, utc: bool = False
+) -> Period:
+    """A span as one interval: totals of its end less totals of its begin, never a mean of means.
+
+    A layer whose totals began anew within the span (it was attached later, or changed between
+    BPF and /proc) is shown for its longest unbroken part, and a remark says so.
+
+    Raises:
+        IohError: The span holds fewer than two samples, or a moment is not there.
+    """
+    begin_tick = 0 if begin is None else session.tick_at(unix_s_of(begin, session, utc=utc))
+    end_s = None if end is None else unix_s_of(end, session, utc=utc)
+    first: int | None = None
+    last, before = 0, None
+    layers, maxima = _Layers(), Maxima()
+    for item in session.items(begin_tick, with_tables=False):
+        if not isinstance(item, Tick):
+            continue
+        sample = item.sample
+        if end_s is not None and sample.time_unix_s > end_s:
+            break
+        if first is None or before is None or sample.mono_ns <= before.mono_ns:
+            first, maxima, layers = item.tick, Maxima(), _Layers()
+        else:
+            maxima.take(sample)
+        layers.take(item.tick, sample)
+        last, before = item.tick, sample
+    if first is None or last == first:
+        cause = f"no interval in that part of {printable(session.path)}"
+        raise IohError(cause, "See what there is with: ioh verify", ExitCode.USAGE)
+    return _joined(session, first, last, layers, maxima)
+
+
+def _sample(session: Session, tick: int) -> Sample:
+    found = session.sample_at(tick)
+    if found is None:  # it was there a moment ago
+        cause = f"{printable(session.path)} changed while it was read"
+        raise IohError(cause, "Try again")
+    return found
+
+
+def _joined(session: Session, first: int, last: int, layers: _Layers, maxima: Maxima) -> Period:
+    whole = derive(_sample(session, first), maxima.onto(_sample(session, last)))
+    shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
+    for name, runs in layers.runs.items():
+        run = max(runs, key=lambda run: run.ticks)
+        if not run.ticks or (run.first, run.last) == (first, last):
+            continue
+        older, newer = _sample(session, run.first), _sample(session, run.last)
+        part = derive(_only(older, name), maxima.onto(_only(newer, name)))
+        shown[name], specs[name] = part.layers[name], part.specs[name]
+        remarks.append(
+            f"{name}: {run.ticks} of {last - first} intervals, {part.interval_s:.0f} s; "
+            "its totals began anew, or it was not there all the time"
+        )
+    return Period(replace(whole, layers=shown, specs=specs), last - first, tuple(remarks))
+
+
+def _only(sample: Sample, name: str) -> Sample:
+    return replace(sample, layers={name: sample.layers[name]}, specs={name: sample.specs[name]})

@@ -1,0 +1,284 @@
+"""`ioh export`, `report`, `compare` and `verify`, on recordings with known numbers."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.model.derive import derive
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.hist import LATENCY_EDGES_US
+from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.session.frame import HEAD_BYTES
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from ioh.sinks.compare import format_change
+from ioh.sinks.csv import guarded
+from ioh.sources.moments import parse_when
+from ioh.sources.period import read_period
+from tests import fakes
+from tests.sessions import Memory, recorded, samples_of
+
+SAMPLES = fakes.first(12)
+Shown = Callable[..., str]
+
+
+@pytest.fixture
+def session_file(tmp_path: Path) -> Path:
+    path = tmp_path / "s.ioh"
+    memory = Memory()
+    writer = SessionWriter(memory, note="made\x1bup")
+    for tick, sample in enumerate(SAMPLES):
+        writer.write(sample)
+        if tick in {3, 7}:
+            writer.mark(f"run {tick}", sample.time_unix_s + 0.1)
+    writer.close()
+    path.write_bytes(bytes(memory.data))
+    return path
+
+
+@pytest.fixture
+def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
+    def run(*args: str | Path, code: int = ExitCode.OK) -> str:
+        assert main([str(arg) for arg in args]) == code
+        out, err = capfd.readouterr()
+        assert err == ""
+        assert "\x1b" not in out
+        return out
+
+    return run
+
+
+def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> None:
+    rows = list(csv.DictReader(io.StringIO(shown("export", session_file))))
+    assert list(rows[0]) == ["time", "layer", "op", "metric", "value"]
+    told = {(r["time"], r["layer"], r["op"], r["metric"]): float(r["value"]) for r in rows}
+    ticks = [json.loads(line) for line in shown("json", session_file).splitlines()]
+    seen = 0
+    for tick in ticks:
+        for layer, found in tick["layers"].items():
+            for op, numbers in found["ops"].items():
+                for metric, value in numbers.items():
+                    key = (str(tick["time_unix_s"]), layer, op, metric)
+                    if metric == "hist":
+                        continue
+                    if value is None:
+                        assert key not in told
+                    else:
+                        assert told[key] == pytest.approx(value)
+                        seen += 1
+    assert seen > 1000
+
+
+@pytest.mark.parametrize("name", ["=cmd()", "+1", "-1", "@x", "\tx", "a,b", 'q"q', "a\nb", "\x1b["])
+def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
+    assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
+    path = tmp_path / "s.ioh"
+    made = []
+    for sample in SAMPLES[:3]:
+        disk = sample.layers["platter"]
+        assert isinstance(disk, LayerSample)
+        layers = {"platter": replace(disk, parts={name: disk.ops})}
+        made.append(replace(sample, layers=layers, specs={"platter": fakes.DISK}))
+    path.write_bytes(recorded(made))
+    rows = list(csv.reader(io.StringIO(shown("export", path))))
+    assert all(len(row) == 5 for row in rows)
+    assert any(row[2] == guarded(f"{name}/read") for row in rows)
+
+
+def test_jsonl_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
+    assert shown("export", session_file, "--format", "jsonl") == shown("json", session_file)
+
+
+_LINE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)*)\} (\S+) (\d+\.\d{3})')
+
+
+def test_openmetrics_families_stand_together_and_histograms_add_up(
+    session_file: Path, shown: Shown
+) -> None:
+    lines = shown("export", session_file, "--format", "openmetrics").splitlines()
+    assert lines[-1] == "# EOF"
+    family, seen = "", set()
+    values: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for line in lines[:-1]:
+        if line.startswith("# TYPE "):
+            family = line.split()[2]
+            assert family not in seen
+            seen.add(family)
+        elif not line.startswith("#"):
+            found = _LINE.fullmatch(line)
+            assert found is not None, line
+            assert found[1].startswith(family)
+            values.setdefault((found[1], found[2]), []).append((float(found[4]), float(found[3])))
+    for series in values.values():
+        assert [when for when, _ in series] == sorted({when for when, _ in series})
+    host = 'host="db01",op="read"'
+    last = SAMPLES[-1].layers["platter"]
+    assert isinstance(last, LayerSample)
+    totals = last.ops["read"]
+    assert values["ioh_platter_operations_total", host][-1][1] == totals.count_total
+    assert values["ioh_platter_latency_seconds_count", host][-1][1] == totals.count_total
+    assert totals.size_lat is not None
+    by_latency = totals.size_lat.by_latency()
+    for at, edge in enumerate(LATENCY_EDGES_US):
+        key = ("ioh_platter_latency_seconds_bucket", f'{host},le="{edge / 1e6!r}"')
+        assert values[key][-1][1] == sum(by_latency[: at + 1])
+
+
+def test_a_report_is_the_whole_span_as_one_interval(session_file: Path, shown: Shown) -> None:
+    with Session(str(session_file)) as session:
+        period = read_period(session)
+        part = read_period(session, parse_when("run 3"), parse_when("run 7"))
+        with pytest.raises(IohError, match="no interval"):
+            read_period(session, parse_when("100"))
+    assert (period.ticks, part.ticks) == (11, 4)
+    whole = derive(SAMPLES[0], SAMPLES[-1])
+    for name, layer in whole.layers.items():
+        mine = period.snapshot.layers[name]
+        assert not isinstance(layer, Unavailable)
+        assert not isinstance(mine, Unavailable)
+        assert mine.tables == layer.tables
+        for op, stats in layer.ops.items():
+            got = mine.ops[op]
+            assert (got.count, got.bytes, got.latency, got.size_lat, got.p50_us) == (
+                stats.count, stats.bytes, stats.latency, stats.size_lat, stats.p50_us,
+            )  # fmt: skip
+            maxima = [_max_us(a, b, name, op) for a, b in itertools.pairwise(SAMPLES)]
+            assert got.max_us == max(maxima, key=lambda value: value or 0.0)
+    told = shown("report", session_file, "--from", "run 3", "--to", "run 7", "--utc", "-d", "all")
+    assert "from 2012-04-24 15:44:50 to 2012-04-24 15:44:54: 4 intervals, 4 s" in told
+    assert "mark 2012-04-24 15:44:50  run 3" in told
+    assert "---- top platter queues ----" in told
+
+
+def _max_us(older: Sample, newer: Sample, layer: str, op: str) -> float | None:
+    found = derive(older, newer).layers[layer]
+    return None if isinstance(found, Unavailable) else found.ops[op].max_us
+
+
+def test_a_layer_that_began_anew_is_told_and_never_mixed(tmp_path: Path, shown: Shown) -> None:
+    path = tmp_path / "s.ioh"
+    made = []
+    for tick, sample in enumerate(SAMPLES):
+        disk = sample.layers["platter"]
+        assert isinstance(disk, LayerSample)
+        if tick < 4:
+            disk = replace(disk, source="proc")
+        made.append(replace(sample, layers={**sample.layers, "platter": disk}))
+    path.write_bytes(recorded(made))
+    with Session(str(path)) as session:
+        period = read_period(session)
+    shown_disk = period.snapshot.layers["platter"]
+    assert not isinstance(shown_disk, Unavailable)
+    count = sum(
+        derive(a, b).layers["platter"].ops["read"].count  # type: ignore[union-attr,misc]
+        for a, b in itertools.pairwise(SAMPLES[4:])
+    )
+    assert shown_disk.ops["read"].count == count
+    assert period.remarks[0].startswith("platter: 7 of 11 intervals, 7 s")
+    assert "! platter: 7 of 11" in shown("report", path)
+
+
+def test_two_spans_are_compared_op_by_op(session_file: Path, shown: Shown) -> None:
+    same = shown("compare", session_file, session_file)
+    assert "R platter" in same
+    assert {line.split()[-1] for line in same.splitlines() if line.startswith("  MB/s")} == {"."}
+    told = shown(
+        "compare", session_file, session_file, "--from", "0", "--to", "run 3",
+        "--from-b", "run 3", "--to-b", "run 7", "--utc", "--all",
+    )  # fmt: skip
+    assert re.search(r"^A .* db01 +from 2012-04-24 15:44:47, 3 s$", told, re.MULTILINE)
+    assert re.search(r"^B .* db01 +from 2012-04-24 15:44:50, 4 s$", told, re.MULTILINE)
+    first, second = derive(SAMPLES[0], SAMPLES[3]), derive(SAMPLES[3], SAMPLES[7])
+    rates = [s.layers["platter"].ops["read"].ops_per_s for s in (first, second)]  # type: ignore[union-attr]
+    block = told[told.index("R platter") :]
+    assert f"{rates[0]:.1f}" in block.splitlines()[2]
+    assert format_change(*rates) in block.splitlines()[2]
+
+
+def test_changes_in_words() -> None:
+    assert format_change(None, 1.0) == format_change(1.0, None) == "-"
+    assert format_change(2.0, 3.0) == "+50.0%"
+    assert format_change(4.0, 1.0) == "-75.0%"
+    assert format_change(0.0, 1.0) == "new"
+    assert format_change(0.0, 0.0) == "."
+    assert format_change(1.0, 100.0) == "+9900%"
+
+
+def test_verify_tells_what_is_in_a_recording(session_file: Path, shown: Shown) -> None:
+    told = shown("verify", session_file)
+    assert "note       made\\x1bup\n" in told
+    assert "samples    12, 11 s from" in told
+    assert "layer      platter, 12 samples" in told
+    assert "  run 7\n" in told
+    assert told.endswith("end        in order\nverdict    whole\n")
+
+
+def test_verify_finds_damage_and_repairs_what_can_be(
+    session_file: Path, tmp_path: Path, shown: Shown
+) -> None:
+    data = bytearray(session_file.read_bytes())
+    with Session(str(session_file)) as session:
+        at = session._whole_entries()[0].offset
+    data[at + HEAD_BYTES + 40] ^= 1
+    session_file.write_bytes(data)
+    new = tmp_path / "new.ioh"
+    told = shown("verify", session_file, "--repair", new, code=ExitCode.FAILED)
+    assert f"! byte {at}: " in told
+    assert "given back by a parity record" in told
+    assert "verdict    DAMAGED: 0 samples lost" in told
+    assert samples_of(new.read_bytes()) == SAMPLES
+    assert new.stat().st_mode & 0o777 == 0o600
+    again = shown("verify", new)
+    assert "verdict    whole" in again
+    assert again.count("run 3\n") == 1
+
+
+def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: Shown) -> None:
+    session_file.write_bytes(session_file.read_bytes()[:-100])
+    told = shown("verify", session_file)
+    assert "the recording was cut off" in told
+    assert "end        cut off, or still being recorded\n" in told
+    assert told.endswith("verdict    whole\n")
+
+
+def test_gaps_survive_a_repair(tmp_path: Path, shown: Shown) -> None:
+    memory = Memory()
+    writer = SessionWriter(memory)
+    for tick, sample in enumerate(SAMPLES):
+        memory.fail = OSError(errno.ENOSPC, "full\x1b") if 3 <= tick < 6 else None
+        writer.write(sample)
+    writer.close()
+    old, new = tmp_path / "old.ioh", tmp_path / "new.ioh"
+    old.write_bytes(bytes(memory.data))
+    told = shown("verify", old, "--repair", new)
+    assert re.search(r"^gap .*, 4 s: full\\x1b$", told, re.MULTILINE)
+    assert re.search(r"^gap .*, 4 s: full\\x1b$", shown("verify", new), re.MULTILINE)
+    assert samples_of(new.read_bytes()) == samples_of(old.read_bytes())
+
+
+def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = session_file.read_bytes()
+    assert main(["verify", str(session_file), "--repair", str(session_file)]) == ExitCode.USAGE
+    assert "never written over" in capfd.readouterr().err
+    assert session_file.read_bytes() == before
+
+
+def test_a_follower_is_not_kept_from_verifying(tmp_path: Path, shown: Shown) -> None:
+    path = tmp_path / "a.ioh"
+    writer = SessionWriter(FileOutput(str(path)))
+    for sample in SAMPLES[:3]:
+        writer.write(sample)
+    assert "verdict    whole" in shown("verify", path)
+    writer.close()
