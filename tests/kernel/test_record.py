@@ -1,0 +1,265 @@
+"""Recording real I/O: past kill -9 at any moment, a full disk, and down a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from ioh.session.check import check
+from ioh.session.frame import Damage
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from tests.kernel.rig import MIB, ROOT, Volume, ioh_command, ioh_environment, run
+
+KILLS = 200
+QUICK_KILLS = 192
+CYCLE_S = 0.1
+
+
+def start(*arguments: str, stdin: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ioh_command(*arguments),
+        env=ioh_environment(),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def await_bytes(path: Path, size: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < size:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "nothing was recorded"
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def load(volume: Volume) -> Iterator[None]:
+    """Direct writes and fsyncs until the end."""
+    over = threading.Event()
+
+    def work() -> None:
+        fd = os.open(volume.mount / "load", os.O_RDWR | os.O_CREAT, 0o600)
+        while not over.is_set():
+            os.pwrite(fd, b"x" * 8192, random.randrange(512) * 8192)
+            os.fsync(fd)
+        os.close(fd)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_what_is_recorded_is_what_happened(volume: Volume, tmp_path: Path) -> None:
+    path = tmp_path / "a.ioh"
+    process = start("record", "-o", str(path), "-c", "0.25", "--device", volume.device)
+    try:
+        await_bytes(path, 1, process)
+        before = volume.loop.stats()
+        fd = os.open(volume.mount / "f", os.O_RDWR | os.O_CREAT, 0o600)
+        for at in range(23):
+            os.pwrite(fd, bytes(8192), at * 8192)
+        os.fsync(fd)
+        os.close(fd)
+        volume.sync()
+        disk = volume.loop.stats() - before
+        await_ticks(path, 3)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    intervals = [json.loads(line) for line in run(*ioh_command("json", str(path))).splitlines()]
+    app = [i["layers"]["syscall"]["ops"] for i in intervals if "syscall" in i["layers"]]
+    assert sum(ops["write_buffered"]["count"] or 0 for ops in app) == 23
+    written = [i["layers"]["block"]["ops"]["write"] for i in intervals if "block" in i["layers"]]
+    assert sum(op["bytes"] for op in written) == disk.write_bytes
+    report = run(*ioh_command("report", str(path)))
+    assert "app fsync" in report
+    assert "verdict    whole" in run(*ioh_command("verify", str(path)))
+
+
+def await_ticks(path: Path, count: int) -> None:
+    """Until so many more ticks are in the file."""
+    with Session(str(path)) as session:
+        wanted = len(session) + count
+        deadline = time.monotonic() + 30
+        while session.refresh() < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_kill_9_at_any_moment_loses_at_most_the_tick_under_way(
+    volume: Volume, tmp_path: Path
+) -> None:
+    random.seed(1)
+    with load(volume), quick_recorders() as begin:
+        for number in range(QUICK_KILLS):
+            path = tmp_path / f"q{number}.ioh"
+            pid = begin(path)
+            await_size(path, 1500)
+            time.sleep(random.random() * 0.25)  # the random moment itself
+            now = time.time()
+            os.kill(pid, signal.SIGKILL)
+            assert_holds_all_until(path, now)
+
+
+def test_kill_9_while_the_probes_count(volume: Volume, tmp_path: Path) -> None:
+    random.seed(2)
+    with load(volume):
+        for number in range(KILLS - QUICK_KILLS):
+            path = tmp_path / f"b{number}.ioh"
+            process = start("record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block")
+            await_bytes(path, 2000, process)
+            time.sleep(random.random())  # the random moment itself
+            now = time.time()
+            process.kill()
+            process.communicate()
+            assert_holds_all_until(path, now)
+
+
+@contextlib.contextmanager
+def quick_recorders() -> Iterator[Callable[[Path], int]]:
+    """A function that begins a recording without probes within hundredths of a second."""
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "tests.kernel.record_agent"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    ask, answers = agent.stdin, agent.stdout
+
+    def begin(path: Path) -> int:
+        ask.write(f"{path}\n")
+        ask.flush()
+        return int(answers.readline())
+
+    with agent:
+        yield begin
+
+
+def await_size(path: Path, size: int) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < deadline, "nothing was recorded"
+        time.sleep(0.005)
+
+
+def assert_holds_all_until(path: Path, unix_s: float) -> None:
+    """Every tick older than one interval (and the time a busy machine may be late) is there."""
+    with Session(str(path)) as session:
+        items = list(session.items())
+        assert not session.is_ended
+        assert len(session) > 0
+        ticks = [item.tick for item in items if isinstance(item, Tick)]
+        assert ticks == list(range(len(session)))
+        assert all(item.is_tail for item in items if isinstance(item, Damage))
+        assert session.end_unix_s > unix_s - CYCLE_S - 1.0
+
+
+def test_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
+    volume = Volume(tmp_path, 16 * MIB)
+    try:
+        path, ballast = volume.mount / "a.ioh", volume.mount / "ballast"
+        process = start("record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block,tcp")
+        try:
+            await_bytes(path, 4000, process)
+            fill(ballast)
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, b"")
+            assert any(b"stands still: No space left on device" in line for line in lines)
+            full_bytes = path.stat().st_size
+            assert path.stat().st_size == full_bytes
+            with Session(str(path)) as session:
+                told = len(session)
+                assert told > 1
+            ballast.unlink()
+            assert any(b"recording again; " in line for line in lines)
+            await_ticks(path, 5)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        assert process.returncode == 0
+        found = check(str(path))
+        assert found.faults == []
+        assert found.is_ended
+        assert len(found.gaps) == 1
+        assert found.gaps[0].reason == b"No space left on device"
+        assert found.ticks >= told + 5
+    finally:
+        volume.close()
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def test_a_machine_is_watched_through_a_pipe(tmp_path: Path) -> None:
+    recorder = start("record", "-o", "-", "-c", "0.2")
+    viewer = start("replay", "-", stdin=recorder.stdout)
+    assert recorder.stdout is not None
+    recorder.stdout.close()
+    assert viewer.stdout is not None
+    try:
+        lines = iter(viewer.stdout.readline, b"")
+        for _ in range(5):
+            line = next(line for line in lines if line.startswith(b"date: "))
+            assert time.time() - int(line.split()[1]) < 5
+    finally:
+        recorder.send_signal(signal.SIGTERM)
+        viewer.communicate(timeout=20)
+        assert recorder.stderr is not None
+        assert recorder.stderr.read() == b""
+        recorder.stderr.close()
+        assert recorder.wait(20) == 0
+    assert viewer.returncode == 0
+
+
+def test_a_mark_from_root_reaches_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "a.ioh"
+    process = start("record", "-o", str(path), "-c", "0.2", "--layers", "block")
+    try:
+        await_bytes(path, 1, process)
+        assert "marked in" in run(*ioh_command("mark", "fio run 3 starts", "--file", str(path)))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    with Session(str(path)) as session:
+        assert [mark.text for mark in session.marks()] == ["fio run 3 starts"]
+
+
+@pytest.mark.parametrize("uid", ["1234"])
+def test_who_calls_sudo_owns_the_recording(tmp_path: Path, uid: str) -> None:
+    path = tmp_path / "a.ioh"
+    environment = ioh_environment() | {"SUDO_UID": uid, "SUDO_GID": uid}
+    process = subprocess.Popen(
+        ioh_command("record", "-o", str(path), "-t", "1", "--layers", "block"),
+        env=environment,
+        stderr=subprocess.PIPE,
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (int(uid), 0o600)
+    assert check(str(path)).is_ended
