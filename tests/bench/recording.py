@@ -1,0 +1,234 @@
+"""What a recording costs: bytes and CPU a second, opening, seeking and replaying a whole day."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from operator import add, sub
+from pathlib import Path
+from random import Random
+
+from ioh.model.filters import Filters
+from ioh.model.hist import LatencyHist, SizeLatencyHist
+from ioh.model.sample import LayerSample, OpTotals, Row, Sample, Value
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from ioh.sources.live import LiveSource
+from tests.bench.report import Report, say
+from tests.bench.workloads import Job, Targets, in_background
+
+ROOT = Path(__file__).resolve().parents[2]
+BYTES_PER_S = 1024
+OPEN_S, SEEK_S, REPLAY_MB, CPU_PCT, TICKS_PER_S = 0.5, 0.05, 100, 0.5, 1000
+DAY_S = 86_400
+_COUNTERS = tuple(f.name for f in fields(OpTotals) if f.name.endswith("_total"))
+
+
+def live_samples(seconds: float) -> list[Sample]:
+    """Real samples of this machine, one a second."""
+    found: list[Sample] = []
+    with LiveSource(None, Filters(), 1.0) as source:
+        for sample in source:
+            found.append(sample)
+            if len(found) > seconds:
+                return found
+    return found
+
+
+def five_layers(samples: Sequence[Sample]) -> list[Sample]:
+    """The real layers, and two more of what block did some ticks before, for want of NFS here."""
+    made = []
+    for at, sample in enumerate(samples):
+        layers, specs = dict(sample.layers), dict(sample.specs)
+        for behind, name in ((3, "nfs_client"), (7, "nfs_server")):
+            layers[name] = samples[max(0, at - behind)].layers["block"]
+            specs[name] = replace(specs["block"], name=name, title=name)
+        made.append(replace(sample, layers=layers, specs=specs))
+    return made
+
+
+def _sum(a: Value, b: Value) -> Value:
+    return a + b if isinstance(a, int) and isinstance(b, int) else a
+
+
+def _grown(op: OpTotals, older: OpTotals | None, newer: OpTotals | None, times: int) -> OpTotals:
+    """``op`` and so many times what lies between two others."""
+    if older is None or newer is None:
+        return op
+    changed: dict[str, object] = {}
+    for name in _COUNTERS:
+        now, a, b = (getattr(x, name) for x in (op, older, newer))
+        if now is not None and a is not None and b is not None:
+            changed[name] = now + (b - a) * times
+    for name, kind in (("latency", LatencyHist), ("size_lat", SizeLatencyHist)):
+        now, a, b = (getattr(x, name) for x in (op, older, newer))
+        if now is not None and b is not None and now.counts and b.counts:
+            before = a.counts if a is not None and a.counts else (0,) * len(b.counts)
+            more = [x * times for x in map(sub, b.counts, before)]
+            changed[name] = kind(tuple(map(add, now.counts, more)))
+    return replace(op, **changed)  # type: ignore[arg-type]
+
+
+def _ops_grown(now: object, a: object, b: object, times: int) -> dict[str, OpTotals]:
+    assert isinstance(now, dict)
+    assert isinstance(a, dict)
+    assert isinstance(b, dict)
+    return {name: _grown(op, a.get(name), b.get(name), times) for name, op in now.items()}
+
+
+def _table_grown(
+    now: dict[tuple[str, ...], Row], last: dict[tuple[str, ...], Row], times: int
+) -> dict[tuple[str, ...], Row]:
+    """Every row of the last sample, grown; so that rows neither come nor go from loop to loop."""
+    made = {}
+    for key, row in last.items():
+        here = now.get(key, row)
+        made[key] = tuple(
+            _sum(h, (r or 0) * times) if isinstance(r, int) else h
+            for h, r in zip(here, row, strict=True)
+        )
+    return made
+
+
+def endless(samples: Sequence[Sample]) -> Iterator[Sample]:
+    """The samples again and again, their totals growing on."""
+    first, last = samples[0], samples[-1]
+    period_ns = last.mono_ns - first.mono_ns + 10**9
+    loop = 0
+    while True:
+        for sample in samples:
+            layers = {}
+            for name, layer in sample.layers.items():
+                a, b = first.layers[name], last.layers[name]
+                if not all(isinstance(x, LayerSample) for x in (layer, a, b)):
+                    continue
+                assert isinstance(layer, LayerSample)
+                assert isinstance(a, LayerSample)
+                assert isinstance(b, LayerSample)
+                layers[name] = replace(
+                    layer,
+                    ops=_ops_grown(layer.ops, a.ops, b.ops, loop),
+                    parts={
+                        part: _ops_grown(ops, a.parts.get(part, {}), b.parts.get(part, {}), loop)
+                        for part, ops in layer.parts.items()
+                    },
+                    tables={
+                        table: _table_grown(dict(rows), dict(b.tables.get(table, {})), loop)
+                        for table, rows in layer.tables.items()
+                    },
+                )
+            yield replace(
+                sample,
+                mono_ns=sample.mono_ns + loop * period_ns,
+                time_unix_s=sample.time_unix_s + loop * period_ns / 1e9,
+                layers=layers,
+            )
+        loop += 1
+
+
+def write(path: Path, samples: Iterator[Sample], count: int) -> tuple[float, int]:
+    """Record so many samples; CPU seconds of writing alone, and bytes."""
+    writer = SessionWriter(FileOutput(str(path)))
+    spent_s = 0.0
+    for _, sample in zip(range(count), samples, strict=False):
+        began = time.process_time()
+        writer.write(sample)
+        spent_s += time.process_time() - began
+    writer.close()
+    return spent_s, path.stat().st_size
+
+
+def peers(folder: Path, seconds: int) -> dict[str, int]:
+    """What atop and sadc write in as many seconds, where they are installed."""
+    sadc = next(
+        (p for p in ("/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc") if Path(p).exists()), ""
+    )
+    commands = {
+        "atop": [shutil.which("atop") or "", "-w", str(folder / "atop"), "1", str(seconds)],
+        "sadc": [sadc, "-S", "XALL", "1", str(seconds), str(folder / "sadc")],
+    }
+    running = {
+        name: subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for name, command in commands.items()
+        if command[0]
+    }
+    for process in running.values():
+        process.wait(seconds + 30)
+    return {name: (folder / name).stat().st_size for name in running if (folder / name).exists()}
+
+
+def measure_day(report: Report, path: Path) -> None:
+    """Open it, jump about in it, and print it."""
+    opened, seeks, random = [], [], Random(4)
+    for _ in range(5):
+        began = time.perf_counter()
+        with Session(str(path)) as session:
+            ticks = len(session)
+        opened.append(time.perf_counter() - began)
+    with Session(str(path)) as session:
+        for _ in range(60):
+            tick = random.randrange(ticks)
+            began = time.perf_counter()
+            assert session.sample_at(tick) is not None
+            seeks.append(time.perf_counter() - began)
+    report.figure(f"open {ticks:,} samples", "s", opened, OPEN_S)
+    report.figure("seek anywhere", "ms", [s * 1e3 for s in seeks], SEEK_S * 1e3)
+    report.figure("slowest of these seeks", "ms", [max(seeks) * 1e3])
+    shown = min(ticks, 5000)
+    program = (
+        "import sys; from ioh.commands import main; code = main(sys.argv[1:]);"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
+    )
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", program, "replay", str(path), "--as-text", "-t", str(shown)],
+        check=True, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    rate = shown / (time.perf_counter() - began)
+    report.figure("replay --as-text, times slower than 1,000 a second", "", [TICKS_PER_S / rate], 1)
+    report.note(f"replay --as-text: {rate:,.0f} ticks a second")
+    report.figure("replay resident", "MB", [int(done.stderr.split()[-1]) * 1024 / 1e6], REPLAY_MB)
+
+
+def measure(report: Report, jobs: list[Job], seconds: int, day_s: int) -> None:
+    """All of it: real samples under load for so many seconds, then so long a session of them."""
+    with tempfile.TemporaryDirectory(prefix="ioh-bench-") as name:
+        folder = Path(name)
+        say(f"recording: {seconds} s of real samples under load")
+        with in_background(jobs, seconds * 2 + 30):
+            samples = live_samples(seconds)
+            others = peers(folder, seconds)
+        for layers, made in ((3, samples), (5, five_layers(samples))):
+            spent_s, size = write(folder / f"{layers}.ioh", iter(made), len(made))
+            budget = BYTES_PER_S if layers == 5 else None
+            report.figure(f"recording, {layers} layers", "bytes/s", [size / len(made)], budget)
+            share = spent_s / len(made) * 100
+            report.figure(f"recording, {layers} layers", "% of a core", [share], CPU_PCT)
+        for peer, size in others.items():
+            report.figure(f"{peer} in the same time", "bytes/s", [size / seconds])
+        say(f"recording: a session of {day_s} s")
+        write(folder / "day.ioh", endless(five_layers(samples)), day_s)
+        measure_day(report, folder / "day.ioh")
+
+
+def main() -> int:
+    """Print the figures; 1 when one is over its budget."""
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    day_s = int(sys.argv[2]) if len(sys.argv) > 2 else DAY_S
+    report = Report("recording")
+    with Targets(Path("/var/tmp")) as targets:
+        jobs = [targets.cached, targets.devices[0]]
+        slowed = [replace(job, arguments=(*job.arguments, "--rate_iops=4000")) for job in jobs]
+        measure(report, slowed, seconds, day_s)
+    print(report.text())
+    return int(not report.within_budget())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
