@@ -158,6 +158,6 @@ def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 def _subtract(newer: tuple[int, ...], older: tuple[int, ...]) -> tuple[int, ...]:
     if not older:
         return newer
-    if newer == older or not newer:
+    if newer is older or newer == older or not newer:
         return ()
     return tuple(map(sub, newer, older))

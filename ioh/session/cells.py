@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Sequence
+from itertools import accumulate, count
+from operator import add
 
 from ioh.model.sample import Value
 from ioh.session.records import RecordError
@@ -86,8 +89,19 @@ def diff_cells(pairs: Iterable[tuple[Counts, Counts]]) -> tuple[list[int], list[
     return gaps, incs
 
 
-def apply_cells(hists: list[Counts], gaps: Sequence[int], incs: Sequence[int]) -> list[int]:
+def apply_cells(
+    hists: list[Counts],
+    gaps: Sequence[int],
+    incs: Sequence[int],
+    unwanted: Container[int] = (),
+) -> list[int]:
     """Change ``hists`` in place.
+
+    Args:
+        hists: Histograms, laid end to end.
+        gaps: Places passed over before each cell.
+        incs: What to add there.
+        unwanted: Indices of histograms that nobody will look at, left as they are.
 
     Returns:
         Indices of the histograms changed, in order.
@@ -98,23 +112,21 @@ def apply_cells(hists: list[Counts], gaps: Sequence[int], incs: Sequence[int]) -
     if len(gaps) != len(incs):
         msg = "as many gaps as changes are needed"
         raise RecordError(msg)
+    places = list(map(add, accumulate(gaps), count()))
+    starts = [0, *accumulate(map(len, hists))]
+    if places and places[-1] >= starts[-1]:
+        msg = f"no histogram cell {places[-1]}"
+        raise RecordError(msg)
     changed: list[int] = []
-    work: list[int] = []
-    which, start, end, at = -1, 0, 0, -1
-    for gap, inc in zip(gaps, incs, strict=True):
-        at += gap + 1
-        if at >= end:
-            if work:
-                hists[which] = tuple(work)
-            while at >= end:
-                which += 1
-                if which >= len(hists):
-                    msg = f"no histogram cell {at}"
-                    raise RecordError(msg)
-                start, end = end, end + len(hists[which])
-            work = list(hists[which])
+    at = 0
+    while at < len(places):
+        which = bisect_right(starts, places[at]) - 1
+        end = bisect_left(places, starts[which + 1], at)
+        if which not in unwanted:
+            start, work = starts[which], list(hists[which])
+            for place, inc in zip(places[at:end], incs[at:end], strict=True):
+                work[place - start] += inc
+            hists[which] = tuple(work)
             changed.append(which)
-        work[at - start] += inc
-    if work:
-        hists[which] = tuple(work)
+        at = end
     return changed

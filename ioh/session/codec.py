@@ -263,7 +263,7 @@ class Decoder:
             flat += layer.values
         hists = [hist for layer in layers for hist in layer.hists]
         changed = apply_values(flat, changes.gaps, changes.incs, changes.set_gaps, changes.sets)
-        cells = apply_cells(hists, changes.cell_gaps, changes.cell_incs)
+        cells = apply_cells(hists, changes.cell_gaps, changes.cell_incs, self._unwanted(layers))
         at, hist_at = len(self._host), 0
         self._host = flat[:at]
         _check_host(self._host)
@@ -280,6 +280,15 @@ class Decoder:
             at, hist_at = end, hist_end
         if self._with_tables:
             self._tables.apply(decode_plain(rows, Rows))
+
+    def _unwanted(self, layers: list[LayerState]) -> frozenset[int]:
+        """Histograms of parts, where parts are left out."""
+        found: list[int] = []
+        base = 0
+        for layer in () if self._with_parts else layers:
+            found += range(base + layer.own_hists, base + len(layer.hists))
+            base += len(layer.hists)
+        return frozenset(found)
 
     def _check_tables(self, layers: list[LayerState], shapes: Sequence[TableShape]) -> None:
         """Layers and tables must be those of the specs: sinks rely on them.

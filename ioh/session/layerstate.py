@@ -150,6 +150,8 @@ class LayerState:
             self._hists_of_op.append((places[0], places[1]))
             self._built.append(None)
         self._every = every
+        # Those of the layer's own ops, which come before those of its parts.
+        self.own_hists = sum(number < len(shape.ops) for number in self._op_of_hist)
         named = (
             [to_text(op.name) for op in shape.ops],
             [to_text(part) for part, _ in shape.parts],

@@ -14,6 +14,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class MarkServer:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Not to be guessed: nobody can take the address before us.
         self._socket.bind(f"\0{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}")
-        self._socket.listen(4)
+        self._socket.listen(64)
         self._thread = threading.Thread(target=self._serve, name="ioh marks", daemon=True)
         self._thread.start()
 
@@ -93,12 +94,30 @@ class RunningRecording:
     file: str
 
 
+def _connect(connection: socket.socket, address: str) -> None:
+    """Connect, waiting where others stand in line.
+
+    Raises:
+        OSError: Nobody listens, or the line does not move.
+    """
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            connection.connect("\0" + address)
+        except BlockingIOError:  # noqa: PERF203 (it is the loop's purpose)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _ask(address: str, request: dict[str, str]) -> dict[str, object] | None:
     """Send a request; None where nobody, or a stranger, is there."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(_TIMEOUT_S)
         try:
-            connection.connect("\0" + address)
+            _connect(connection, address)
             if _peer_uid(connection) not in trusted_uids():
                 return None
             connection.send(json.dumps(request).encode())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, count
+from operator import add
 
 from ioh.model.sample import LayerSample, Row, Sample, Table, Value
 from ioh.session.cells import apply_values, diff_values
@@ -101,15 +103,21 @@ class TablesWriter:
         )
 
 
+def _places(gaps: Sequence[int]) -> list[int]:
+    return list(map(add, accumulate(gaps), count()))
+
+
+def _gaps(places: Iterable[int]) -> list[int]:
+    found, after = [], 0
+    for place in places:
+        found.append(place - after)
+        after = place + 1
+    return found
+
+
 def _regap(gaps: Sequence[int], places: Sequence[int]) -> list[int]:
     """Gaps over a selection of places as gaps over all of them."""
-    found = []
-    at, after = -1, 0
-    for gap in gaps:
-        at += gap + 1
-        found.append(places[at] - after)
-        after = places[at] + 1
-    return found
+    return _gaps(places[at] for at in _places(gaps))
 
 
 class TablesState:
@@ -148,34 +156,37 @@ class TablesState:
             raise RecordError(msg)
 
     def _change(self, rows: Rows) -> None:
-        """Rows one after another in one flat list; only tables that changed are built anew."""
-        flat: list[Value] = list(
-            chain.from_iterable(chain.from_iterable(t.values() for t in self._tables))
-        )
-        changed = apply_values(flat, rows.gaps, rows.incs, rows.set_gaps, rows.sets)
-        touched = sorted(changed)
+        """Rows one after another are one long list of values; only those touched are looked at."""
+        places = sorted({*_places(rows.gaps), *_places(rows.set_gaps)})
+        spans: list[tuple[int, Key, int]] = []  # table, key, first value of the row
+        flat: list[Value] = []
+        where: dict[int, int] = {}  # place -> position in flat
         base = at = 0
         for number, (table, shape) in enumerate(zip(self._tables, self._shapes, strict=True)):
             end = base + len(table) * shape.columns
-            mine: set[int] = set()
-            while at < len(touched) and touched[at] < end:
-                mine.add((touched[at] - base) // shape.columns)
-                at += 1
-            if mine:
-                copy = dict(table)
-                keys = list(copy)
-                for row in mine:
+            if at < len(places) and places[at] < end:
+                keys = list(table)
+                while at < len(places) and places[at] < end:
+                    row = (places[at] - base) // shape.columns
                     start = base + row * shape.columns
-                    copy[keys[row]] = tuple(flat[start : start + shape.columns])
-                self._tables[number] = copy
+                    spans.append((number, keys[row], len(flat)))
+                    where.update({start + i: len(flat) + i for i in range(shape.columns)})
+                    flat += table[keys[row]]
+                    at = bisect_left(places, start + shape.columns, at)
             base = end
+        if at < len(places):
+            msg = f"no row at value {places[at]}"
+            raise RecordError(msg)
+        gaps = _gaps(where[place] for place in _places(rows.gaps))
+        set_gaps = _gaps(where[place] for place in _places(rows.set_gaps))
+        apply_values(flat, gaps, rows.incs, set_gaps, rows.sets)
+        for number in {number for number, _, _ in spans}:
+            self._tables[number] = dict(self._tables[number])
+        for number, key, start in spans:
+            self._tables[number][key] = tuple(flat[start : start + self._shapes[number].columns])
 
     def _remove(self, gaps: Sequence[int]) -> None:
-        gone: set[int] = set()
-        at = -1
-        for gap in gaps:
-            at += gap + 1
-            gone.add(at)
+        gone = set(_places(gaps))
         base = 0
         for number, table in enumerate(self._tables):
             end = base + len(table)
@@ -183,8 +194,8 @@ class TablesState:
                 rows = enumerate(table.items(), base)
                 self._tables[number] = {key: row for at, (key, row) in rows if at not in gone}
             base = end
-        if at >= base:
-            msg = f"no row {at}"
+        if max(gone) >= base:
+            msg = f"no row {max(gone)}"
             raise RecordError(msg)
 
     def of_layer(self, layer: int) -> dict[str, Mapping[Key, Row]]:

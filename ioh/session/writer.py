@@ -29,7 +29,7 @@ from ioh.session.records import (
 )
 
 CHECKPOINT_TICKS = 60
-MAX_CHECKPOINT_TICKS = 180
+MAX_CHECKPOINT_TICKS = 120
 # A checkpoint larger than this share of the deltas since the last one waits for more of them.
 CHECKPOINT_SHARE = 0.25
 INDEX_CHECKPOINTS = 4

@@ -1,0 +1,48 @@
+"""A recording of each released format, read for ever; IOH_REGENERATE_GOLDEN=1 renews the text."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.session.check import check
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from tests import fakes
+
+DATA = Path(__file__).parents[1] / "data"
+GOLDEN = Path(__file__).parents[1] / "golden" / "session"
+
+
+def test_the_session_of_format_1_holds_what_was_put_in() -> None:
+    samples = list(itertools.islice(fakes.seeded(), 70))
+    with Session(str(DATA / "session-v1.ioh")) as session:
+        assert session.header.format_version == 1
+        told = [item.sample for item in session.items() if isinstance(item, Tick)]
+        assert told == samples[:64] + samples[66:]
+        assert session.sample_at(64) == samples[66]
+        assert [mark.text for mark in session.marks()] == [
+            "format version 1",
+            "half way \x1b[31m",
+        ]
+        (gap,) = session.gaps()
+        assert (gap.text, gap.tick) == ("No space left on device", 64)
+        assert session.is_ended
+    found = check(str(DATA / "session-v1.ioh"))
+    assert (found.ticks, found.faults, found.is_ended) == (68, [], True)
+
+
+@pytest.mark.parametrize("name", ["session-v1"])
+def test_its_text_is_as_committed(name: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    options = ["-c", "20", "--utc", "-d", "hist,topfile"]
+    assert main(["text", str(DATA / f"{name}.ioh"), *options]) == 0
+    printed = capfdbinary.readouterr().out
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("IOH_REGENERATE_GOLDEN") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(printed)
+    assert printed == path.read_bytes()
