@@ -113,12 +113,12 @@ class ReplaySource:
             yield item
 
     def _file_items(self, session: Session) -> Iterator[Item]:
-        begin_tick, end = 0, None
+        begin_tick, begin_s, end = 0, float("-inf"), None
         if self._span.begin is not None:
-            begin_tick = session.tick_at(unix_s_of(self._span.begin, session, utc=self._utc))
+            begin_s = unix_s_of(self._span.begin, session, utc=self._utc)
+            begin_tick = session.tick_at(begin_s)
         if self._span.end is not None:
             end = unix_s_of(self._span.end, session, utc=self._utc)
-        begin_s = session.start_unix_s if begin_tick else float("-inf")
         reader, at = session.reader(
             begin_tick, with_tables=self._with_tables, with_parts=self._with_parts
         )

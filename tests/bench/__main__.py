@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench import losses, own_cost, probe_cost, start_time
+from tests.bench import losses, own_cost, probe_cost, recording, start_time
 from tests.bench.machine_load import StealClock
 from tests.bench.report import Report, say
 from tests.bench.workloads import Targets
 
-SECTIONS = ("losses", "own", "start", "probes")
+SECTIONS = ("losses", "own", "start", "probes", "recording")
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,12 @@ class Plan:
     own_s: float
     files_s: float
     starts: int
+    record_s: int
+    session_s: int
 
 
-FULL = Plan(rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5)
-QUICK = Plan(rounds=2, fio_s=1.0, own_s=6.0, files_s=10.0, starts=3)
+FULL = Plan(rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5, record_s=60, session_s=86_400)
+QUICK = Plan(rounds=2, fio_s=1.0, own_s=6.0, files_s=10.0, starts=3, record_s=10, session_s=3600)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -63,6 +65,8 @@ def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
             start_time.measure(report, plan.starts)
         if "probes" in wanted:
             probe_cost.measure(report, targets, plan.fio_s)
+        if "recording" in wanted:
+            recording.measure(report, targets, plan.record_s, plan.session_s)
 
 
 def main() -> int:

@@ -138,6 +138,12 @@ def test_what_cannot_be_shown_is_one_line(
     assert "\x1b" not in err
 
 
+def test_marks_before_the_part_are_not_told(session_file: Path, shown: Shown) -> None:
+    told = shown("replay", session_file, "--as-text", "--from", "5.5", "--utc")
+    assert "# mark 15:44:54  run 7" in told
+    assert "run 3" not in told
+
+
 def test_filters_belong_to_recording(session_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["text", str(session_file), "--pid", "12"]) == ExitCode.USAGE
     assert "--pid narrows what is measured" in capfd.readouterr().err
