@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -163,36 +164,41 @@ def peers(folder: Path, seconds: int) -> dict[str, int]:
     return {name: (folder / name).stat().st_size for name in running if (folder / name).exists()}
 
 
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure_day(report: Report, path: Path) -> None:
-    """Open it, jump about in it, and print it."""
+    """Open it, jump about in it, and print it; CPU time, since others may be at work too."""
     opened, seeks, random = [], [], Random(4)
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.process_time()
         with Session(str(path)) as session:
             ticks = len(session)
-        opened.append(time.perf_counter() - began)
+        opened.append(time.process_time() - began)
     with Session(str(path)) as session:
         for _ in range(60):
             tick = random.randrange(ticks)
-            began = time.perf_counter()
+            began = time.process_time()
             assert session.sample_at(tick) is not None
-            seeks.append(time.perf_counter() - began)
-    report.figure(f"open {ticks:,} samples", "s", opened, OPEN_S)
-    report.figure("seek anywhere", "ms", [s * 1e3 for s in seeks], SEEK_S * 1e3)
+            seeks.append(time.process_time() - began)
+    report.figure(f"open {ticks:,} samples", "s of CPU", opened, OPEN_S)
+    report.figure("seek anywhere", "ms of CPU", [s * 1e3 for s in seeks], SEEK_S * 1e3)
     report.figure("slowest of these seeks", "ms", [max(seeks) * 1e3])
     shown = min(ticks, 5000)
     program = (
         "import sys; from ioh.commands import main; code = main(sys.argv[1:]);"
         "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
     )
-    began = time.perf_counter()
+    began = _children_s()
     done = subprocess.run(
         [sys.executable, "-c", program, "replay", str(path), "--as-text", "-t", str(shown)],
         check=True, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
-    rate = shown / (time.perf_counter() - began)
+    rate = shown / (_children_s() - began)
     report.figure("replay --as-text, times slower than 1,000 a second", "", [TICKS_PER_S / rate], 1)
-    report.note(f"replay --as-text: {rate:,.0f} ticks a second")
+    report.note(f"replay --as-text: {rate:,.0f} ticks a second of CPU time")
     report.figure("replay resident", "MB", [int(done.stderr.split()[-1]) * 1024 / 1e6], REPLAY_MB)
 
 
