@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is a matter for tests/bench: a busy machine is no fault.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 KERNEL_TESTS = Path(__file__).parent / "kernel"
 ASKED_FOR = os.environ.get("IOH_KERNEL_TESTS") == "1"

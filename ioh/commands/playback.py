@@ -184,12 +184,12 @@ def run_replay(  # noqa: PLR0913
         The exit status.
 
     Raises:
-        IohError: It is no recording, or lacks what was asked for.
+        IohError: It is no recording, lacks what was asked for, or holds nothing to show.
         ReaderGoneError: stdout's reader went away.
     """
     refuse_live_options(args)
     from ioh.session.stream import Tick
-    from ioh.sources.replay import ReplaySource, Span
+    from ioh.sources.replay import ReplaySource, Span, no_interval
 
     faults, intervals = Faults(), Intervals(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
@@ -218,10 +218,15 @@ def run_replay(  # noqa: PLR0913
                 elif text := remarks(item):
                     ending.write(text)
 
+        is_empty = True
         for snapshot in until(shown(), args.run_s):
+            is_empty = False
             ending.write(sink.render(snapshot))
             if ending.received is not None:
                 break
+        if is_empty and ending.received is None:
+            faults.report()
+            raise no_interval(args.file)
     faults.report()
     return ending.code
 

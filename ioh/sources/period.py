@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ioh.model.derive import derive
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
@@ -13,6 +13,7 @@ from ioh.model.span import Maxima
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.sources.moments import When, unix_s_of
+from ioh.sources.replay import no_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,7 @@ def read_period(
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
-        cause = f"no interval in that part of {printable(session.path)}"
-        raise IohError(cause, "See what there is with: ioh verify", ExitCode.USAGE)
+        raise no_interval(session.path)
     return _joined(session, first, last, layers, maxima)
 
 

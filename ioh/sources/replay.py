@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Session
@@ -102,7 +103,7 @@ class ReplaySource:
 
     def __iter__(self) -> Iterator[Item]:
         """Yield everything of the span in order, each sample when its time has come."""
-        items = self._file_items(self.session) if self.session else self._pipe_items()
+        items = self._file_items(self.session) if self.session is not None else self._pipe_items()
         for item in items:
             if isinstance(item, Gap):
                 self._paced_from = None  # nobody wants to sit through it
@@ -201,6 +202,12 @@ class ReplaySource:
 
 def _is_mark(when: When) -> bool:
     return when.offset_s is None and when.clock is None
+
+
+def no_interval(path: str) -> IohError:
+    """What to raise where there is nothing to show."""
+    cause = f"no interval in that part of {printable(path)}"
+    return IohError(cause, "See what there is with: ioh verify", ExitCode.USAGE)
 
 
 class Player:

@@ -19,6 +19,7 @@ from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.span import Thinner
 from ioh.pipeline import snapshots
+from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
@@ -103,7 +104,6 @@ def test_default_text_is_the_same_without_decoding_breakdowns(
         ("15:44:50", "15:44:52", [3, 4]),
         ("2012-04-24 15:44:55", "2012-04-24T15:44:56.9", [8, 9]),
         ("run 3", "run 7", [4, 5, 6, 7]),
-        ("99", "100", []),
     ],
 )
 def test_a_part_of_it(
@@ -118,6 +118,7 @@ def test_a_part_of_it(
     ("args", "cause"),
     [
         (["--from", "nosuch"], 'no mark "nosuch" in'),
+        (["--from", "99", "--to", "100"], "no interval in that part of"),
         (["--from", "run"], '"run" fits several marks: "run 3 \\x1b[31m"'),
         (["--from", "25:00"], "no time of day"),
         (["--from", "2012-99-99 10:00"], "month must be in 1..12"),
@@ -313,3 +314,21 @@ def test_replay_knows_neither_bcc_nor_numpy(session_file: Path) -> None:
         [sys.executable, "-c", probe, "text", str(session_file)],
         check=True, cwd=ROOT, stdout=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
+def test_a_recording_torn_before_its_first_sample(
+    session_file: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    """A whole header and nothing else: each command says so, and none falls over."""
+    with Session(str(session_file)) as session:
+        first = session.sample_at(0)
+    assert first is not None
+    data = session_file.read_bytes()
+    frames = [at for at in range(len(data)) if data.startswith(MARKER, at)]
+    session_file.write_bytes(data[: frames[1]])
+    done = main([command, str(session_file)])
+    out, err = capfd.readouterr()
+    assert done in {ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE}
+    assert out or err
+    assert "Traceback" not in out + err
