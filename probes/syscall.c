@@ -18,6 +18,7 @@
  *         ring itself (counted as lost: aio_unseen, once the iocb is used again).
  */
 #include "ioh.h"
+#include "path.h"
 #include "syscall_file.h"
 #include "syscall_call.h"
 

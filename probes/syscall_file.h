@@ -7,9 +7,6 @@
 #define S_IFBLK 0060000
 #define S_SYNC 1 /* inode->i_flags */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
-#define PATH_BYTES 1024
-#define PATH_PARTS 16
-#define NAME_BYTES 256
 
 enum { LOST_MAP_FULL, LOST_AIO_UNSEEN };
 
@@ -23,21 +20,6 @@ struct target {
 	u32 dev;
 	u32 op;
 };
-
-struct file_key {
-	u64 ino;
-	u64 dev;
-};
-
-/* Names from the file up to its mount's root, each ended by a NUL. */
-struct file_path {
-	u32 length;
-	u32 complete;
-	char names[PATH_BYTES + NAME_BYTES];
-};
-
-BPF_HASH(paths, struct file_key, struct file_path, 4096);
-BPF_PERCPU_ARRAY(scratch, struct file_path, 1);
 
 /* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
 static inline const char *hidden(u64 argument)
@@ -179,41 +161,15 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 /* Keep the file's name for user space, which takes it out of the map. */
 static inline void note_path(const struct target *of)
 {
-	struct file_key key = {.ino = of->ino, .dev = of->dev};
-	const char *dentry = NULL, *parent = NULL, *name = NULL, *inode = NULL;
-	struct file_path *p;
-	u32 zero = 0, at = 0;
+	const char *dentry = NULL, *inode = NULL;
 	u64 ino = 0;
-	long n;
-	int i;
 
-	if (!of->file || paths.lookup(&key))
+	if (!of->file)
 		return;
-	p = scratch.lookup(&zero);
-	if (!p)
-		return;
-	p->complete = 0;
 	READ(dentry, of->file + OFF_file_f_path_dentry);
 	/* The file may have been closed by another thread since: is it still the same one? */
 	READ(inode, FIELD(dentry, dentry_d_inode));
 	READ(ino, FIELD(inode, inode_i_ino));
-	if (ino != of->ino)
-		return;
-	for (i = 0; i < PATH_PARTS; i++) {
-		READ(parent, FIELD(dentry, dentry_d_parent));
-		if (parent == dentry || !parent) {
-			p->complete = 1;
-			break;
-		}
-		READ(name, FIELD(dentry, dentry_d_name_name));
-		if (at >= PATH_BYTES)
-			break;
-		n = bpf_probe_read_kernel_str(p->names + at, NAME_BYTES, name);
-		if (n <= 0)
-			break;
-		at += n & (NAME_BYTES * 2 - 1);
-		dentry = parent;
-	}
-	p->length = at;
-	paths.update(&key, p);
+	if (ino == of->ino)
+		keep_path(of->ino, of->dev, dentry);
 }

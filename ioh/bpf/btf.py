@@ -5,10 +5,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from ioh.bpf.libbpf import libbpf
 
+BTF_DIR = Path("/sys/kernel/btf")
+SYS_MODULE = Path("/sys/module")
 _KIND_PTR = 2
 _KIND_STRUCT = 4
 _KIND_UNION = 5
@@ -37,11 +40,16 @@ class _Type(NamedTuple):
 class Btf:
     """The kernel's own description of its types.
 
+    Args:
+        modules: Kernel modules whose types are wanted, too; one that is built into the kernel
+            has its types among the kernel's own.
+
     Raises:
-        OSError: libbpf is missing, or the kernel carries no BTF (CONFIG_DEBUG_INFO_BTF).
+        OSError: libbpf is missing, or the kernel carries no BTF (CONFIG_DEBUG_INFO_BTF), or a
+            module is loaded and has none (before 5.11).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, modules: tuple[str, ...] = ()) -> None:
         lib = libbpf()
         if lib is None:
             msg = "libbpf.so.1 not found"
@@ -57,9 +65,33 @@ class Btf:
             raise OSError(msg)
         self._btf = ctypes.c_void_p(handle)
         self.offset = lru_cache(maxsize=None)(self._offset)
+        self._modules = [part for name in modules if (part := self._module(name)) is not None]
+
+    def _module(self, name: str) -> Btf | None:
+        """A module's types, on top of the kernel's; None when it is no module here."""
+        path = BTF_DIR / name
+        if not path.exists():
+            if (SYS_MODULE / name / "initstate").exists():
+                msg = f"this kernel gives no BTF of its module {name} (5.11 and later do)"
+                raise OSError(msg)
+            return None
+        # btf__load_module_btf() came with libbpf 0.7; this is what it does, and in 0.3.
+        parse = self._lib.btf__parse_split
+        parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
+        parse.restype = ctypes.c_void_p
+        handle = parse(str(path).encode(), self._btf)
+        if not handle or handle > ctypes.c_size_t(-1).value - _MAX_ERRNO:
+            msg = f"no readable BTF at {path}"
+            raise OSError(msg)
+        part = object.__new__(Btf)
+        part._lib, part._btf, part._modules = self._lib, ctypes.c_void_p(handle), []
+        part.offset = lru_cache(maxsize=None)(part._offset)
+        return part
 
     def close(self) -> None:
         """Give the memory back (some 10 MB)."""
+        for part in self._modules:
+            part.close()
         if self._btf:
             self._lib.btf__free(self._btf)
             self._btf = ctypes.c_void_p()
@@ -112,16 +144,25 @@ class Btf:
             None when this kernel's struct has no such member.
         """
         found = self._find(owner, _KIND_STRUCT, _KIND_UNION)
+        if found is None:
+            offsets = (part.offset(owner, path) for part in self._modules)
+            return next((offset for offset in offsets if offset is not None), None)
         total = 0
         for name in path.split("."):
-            if found is None:
-                return None
             member = self._member(found, name)
             if member is None:
                 return None
             total += member[0]
             found = self._resolve(member[1])
         return total
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a struct or union; None when this kernel has no such one."""
+        found = self._find(name, _KIND_STRUCT, _KIND_UNION)
+        if found is not None:
+            return found.size_or_type
+        sizes = (part.size(name) for part in self._modules)
+        return next((size for size in sizes if size is not None), None)
 
     def enumerators(self, name: str) -> dict[str, int]:
         """Values of an enum by name; empty when this kernel has no such enum."""
@@ -150,7 +191,8 @@ class Btf:
         """
         typedef = self._find(f"btf_trace_{name}", _KIND_TYPEDEF)
         if typedef is None:
-            return None
+            prototypes = (part.tracepoint(name) for part in self._modules)
+            return next((found for found in prototypes if found is not None), None)
         pointer = self._resolve(typedef.size_or_type)
         proto = self._resolve(pointer.size_or_type)
         if pointer.kind != _KIND_PTR or proto.kind != _KIND_FUNC_PROTO:

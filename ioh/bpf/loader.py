@@ -65,9 +65,12 @@ class Loader:
         return json.loads(data), list(fds)
 
     def ask(
-        self, message: dict[str, Any], timeout_s: float
+        self,
+        message: dict[str, Any],
+        timeout_s: float,
+        others: Callable[[dict[str, Any], list[int]], None],
     ) -> tuple[dict[str, Any], list[int]] | None:
-        """Send one request and wait for its answer, dropping what comes too late for others.
+        """Send one request and wait for its answer; ``others`` takes answers to other requests.
 
         Returns:
             None when no answer came within ``timeout_s``.
@@ -76,7 +79,7 @@ class Loader:
             ConnectionError: The loader is gone.
         """
         while (late := self.answer(0.0)) is not None:
-            _close_all(late[1])
+            others(*late)
         self.request(message)
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
@@ -84,7 +87,7 @@ class Loader:
             if got is not None and got[0].get("verb") == message["verb"]:
                 return got
             if got is not None:
-                _close_all(got[1])
+                others(*got)
         return None
 
     def close(self) -> None:
@@ -94,11 +97,6 @@ class Loader:
             os.waitpid(self.pid, 0)
         except ChildProcessError:  # reaped by somebody else
             return
-
-
-def _close_all(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def start_loader(find_layer: FindLayer) -> Loader:
@@ -172,9 +170,10 @@ def _attach(
     answer: dict[str, Any] = {"verb": "attach", "layer": name}
     with captured_stderr() as told:
         try:
-            btf = Btf()
+            layer = find_layer(name)
+            btf = Btf(layer.modules)
             host = HostFacts(btf, trusted_loads=can_trust_pointers(btf))
-            attached = attach_program(find_layer(name), host, Filters(**filters))
+            attached = attach_program(layer, host, Filters(**filters))
         except OSError as error:
             attached = Unavailable(
                 str(error), "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf"

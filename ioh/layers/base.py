@@ -75,6 +75,8 @@ class Layer(ABC):
     events: ClassVar[tuple[Event, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
     prefers_typed: ClassVar[bool] = False
+    modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
+    idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
 
     registry: ClassVar[dict[str, type[Layer]]] = {}
 
@@ -90,6 +92,16 @@ class Layer(ABC):
     def trusts(cls, host: HostFacts) -> bool:
         """Whether its probe shall be loaded BTF-typed, with ``-DTRUSTED``; costs less a run."""
         return cls.prefers_typed and host.trusted_loads
+
+    @classmethod
+    def is_wanted(cls, root: Path = Path("/")) -> bool:
+        """Whether this host has something for the layer to measure now; asked once a tick.
+
+        A probe on a module's tracepoints keeps the module from being unloaded, so it is
+        attached only while this holds.
+        """
+        del root
+        return True
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

@@ -29,13 +29,13 @@ _CROWDED_SHARE = 4
 _CROWDED_IDLE_TICKS = 2
 
 # Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7.
-_READ, _WRITE, _SYNC = 0, 3, 6
-_COLUMN_OF_OP = (_READ, _READ, _WRITE, _WRITE, _WRITE, _SYNC, _WRITE)
+READ, WRITE, SYNC = 0, 3, 6
+_COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE)
 
 FileId = tuple[int, int]  # ino, dev
 
 
-class _Rows:
+class Rows:
     """Running totals by key, added to in place; a table handed out is never changed again."""
 
     def __init__(self) -> None:
@@ -76,9 +76,15 @@ class FlowTables:
 
     The map's entries come and go (idle ones are dropped to make room); what they counted stays
     in the rows here until the rows themselves have been idle for long.
+
+    Args:
+        root: Where /proc lies.
+        column_of_op: Where each op's count, bytes and time go in a row: READ, WRITE, or SYNC,
+            which has no bytes.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, column_of_op: tuple[int, ...] = _COLUMN_OF_OP) -> None:
+        self._column_of_op = column_of_op
         self._root = root
         self._mounts = MountTable(root)
         self._tick = 0
@@ -87,9 +93,7 @@ class FlowTables:
         self._paths: dict[FileId, tuple[str, bool]] = {}
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
-        self._processes = _Rows()
-        self._by_file = _Rows()
-        self._by_mount = _Rows()
+        self._processes, self._by_file, self._by_mount = Rows(), Rows(), Rows()
 
     def read(self, flows: Map, paths: Map) -> dict[str, Table]:
         """Take in what happened since the last tick."""
@@ -110,11 +114,30 @@ class FlowTables:
                 self._ask_for_name(flows, key)
         if self._tick % _IDLE_TICKS == 0:
             self._forget_idle_rows()
+        return self._tables()
+
+    def _tables(self) -> dict[str, Table]:
         return {
             "process": self._processes.table(self._tick),
             "file": self._by_file.table(self._tick),
             "mount": self._by_mount.table(self._tick),
         }
+
+    def _file_of(self, key: bytes) -> FileId:
+        ino, dev, *_ = _FLOW_KEY.unpack(key)
+        return ino, dev
+
+    def _add_rows(
+        self, flows: Map, key: bytes, location: Location, sums: tuple[int, int, int]
+    ) -> None:
+        """Add a flow's increments to every row that it is part of."""
+        _, _, tgid, op, _ = _FLOW_KEY.unpack(key)
+        column = self._column_of_op[op]
+        increments = (sums[0], sums[2]) if column == SYNC else sums
+        comm = self._comms.get(tgid) or self._name_process(tgid, flows, key)
+        self._processes.add((str(tgid), comm), column, increments)
+        self._by_file.add((location.path,), column, increments)
+        self._by_mount.add((location.mount_point, location.fstype), column, increments)
 
     def _add(
         self,
@@ -128,22 +151,17 @@ class FlowTables:
         count, size, ns = sums
         if seen is not None and seen[0] <= count:
             count, size, ns = count - seen[0], size - seen[1], ns - seen[2]
-        ino, dev, tgid, op, _ = _FLOW_KEY.unpack(key)
-        column = _COLUMN_OF_OP[op]
-        increments = (count, ns) if column == _SYNC else (count, size, ns)
+        ino, dev = self._file_of(key)
         location = self._files.get((ino, dev)) or self._locate(ino, dev)
-        comm = self._comms.get(tgid) or self._name_process(tgid, flows, key)
-        self._processes.add((str(tgid), comm), column, increments)
-        self._by_file.add((location.path,), column, increments)
-        self._by_mount.add((location.mount_point, location.fstype), column, increments)
+        self._add_rows(flows, key, location, (count, size, ns))
         return ino != 0 and (ino, dev) not in self._paths
 
     def _ask_for_name(self, flows: Map, key: bytes) -> None:
         """Drop the entry: the probe notes a name whenever it makes one (libaio: at the reap)."""
-        ino, dev, *_ = _FLOW_KEY.unpack(key)
-        tries = self._unnamed.get((ino, dev), 0)
+        file = self._file_of(key)
+        tries = self._unnamed.get(file, 0)
         if tries < _NAME_TRIES:
-            self._unnamed[ino, dev] = tries + 1
+            self._unnamed[file] = tries + 1
             self._retire(flows, key)
 
     def _name_process(self, tgid: int, flows: Map, key: bytes) -> str:
@@ -204,13 +222,16 @@ class FlowTables:
             self._add(flows, key, (count, size, ns), seen)
             self._seen.pop(key, None)
 
+    def _all_rows(self) -> tuple[Rows, ...]:
+        return self._processes, self._by_file, self._by_mount
+
     def _forget_idle_rows(self) -> None:
-        for rows in (self._processes, self._by_file, self._by_mount):
+        for rows in self._all_rows():
             rows.forget_before(self._tick - 2 * _IDLE_TICKS)
         pids = {key[0] for key in self._processes.keys()}  # noqa: SIM118 (not a dict)
         self._comms = {pid: name for pid, name in self._comms.items() if str(pid) in pids}
         # The probe tells a file's name again when it makes a new entry of it.
-        files = {_FLOW_KEY.unpack(key)[:2] for key in self._seen}
+        files = {self._file_of(key) for key in self._seen}
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}
         self._unnamed = {file: tries for file, tries in self._unnamed.items() if file in files}

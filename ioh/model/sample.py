@@ -72,10 +72,16 @@ class LayerSample:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A layer that is not there: why, and what would make it available."""
+    """A layer that is not there: why, and what would make it available.
+
+    Shape:
+        ``is_idle``: there is nothing to measure on this host now, which is no fault (no NFS
+        mount); it comes by itself when there is.
+    """
 
     reason: str
     hint: str = ""
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ Direction = Literal["R", "W", ""]
 _READ_WORDS = frozenset({"read", "reads", "in"})
 _WRITE_WORDS = frozenset({"write", "writes", "out"})
 _FLOW_WORDS = frozenset({"in", "out"})
+_ALWAYS_SHOWN = ("sync", "cached")
 _NOTHING_KNOWN = OpStats()
 
 
@@ -59,8 +60,8 @@ def op_rows(
         spec: The layer.
         ops: Its numbers; an op that the source cannot know may be missing.
         title: What to call it.
-        every_op: Also show members of a group, such as direct and buffered reads;
-            synchronous ones (``sync`` in their name) are shown anyway.
+        every_op: Also show members of a group, such as direct and buffered reads; those with
+            ``sync`` or ``cached`` in their name are shown anyway.
 
     Returns:
         The main R and W rows always, any other row only when it counted something.
@@ -70,9 +71,10 @@ def op_rows(
     rows = [_row(name, ops.get(name, _NOTHING_KNOWN), title, is_main=True) for name in main]
     for name in (*spec.groups, *spec.ops):
         stats = ops.get(name)
-        if name in main or stats is None or not (stats.count or stats.inflight):
+        if name in main or stats is None or not (stats.count or stats.inflight or stats.bytes):
             continue
-        if name not in grouped or every_op or "sync" in name.lower():
+        shown = every_op or any(word in name.lower() for word in _ALWAYS_SHOWN)
+        if name not in grouped or shown:
             rows.append(_row(name, stats, title, is_main=False))
     return rows
 

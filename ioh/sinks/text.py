@@ -108,6 +108,9 @@ class TextSink:
         """What is not shown, not counted or not exact, and why."""
         for name, layer in snapshot.layers.items():
             title = safe_name(_title(snapshot.specs.get(name), name))
+            if isinstance(layer, Unavailable) and layer.is_idle:
+                yield from self._once(f"# {title}: {safe_name(layer.reason)}")
+                continue
             if isinstance(layer, Unavailable):
                 yield f"! {title} not shown: {safe_name(layer.reason)}"
                 if layer.hint:

@@ -27,7 +27,8 @@ class AttachedLayer:
 
     Shape:
         Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
-        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.
+        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
+        host has something for it to measure.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -41,6 +42,13 @@ class AttachedLayer:
         self.missing: dict[str, str] = {}
         self.attach_seconds: float | None = None
         self.broken = ""
+        self.is_wanted = True
+
+    def restart(self, why_proc: str) -> None:
+        """Detach; the layer begins anew, without what it remembers, when it is wanted again."""
+        self.close()
+        self.layer = type(self.layer)(self.layer.filters, self.layer.root)
+        self.why_proc = why_proc
 
     def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Take what the loader sent: descriptors, or the reason for there being none."""
@@ -63,6 +71,8 @@ class AttachedLayer:
         """Read the layer once; a layer that fails is left out from then on, the rest goes on."""
         if self.broken:
             return Unavailable(self.broken, "please report this")
+        if not self.is_wanted:
+            return Unavailable(self.layer.idle, is_idle=True)
         try:
             if self.maps:
                 return self._with_misses(self.layer.read(self.maps))

@@ -7,7 +7,7 @@ import select
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ioh.bpf import privileges
 from ioh.bpf.loader import Loader, start_loader
@@ -62,12 +62,13 @@ class LiveSource:
         self._bpf_ns = 0.0
         self._bpf_at = 0
         self._bpf_share: float | None = None
+        self._why_proc = ""
         self.attached: dict[str, AttachedLayer] = {}
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
-        why = self._why_no_bpf()
-        if not why:
+        self._why_proc = self._why_no_bpf()
+        if not self._why_proc:
             # Before anything large is imported: the child keeps what is loaded now for good.
             self._loader = start_loader(find_layer)
         known = all_layers()
@@ -77,21 +78,27 @@ class LiveSource:
             self.close()
             cause = f"unknown layer {printable(unknown[0])!r}"
             raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
-        if self._loader is not None:
-            for name in names:
-                if known[name].probe:
-                    request = {"verb": "attach", "layer": name, "filters": asdict(self._filters)}
-                    self._loader.request(request)
+        # Asked once: the loader compiles those only that have something to measure.
+        wanted = {name for name in names if known[name].is_wanted()}
+        for name in names:
+            if known[name].probe and name in wanted:
+                self._request(name)
         from ioh.sources.attached import AttachedLayer
 
         for name in known:  # in the order of the path
             if name in names:
                 self.attached[name] = AttachedLayer(known[name](self._filters))
-                self.attached[name].why_proc = why or "its probe did not answer in time"
+                self.attached[name].why_proc = self._why_proc or "its probe did not answer in time"
+                self.attached[name].is_wanted = name in wanted
         self._import_readers()
         self._collect_answers()
         self._drop()
         return self
+
+    def _request(self, name: str) -> None:
+        if self._loader is not None:
+            request = {"verb": "attach", "layer": name, "filters": asdict(self._filters)}
+            self._loader.request(request)
 
     def _why_no_bpf(self) -> str:
         if not self._use_bpf:
@@ -118,17 +125,47 @@ class LiveSource:
     def _collect_answers(self) -> None:
         if self._loader is None:
             return
-        waiting = {n for n, a in self.attached.items() if a.layer.probe}
+        waiting = {n for n, a in self.attached.items() if a.layer.probe and a.is_wanted}
         deadline = time.monotonic() + ATTACH_TIMEOUT_S
         try:
             while waiting and (left := deadline - time.monotonic()) > 0:
                 got = self._loader.answer(left)
-                if got is not None and got[0].get("layer") in self.attached:
-                    waiting.discard(got[0]["layer"])
-                    self.attached[got[0]["layer"]].adopt(*got)
+                if got is not None:
+                    waiting.discard(got[0].get("layer", ""))
+                    self._take_answer(*got)
         except (ConnectionError, OSError) as error:
             for name in waiting:
                 self.attached[name].why_proc = f"the loader failed: {error}"
+
+    def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
+        """Give a layer what the loader sent for it, unless it is not wanted any more."""
+        attached = self.attached.get(answer.get("layer", ""))
+        if attached is not None and attached.is_wanted and not attached.maps:
+            attached.adopt(answer, fds)
+            return
+        for fd in fds:
+            os.close(fd)
+
+    def _follow_modules(self) -> None:
+        """Attach what has come (a first mount), detach what has gone, so its module can go."""
+        for name, attached in self.attached.items():
+            was_wanted = attached.is_wanted
+            attached.is_wanted = attached.layer.is_wanted()
+            if was_wanted and not attached.is_wanted:
+                attached.restart(self._why_proc or "its probe is being attached")
+            elif attached.is_wanted and not was_wanted and attached.layer.probe:
+                attached.why_proc = self._why_proc or "its probe is being attached"
+                try:
+                    self._request(name)
+                except OSError as error:
+                    attached.why_proc = f"the loader failed: {error}"
+        if self._loader is None:
+            return
+        try:
+            while (got := self._loader.answer(0.0)) is not None:
+                self._take_answer(*got)
+        except (ConnectionError, OSError):
+            return  # what is attached goes on without it
 
     def _drop(self) -> None:
         if not privileges.is_privileged() or not self._use_bpf:
@@ -193,6 +230,7 @@ class LiveSource:
         from ioh.procfs.host import read_host
 
         host = read_host()
+        self._follow_modules()
         layers = {name: attached.read() for name, attached in self.attached.items()}
         return Sample(
             time_unix_s=time.time(),
@@ -240,7 +278,7 @@ class LiveSource:
         if self._loader is None:
             return None
         try:
-            got = self._loader.ask({"verb": "stats"}, STATS_TIMEOUT_S)
+            got = self._loader.ask({"verb": "stats"}, STATS_TIMEOUT_S, self._take_answer)
         except (ConnectionError, OSError):
             return None
         return got[1][0] if got is not None and got[1] else None

@@ -90,6 +90,10 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[Verdict]:
     verdicts = []
     for attached in layers:
         name = f"layer {attached.layer.spec.name}"
+        if not attached.is_wanted:
+            detail = f"{attached.layer.idle}; attached when that changes"
+            verdicts.append(Verdict("note", name, detail))
+            continue
         if attached.why_proc:
             detail = f"from /proc only: {attached.why_proc}"
             verdicts.append(Verdict("no", name, detail, attached.hint))

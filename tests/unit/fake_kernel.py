@@ -21,23 +21,38 @@ _ARRAYS = {2, 6}
 _MEMBERS = {
     "bio": "bi_opf bi_iter.bi_size bi_bdev",
     "block_device": "bd_disk",
-    "dentry": "d_inode d_parent d_name.name",
+    "dentry": "d_inode d_parent d_name.name d_sb d_u.d_alias",
     "fdtable": "max_fds fd",
     "file": "f_inode f_flags f_path.dentry",
     "files_struct": "fdt",
     "gendisk": "major",
     "inet_sock": "inet_sport",
-    "inode": "i_mode i_flags i_sb i_ino i_rdev",
+    "inode": "i_mode i_flags i_sb i_ino i_rdev i_dentry.first",
     "io_kiocb": "opcode file flags cqe.fd",
     "net": "ns.inum",
+    "nfs_commit_data": "inode",
+    "nfs_pgio_header": "inode args.count args.stable res.count res.eof res.verf",
+    "nfs_writeverf": "committed",
+    "nfsd3_writeargs": "stable",
+    "nfsd4_compoundargs": "ops",
+    "nfsd4_compoundres": "opcnt cstate.current_fh",
+    "nfsd4_op": "u.write",
+    "nfsd4_write": "wr_stable_how",
     "pt_regs": "di si dx r10 r9",
     "request": "cmd_flags rq_flags __data_len __sector start_time_ns io_start_time_ns q",
     "request_queue": "disk",
+    "rpc_clnt": "cl_prog cl_vers",
+    "rpc_procinfo": "p_name",
+    "rpc_rqst": "rq_xtime rq_ntrans",
+    "rpc_task": "tk_start tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
     "sock": "sk_protocol",
     "sock_common": "skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr"
     " skc_v6_daddr skc_v6_rcv_saddr",
-    "super_block": "s_dev s_magic s_bdev",
-    "task_struct": "files thread_info",
+    "super_block": "s_dev s_magic s_bdev s_root",
+    "svc_fh": "fh_dentry",
+    "svc_procedure": "pc_name",
+    "svc_rqst": "rq_addr rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
+    "task_struct": "files thread_info flags",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us",
     "thread_info": "status",
@@ -62,6 +77,21 @@ _TRACEPOINTS: dict[str, tuple[str, ...]] = {
     "block_rq_requeue": ("request",),
     "block_split": ("bio", ""),
     "inet_sock_set_state": ("sock", "", ""),
+    "nfs_commit_done": ("rpc_task", "nfs_commit_data"),
+    "nfs_initiate_commit": ("nfs_commit_data",),
+    "nfs_initiate_read": ("nfs_pgio_header",),
+    "nfs_initiate_write": ("nfs_pgio_header",),
+    "nfs_readpage_done": ("rpc_task", "nfs_pgio_header"),
+    "nfs_writeback_done": ("rpc_task", "nfs_pgio_header"),
+    "nfsd_compound_status": ("", "", "", ""),
+    "nfsd_file_acquire": ("svc_rqst", "inode", "", "nfsd_file", ""),
+    "nfsd_read_done": ("svc_rqst", "svc_fh", "", ""),
+    "nfsd_read_start": ("svc_rqst", "svc_fh", "", ""),
+    "nfsd_write_done": ("svc_rqst", "svc_fh", "", ""),
+    "nfsd_write_start": ("svc_rqst", "svc_fh", "", ""),
+    "rpc_stats_latency": ("rpc_task", "", "", ""),
+    "svc_process": ("svc_rqst", ""),
+    "svc_stats_latency": ("svc_rqst",),
     "sys_enter": ("pt_regs", ""),
     "sys_exit": ("pt_regs", ""),
 }
@@ -77,6 +107,10 @@ class FakeBtf:
 
     def offset(self, owner: str, path: str) -> int | None:
         return self.offsets.get((owner, path))
+
+    def size(self, name: str) -> int | None:
+        sizes = [at for (owner, _), at in self.offsets.items() if owner == name]
+        return max(sizes) + 8 if sizes else None
 
     def enumerators(self, name: str) -> dict[str, int]:
         return self.enums.get(name, {})

@@ -12,7 +12,18 @@ import pytest
 from ioh.bpf import totals
 from ioh.bpf.program import choose_points, probe_source
 from ioh.bpf.source import probes_dir
-from ioh.layers import all_layers, block, flows, submitters, syscall, tcp_ledger
+from ioh.layers import (
+    all_layers,
+    block,
+    flows,
+    nfs_client,
+    nfs_maps,
+    nfs_server,
+    nfs_specs,
+    submitters,
+    syscall,
+    tcp_ledger,
+)
 from ioh.layers.base import Layer
 from ioh.model import hist
 from ioh.model.filters import Filters
@@ -218,6 +229,26 @@ def test_structs_are_decoded_whole() -> None:
     assert block._DEV_OP.size == disks.size("struct dev_op")
     assert block._RECENT.size == disks.size("struct recent")
     assert tcp_ledger._ENDING.size == connections.size("struct connection")
+
+
+def test_nfs_structs_are_decoded_whole() -> None:
+    client, server = text_of("nfs_client"), text_of("nfs_server")
+    for text in (client, server):
+        assert nfs_maps.DEV_OP.size == text.size("struct dev_op")
+        assert nfs_maps.PROCEDURE_KEY.size == text.size("struct proc_key")
+        assert text.size("struct procedure") == nfs_maps.PROCEDURE_WORDS * 8
+        assert flows._FLOW.size == text.size("struct flow")
+        members = [member.name for member in text.struct("procedure")]
+        assert members == [c.name.removesuffix("_total") for c in nfs_specs.PROCEDURE_COUNTERS]
+    assert flows._FLOW_KEY.size == client.size("struct flow_key")
+    assert places(client, "flow_key") == places(text_of("syscall"), "flow_key")
+    assert nfs_server._FLOW_KEY.size == server.size("struct flow_key")
+    wanted = {"ino": 0, "dev": 8, "op": 12, "family": 16, "port": 18, "pad": 20, "address": 24}
+    assert places(server, "flow_key") == wanted
+    answers = [spec.name.removesuffix("_total") for spec in nfs_client.ANSWERS]
+    granted, *others = (member.name for member in client.struct("answers"))
+    assert [f"{granted}_{how}" for how in ("unstable", "data_sync", "file_sync")] == answers[:3]
+    assert others == answers[3:]
 
 
 def places(text: ProbeText, struct: str) -> dict[str, int]:

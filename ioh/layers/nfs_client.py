@@ -1,0 +1,279 @@
+"""NFS client: READ, WRITE and COMMIT from the client's decision to send to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
+from ioh.layers.base import Event, Layer, offset_defines, raw
+from ioh.layers.flows import READ, SYNC, WRITE, FlowTables
+from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
+from ioh.layers.nfs_mounts import (
+    MOUNTS,
+    SERVERS,
+    MountCounters,
+    is_any_mounted,
+    proc_ops,
+    procedure_rows,
+)
+from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW, mean
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
+from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
+from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountstats import SAME_AS, add_procedures, read_mountstats
+
+if TYPE_CHECKING:
+    from ioh.bpf.host import HostFacts
+    from ioh.bpf.maps import Maps
+
+
+def _rpc_metrics(op: str) -> tuple[MetricSpec, ...]:
+    """Where the time of one procedure's calls went, as mountstats splits it."""
+    calls, verb = f"rpc_{op}s_total", op.upper()
+    return (
+        counter(calls, f"{verb} calls, each attempt counted, as in mountstats.", ""),
+        counter(f"rpc_{op}_queue_ns_total", f"Time {verb} calls waited to be sent.", ""),
+        counter(f"rpc_{op}_rtt_ns_total", f"Time from sending a {verb} to its reply.", ""),
+        counter(f"rpc_{op}_execute_ns_total", f"Time of {verb} calls in all.", ""),
+        mean(
+            f"rpc_{op}_queue_us",
+            f"rpc_{op}_queue_ns_total",
+            calls,
+            f"Mean time a {verb} waited to be sent.",
+            f"{op} queue",
+        ),
+        mean(
+            f"rpc_{op}_rtt_us",
+            f"rpc_{op}_rtt_ns_total",
+            calls,
+            f"Mean time from sending a {verb} to its reply: network and server.",
+            "rtt",
+        ),
+        mean(
+            f"rpc_{op}_execute_us",
+            f"rpc_{op}_execute_ns_total",
+            calls,
+            f"Mean time of a {verb} call in all.",
+            "exe",
+        ),
+    )
+
+
+# In the order of struct answers in probes/nfs_client.c.
+ANSWERS = (
+    counter("granted_unstable_total", "WRITEs that the server answered UNSTABLE.", ""),
+    counter("granted_data_sync_total", "WRITEs that the server answered DATA_SYNC.", ""),
+    counter("granted_file_sync_total", "WRITEs that the server answered FILE_SYNC.", ""),
+    counter(
+        "short_reads_total", "READs that got less than asked before the end of file.", "shortR/s"
+    ),
+    counter("eof_reads_total", "READs that got less than asked at the end of file.", ""),
+    counter("short_writes_total", "WRITEs of which the server took a part only.", "shortW/s"),
+    counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+)
+
+SPEC = LayerSpec(
+    name="nfs_client",
+    title="nfs client",
+    rank=20,
+    ops=(
+        "read",
+        "write_unstable",
+        "write_data_sync",
+        "write_file_sync",
+        "commit",
+        "read_cached",
+    ),
+    groups={"write": ("write_unstable", "write_data_sync", "write_file_sync")},
+    part="mount",
+    metrics=(
+        counter("app_read_bytes_total", "Bytes that programs read of NFS files.", ""),
+        counter("cached_read_bytes_total", "Of these, bytes that no READ fetched.", ""),
+        ratio(
+            "cached_pct",
+            "cached_read_bytes_total",
+            "app_read_bytes_total",
+            "Share of bytes read that came from this client's page cache.",
+            scale=100.0,
+            title="cached%",
+        ),
+        *_rpc_metrics("read"),
+        *_rpc_metrics("write"),
+        *_rpc_metrics("commit"),
+        counter("rpc_retransmits_total", "Requests sent again, all procedures.", "rpc retrans/s"),
+        counter("rpc_timeouts_total", "Times a reply was not waited for longer.", "rpc timeouts/s"),
+        *ANSWERS,
+    ),
+    tables=(
+        MOUNTS,
+        SERVERS,
+        TableSpec("process", "processes", ("pid", "comm"), FLOW, BY_BYTES),
+        TableSpec("file", "files", ("path",), FLOW, BY_BYTES),
+        CLIENT_PROCEDURES,
+    ),
+    lost=("map_full", "no_start"),
+)
+
+_MEMBERS = [
+    ("nfs_pgio_header", "inode"),
+    ("nfs_pgio_header", "args.count"),
+    ("nfs_pgio_header", "args.stable"),
+    ("nfs_pgio_header", "res.count"),
+    ("nfs_pgio_header", "res.eof"),
+    ("nfs_pgio_header", "res.verf"),
+    ("nfs_writeverf", "committed"),
+    ("nfs_commit_data", "inode"),
+    ("rpc_task", "tk_start"),
+    ("rpc_task", "tk_status"),
+    ("rpc_task", "tk_rqstp"),
+    ("rpc_task", "tk_client"),
+    ("rpc_task", "tk_timeouts"),
+    ("rpc_task", "tk_msg.rpc_proc"),
+    ("rpc_rqst", "rq_xtime"),
+    ("rpc_rqst", "rq_ntrans"),
+    ("rpc_clnt", "cl_prog"),
+    ("rpc_clnt", "cl_vers"),
+    ("rpc_procinfo", "p_name"),
+    ("inode", "i_ino"),
+    ("inode", "i_sb"),
+    ("inode", "i_dentry.first"),
+    ("super_block", "s_dev"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_name.name"),
+    ("task_struct", "flags"),
+]
+_PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
+_FLOW_BYTES = 40
+
+
+class NfsClient(Layer):
+    """What this machine's NFS mounts ask of their servers, with mountstats beside it."""
+
+    spec = SPEC
+    probe = "nfs_client"
+    modules = ("sunrpc", "nfs")
+    idle = "no NFS file system is mounted on this host"
+    events = (
+        Event("read_start", (raw("nfs_initiate_read", "on_read_start"),)),
+        Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),
+        Event("write_start", (raw("nfs_initiate_write", "on_write_start"),)),
+        Event("write_done", (raw("nfs_writeback_done", "on_write_done"),)),
+        Event("commit_start", (raw("nfs_initiate_commit", "on_commit_start"),)),
+        Event("commit_done", (raw("nfs_commit_done", "on_commit_done"),)),
+        Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),
+    )
+
+    @classmethod
+    def is_wanted(cls, root: Path = Path("/")) -> bool:
+        """Whether an NFS file system is mounted, in any mount namespace."""
+        return is_any_mounted(root)
+
+    @classmethod
+    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+        """Offsets in the structs of the NFS client and of sunrpc."""
+        del filters
+        offsets = offset_defines(host.btf, _MEMBERS)
+        alias = alias_define(host.btf)
+        if isinstance(offsets, Unavailable):
+            return offsets
+        if isinstance(alias, Unavailable):
+            return alias
+        return {
+            **hist_defines(),
+            **offsets,
+            **alias,
+            **map_sizes(host, _FLOW_BYTES),
+            "LOST_REASONS": len(SPEC.lost),
+            "PF_KTHREAD": _PF_KTHREAD,
+        }
+
+    def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
+        super().__init__(filters, root)
+        self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
+        self._totals = DevTotals(SPEC.ops, queue=True)
+        self._mounts = MountCounters()
+        self._where = MountTable(root)
+
+    def read(self, maps: Maps) -> LayerSample:
+        """Read each mount's totals, and from mountstats what the kernel counts itself."""
+        ended = advance_epoch(maps["epoch"])
+        mounts = read_mountstats(self.root)
+        parts = self._totals.read(maps["totals"], ended)
+        procedures = read_procedures(maps["procedures"])
+        answers = maps["answers"].sum_cpus(maps["answers"].at(0))
+        tables = self._mounts.update(mounts or [])
+        flows = self._flows.read(maps["flows"], maps["paths"])
+        return LayerSample(
+            source="bpf",
+            ops={
+                **sum_parts(parts, SPEC.ops[:-1]),
+                "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
+            },
+            metrics={
+                **self._mounts.metrics(),
+                **_rpc_values(procedures),
+                **{spec.name: int(answers[at]) for at, spec in enumerate(ANSWERS)},
+            },
+            tables={
+                **tables,
+                "process": flows["process"],
+                "file": flows["file"],
+                "procedure": {key: tuple(row) for key, row in procedures.items()},
+            },
+            parts={self._name(dev): ops for dev, ops in parts.items()},
+            lost=decode_lost(maps["lost"], SPEC.lost),
+            notes=self._filter_notes(),
+        )
+
+    def read_proc(self) -> LayerSample | Unavailable:
+        """Read /proc/self/mountstats alone: means, but no percentiles, files or processes."""
+        mounts = read_mountstats(self.root)
+        if mounts is None:
+            return Unavailable("/proc/self/mountstats cannot be read", "is /proc mounted?")
+        tables = self._mounts.update(mounts)
+        sums = add_procedures(mounts)
+        procedures = procedure_rows(mounts)
+        return LayerSample(
+            source="proc",
+            ops={
+                **proc_ops(sums, mounts),
+                "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
+            },
+            metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
+            tables={**tables, "procedure": {key: tuple(row) for key, row in procedures.items()}},
+            parts={m.export: proc_ops(m.procedures, [m]) for m in mounts},
+            notes=(*self._filter_notes(), "only mounts of ioh's own mount namespace are counted"),
+        )
+
+    def _name(self, dev: int) -> str:
+        self._where.refresh()
+        found = self._where.locate(dev, "/")
+        if found is None:
+            return f"{dev >> 20}:{dev & 0xFFFFF}"
+        return f"{found.source} on {found.mount_point}"
+
+    def _filter_notes(self) -> tuple[str, ...]:
+        filters = self.filters
+        given = (filters.pid, filters.comm, filters.cgroup_id, filters.device, filters.port)
+        if all(value is None for value in given):
+            return ()
+        return ("filters are not applied here: all mounts and processes are shown.",)
+
+
+def _rpc_values(procedures: Mapping[tuple[str, str], list[int]]) -> dict[str, Value]:
+    """The layer's metrics out of the procedures' counters, versions added up."""
+    values: dict[str, Value] = {}
+    for op in ("read", "write", "commit"):
+        names = SAME_AS.get(op.upper(), (op.upper(),))
+        rows = [row for (_, name), row in procedures.items() if name in names]
+        calls, _, queue, rtt, execute = ([row[at] for row in rows] for at in range(5))
+        values[f"rpc_{op}s_total"] = sum(calls)
+        values[f"rpc_{op}_queue_ns_total"] = sum(queue)
+        values[f"rpc_{op}_rtt_ns_total"] = sum(rtt)
+        values[f"rpc_{op}_execute_ns_total"] = sum(execute)
+    values["rpc_retransmits_total"] = sum(row[5] for row in procedures.values())
+    values["rpc_timeouts_total"] = sum(row[6] for row in procedures.values())
+    return values

@@ -1,0 +1,188 @@
+"""What the kernel itself counts of NFS mounts: tables by mount and server, cached reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ioh.layers.nfs_specs import BY_BYTES, mean
+from ioh.model.metric import TableSpec, counter, gauge
+from ioh.model.printable import printable
+from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.procfs.files import path_under, read_line
+from ioh.procfs.mountstats import NfsMount, ProcedureStats, stats_of
+
+_VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
+_MS = 1_000_000  # nanoseconds
+
+_COUNTERS = (
+    counter("reads_total", "READs, each attempt counted.", "r/s"),
+    counter("read_bytes_total", "Bytes that READs moved.", "rB/s"),
+    counter("read_ns_total", "Time of all READs.", ""),
+    mean("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
+    counter("writes_total", "WRITEs, each attempt counted.", "w/s"),
+    counter("write_bytes_total", "Bytes that WRITEs moved.", "wB/s"),
+    counter("write_ns_total", "Time of all WRITEs.", ""),
+    mean("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
+    counter("commits_total", "COMMITs.", "c/s"),
+    counter("retransmits_total", "Requests sent again.", "retrans/s"),
+    counter("timeouts_total", "Times that a reply was not waited for longer.", "timeo/s"),
+)
+_COUNTED = sum(1 for column in _COUNTERS if column.kind == "counter")
+
+MOUNTS = TableSpec(
+    "mount",
+    "mounts",
+    ("mount", "export", "vers", "sec", "proto"),
+    (
+        *_COUNTERS,
+        gauge("rsize_bytes", "Largest READ.", "rsize"),
+        gauge("wsize_bytes", "Largest WRITE.", "wsize"),
+        gauge("connections", "Connections to the server (nconnect).", "conns"),
+        gauge("slots_used", "Most requests ever in flight on these connections.", "slots"),
+    ),
+    BY_BYTES,
+)
+SERVERS = TableSpec("server", "servers", ("server",), _COUNTERS, BY_BYTES)
+
+
+def is_any_mounted(root: Path) -> bool:
+    """Whether any mount namespace has an NFS mount, without a look at the mounts.
+
+    A mount holds the module of its NFS version, which ioh's probes do not touch.  Where the
+    versions are built into the kernel, nothing can be unloaded and nothing needs to be told.
+    """
+    counts = [read_line(path_under(root, f"sys/module/{name}/refcnt")) for name in _VERSIONS]
+    if any(count is not None for count in counts):
+        return any(count not in {None, "0"} for count in counts)
+    return (
+        Path(path_under(root, "sys/module/nfs")).is_dir()
+        and not Path(path_under(root, "sys/module/nfs/refcnt")).exists()
+    )
+
+
+def _counted(mount: NfsMount) -> Row:
+    read, write, commit = (mount.stats_of(name) for name in ("READ", "WRITE", "COMMIT"))
+    every = mount.procedures.values()
+    return (
+        read.calls,
+        mount.server_read_bytes,
+        read.execute_ms * _MS,
+        write.calls,
+        mount.server_write_bytes,
+        write.execute_ms * _MS,
+        commit.calls,
+        sum(stats.transmissions - stats.calls for stats in every),
+        sum(stats.timeouts for stats in every),
+    )
+
+
+class MountCounters:
+    """Tables by mount and server, and what the page cache spared the server."""
+
+    def __init__(self) -> None:
+        self.app_bytes = 0
+        self.cached_bytes = 0
+        self._seen: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def update(self, mounts: list[NfsMount]) -> dict[str, Table]:
+        """Take in one reading of mountstats."""
+        by_mount: dict[tuple[str, ...], Row] = {}
+        by_server: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * _COUNTED)
+        for mount in mounts:
+            self._note_cached(mount)
+            counted = _counted(mount)
+            by_mount[_key(mount)] = (*counted, *_settings(mount))
+            server = by_server[printable(mount.server),]
+            for at, value in enumerate(counted):
+                server[at] += int(value or 0)
+        return {
+            "mount": by_mount,
+            "server": {key: tuple(row) for key, row in by_server.items()},
+        }
+
+    def _note_cached(self, mount: NfsMount) -> None:
+        """Bytes read by programs and not fetched; read-ahead may be fetched before it is read."""
+        key = mount.export, mount.mount_point
+        read = mount.normal_read_bytes + mount.direct_read_bytes
+        fetched = mount.server_read_bytes
+        before = self._seen.get(key)
+        self._seen[key] = read, fetched
+        if before is None or read < before[0] or fetched < before[1]:
+            return
+        grown = read - before[0]
+        self.app_bytes += grown
+        self.cached_bytes += max(0, grown - (fetched - before[1]))
+
+    def metrics(self) -> dict[str, Value]:
+        """The layer's metrics that come from here."""
+        return {
+            "app_read_bytes_total": self.app_bytes,
+            "cached_read_bytes_total": self.cached_bytes,
+        }
+
+
+def _key(mount: NfsMount) -> tuple[str, ...]:
+    words = (
+        mount.mount_point,
+        mount.export,
+        mount.options.get("vers", "?"),
+        mount.options.get("sec", mount.flavor) or "?",
+        mount.options.get("proto", "?"),
+    )
+    return tuple(printable(word) for word in words)
+
+
+def _settings(mount: NfsMount) -> tuple[Value, ...]:
+    return (
+        mount.option_number("rsize"),
+        mount.option_number("wsize"),
+        mount.transports or None,
+        mount.slots_used,
+    )
+
+
+def proc_ops(
+    procedures: Mapping[str, ProcedureStats], mounts: Iterable[NfsMount]
+) -> dict[str, OpTotals]:
+    """READ, WRITE and COMMIT as mountstats has them; it cannot tell kinds of WRITE apart."""
+    listed = list(mounts)
+    moved = {
+        "READ": sum(mount.server_read_bytes for mount in listed),
+        "WRITE": sum(mount.server_write_bytes for mount in listed),
+    }
+    ops: dict[str, OpTotals] = {}
+    for name in ("READ", "WRITE", "COMMIT"):
+        stats = stats_of(procedures, name)
+        ops[name.lower()] = OpTotals(
+            count_total=stats.calls,
+            bytes_total=moved.get(name, 0),
+            errors_total=stats.errors,
+            latency_ns_total=stats.execute_ms * _MS,
+            queue_ns_total=stats.queue_ms * _MS,
+            queued_total=stats.calls,
+        )
+    return ops
+
+
+def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int]]:
+    """Counters of each procedure in struct procedure's order, by version and name."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for mount in mounts:
+        version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
+        for name, stats in mount.procedures.items():
+            row = rows.setdefault((printable(version), printable(name)), [0] * 7)
+            for at, value in enumerate(
+                (
+                    stats.calls,
+                    stats.errors or 0,
+                    stats.queue_ms * _MS,
+                    stats.rtt_ms * _MS,
+                    stats.execute_ms * _MS,
+                    stats.transmissions - stats.calls,
+                    stats.timeouts,
+                )
+            ):
+                row[at] += value
+    return rows

@@ -1,0 +1,241 @@
+"""NFS server: READ, WRITE and COMMIT as the kernel's server (nfsd) serves them."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
+from ioh.layers.base import Event, Layer, offset_defines, raw
+from ioh.layers.flows import READ, SYNC, WRITE, FileId, FlowTables, Rows
+from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
+from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
+from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec, TableSpec, counter, gauge
+from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable
+from ioh.procfs.mountinfo import Location, MountTable
+from ioh.procfs.nfsd import read_nfsd
+
+if TYPE_CHECKING:
+    from ioh.bpf.host import HostFacts
+    from ioh.bpf.maps import Map, Maps
+
+SPEC = LayerSpec(
+    name="nfs_server",
+    title="nfs server",
+    rank=40,
+    ops=(
+        "read_disk",
+        "read_cached",
+        "write_unstable",
+        "write_data_sync",
+        "write_file_sync",
+        "commit",
+    ),
+    groups={
+        "read": ("read_disk", "read_cached"),
+        "write": ("write_unstable", "write_data_sync", "write_file_sync"),
+    },
+    part="file system",
+    metrics=(
+        gauge("threads", "Threads of nfsd.", "threads"),
+        gauge("busy_threads", "Threads serving a call at the sample instant.", "busy"),
+        counter("replayed_calls_total", "Calls answered from the cache of replies.", "replays/s"),
+        counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+    ),
+    tables=(
+        TableSpec("file", "files", ("path", "client"), FLOW, BY_BYTES),
+        TableSpec("client", "clients", ("client",), FLOW, BY_BYTES),
+        TableSpec("export", "file systems", ("mount", "fstype"), FLOW, BY_BYTES),
+        SERVER_PROCEDURES,
+    ),
+    lost=("map_full", "no_start"),
+)
+
+_MEMBERS = [
+    ("svc_rqst", "rq_addr"),
+    ("svc_rqst", "rq_prog"),
+    ("svc_rqst", "rq_vers"),
+    ("svc_rqst", "rq_proc"),
+    ("svc_rqst", "rq_procinfo"),
+    ("svc_rqst", "rq_argp"),
+    ("svc_rqst", "rq_resp"),
+    ("svc_procedure", "pc_name"),
+    ("svc_fh", "fh_dentry"),
+    ("nfsd3_writeargs", "stable"),
+    ("nfsd4_compoundargs", "ops"),
+    ("nfsd4_compoundres", "opcnt"),
+    ("nfsd4_compoundres", "cstate.current_fh"),
+    ("inode", "i_ino"),
+    ("inode", "i_sb"),
+    ("inode", "i_dentry.first"),
+    ("super_block", "s_dev"),
+    ("super_block", "s_root"),
+    ("dentry", "d_inode"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_name.name"),
+    ("dentry", "d_sb"),
+]
+_STABLE = [("nfsd4_op", "u.write"), ("nfsd4_write", "wr_stable_how")]
+_FLOW_KEY = struct.Struct("=QIIH2s4x16s")  # ino, dev, op, family, port, address
+_FLOW_BYTES = 40
+_AF_INET = 2
+
+
+class ClientTables(FlowTables):
+    """Running totals by file and client, by client, and by exported file system."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, (READ, READ, WRITE, WRITE, WRITE, SYNC))
+        self._by_client = Rows()
+
+    def _tables(self) -> dict[str, Table]:
+        return {
+            "file": self._by_file.table(self._tick),
+            "client": self._by_client.table(self._tick),
+            "export": self._by_mount.table(self._tick),
+        }
+
+    def _all_rows(self) -> tuple[Rows, ...]:
+        return self._by_client, self._by_file, self._by_mount
+
+    def _file_of(self, key: bytes) -> FileId:
+        ino, dev, *_ = _FLOW_KEY.unpack(key)
+        return ino, dev
+
+    def _add_rows(
+        self, flows: Map, key: bytes, location: Location, sums: tuple[int, int, int]
+    ) -> None:
+        del flows
+        _, _, op, family, port, address = _FLOW_KEY.unpack(key)
+        client = name_client(family, port, address)
+        column = self._column_of_op[op]
+        increments = (sums[0], sums[2]) if column == SYNC else sums
+        self._by_file.add((location.path, client), column, increments)
+        self._by_client.add((client,), column, increments)
+        self._by_mount.add((location.mount_point, location.fstype), column, increments)
+
+
+def name_client(family: int, port: bytes, address: bytes) -> str:
+    """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for a family that is neither."""
+    number = int.from_bytes(port, "big")
+    if family == _AF_INET:
+        return f"{ipaddress.IPv4Address(address[:4])}:{number}"
+    if family == 10:
+        return f"[{ipaddress.IPv6Address(address)}]:{number}"
+    return "?"
+
+
+class NfsServer(Layer):
+    """What this machine's NFS server does for its clients."""
+
+    spec = SPEC
+    probe = "nfs_server"
+    modules = ("sunrpc", "nfsd")
+    idle = "no NFS server is running on this host"
+    events = (
+        Event("call", (raw("svc_process", "on_call"),)),
+        Event("reply", (raw("svc_stats_latency", "on_reply"),)),
+        Event("read_start", (raw("nfsd_read_start", "on_read_start"),)),
+        Event("read_done", (raw("nfsd_read_done", "on_read_done"),)),
+        Event("write_start", (raw("nfsd_write_start", "on_write_start"),)),
+        Event("write_done", (raw("nfsd_write_done", "on_write_done"),)),
+        Event("compound", (raw("nfsd_compound_status", "on_compound_op"),)),
+        Event("bio", (raw("block_bio_queue", "on_bio"),)),
+        Event("file", (raw("nfsd_file_acquire", "on_file"),)),
+    )
+
+    @classmethod
+    def is_wanted(cls, root: Path = Path("/")) -> bool:
+        """Whether nfsd has threads."""
+        stats = read_nfsd(root)
+        return stats is not None and bool(stats.threads)
+
+    @classmethod
+    def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
+        """Offsets in the structs of nfsd and of sunrpc's server side."""
+        del filters
+        offsets = offset_defines(host.btf, _MEMBERS)
+        alias = alias_define(host.btf)
+        if isinstance(offsets, Unavailable):
+            return offsets
+        if isinstance(alias, Unavailable):
+            return alias
+        stable = offset_defines(
+            host.btf, [("nfsd4_op", "u.write"), ("nfsd4_write", "wr_stable_how")]
+        )
+        if isinstance(stable, Unavailable):
+            return stable
+        opened = host.btf.tracepoint("nfsd_file_acquire") or ()
+        return {
+            **hist_defines(),
+            **offsets,
+            **alias,
+            **map_sizes(host, _FLOW_BYTES),
+            "LOST_REASONS": len(SPEC.lost),
+            "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
+            "OFF_write_stable_how": sum(stable.values()),
+            "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,
+        }
+
+    def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
+        super().__init__(filters, root)
+        self._flows = ClientTables(root)
+        self._totals = DevTotals(SPEC.ops, queue=False)
+        self._where = MountTable(root)
+
+    def read(self, maps: Maps) -> LayerSample:
+        """Read each exported file system's totals, clients, files and procedures."""
+        ended = advance_epoch(maps["epoch"])
+        parts = self._totals.read(maps["totals"], ended)
+        stats = read_nfsd(self.root)
+        unlisted = int(maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0])
+        procedures = read_procedures(maps["procedures"])
+        return LayerSample(
+            source="bpf",
+            ops=sum_parts(parts, SPEC.ops),
+            metrics={
+                "threads": stats.threads if stats is not None else None,
+                "busy_threads": len(maps["servings"].items_bytes()),
+                "replayed_calls_total": stats.replayed if stats is not None else None,
+                "unlisted_total": unlisted,
+            },
+            tables={
+                **self._flows.read(maps["flows"], maps["paths"]),
+                "procedure": {key: (row[0], row[1], row[4]) for key, row in procedures.items()},
+            },
+            parts={self._name(dev): ops for dev, ops in parts.items()},
+            lost=decode_lost(maps["lost"], SPEC.lost),
+            notes=self._filter_notes(),
+        )
+
+    def read_proc(self) -> LayerSample | Unavailable:
+        """Read /proc/net/rpc/nfsd alone: counts and bytes, no times, files or clients."""
+        stats = read_nfsd(self.root)
+        if stats is None:
+            return Unavailable("/proc/net/rpc/nfsd cannot be read", "is the nfsd module loaded?")
+        return LayerSample(
+            source="proc",
+            ops={
+                "read": OpTotals(count_total=stats.calls("READ"), bytes_total=stats.read_bytes),
+                "write": OpTotals(count_total=stats.calls("WRITE"), bytes_total=stats.write_bytes),
+                "commit": OpTotals(count_total=stats.calls("COMMIT"), bytes_total=0),
+            },
+            metrics={"threads": stats.threads, "replayed_calls_total": stats.replayed},
+            notes=self._filter_notes(),
+        )
+
+    def _name(self, dev: int) -> str:
+        self._where.refresh()
+        found = self._where.locate(dev, "/")
+        return found.mount_point if found is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
+
+    def _filter_notes(self) -> tuple[str, ...]:
+        filters = self.filters
+        given = (filters.pid, filters.comm, filters.cgroup_id, filters.device, filters.port)
+        if all(value is None for value in given):
+            return ()
+        return ("filters are not applied here: all clients and files are shown.",)

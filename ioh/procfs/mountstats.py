@@ -1,0 +1,188 @@
+"""Reads /proc/self/mountstats: what the kernel's NFS client counts of each mount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ioh.procfs.files import ROOT, path_under, read_text
+from ioh.procfs.mountinfo import decode_octal
+
+# Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
+_MIN_COLUMNS = 8
+_BYTES_MIN_COLUMNS = 6
+_SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # of a transport's line; rdma has none
+
+
+@dataclass(frozen=True, slots=True)
+class ProcedureStats:
+    """One remote procedure on one mount since it was mounted.
+
+    Units:
+        ``calls`` are attempts that were answered or given up; ``transmissions`` minus
+        ``calls`` were sent again.  ``wire_…`` bytes include RPC headers.  Times in
+        milliseconds, summed over the calls: waiting to be sent; from sending to the reply;
+        all of it.  ``errors`` is None before Linux 5.3.
+    """
+
+    calls: int
+    transmissions: int
+    timeouts: int
+    wire_sent_bytes: int
+    wire_received_bytes: int
+    queue_ms: int
+    rtt_ms: int
+    execute_ms: int
+    errors: int | None = None
+
+
+NO_CALLS = ProcedureStats(0, 0, 0, 0, 0, 0, 0, 0, 0)
+# Debian's Linux 7.2 reads NFSv4.2 files by READ_PLUS (CONFIG_NFS_V4_2_READ_PLUS), 6.1 does not.
+SAME_AS = {"READ": ("READ", "READ_PLUS")}
+
+
+@dataclass(slots=True)
+class NfsMount:
+    """One NFS mount of this mount namespace.
+
+    Shape:
+        ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …, a flag's
+        value is ``""``).  The six byte totals are read(2) and write(2) through the page cache,
+        O_DIRECT, and what READ and WRITE moved.  ``transports`` counts connections
+        (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight.
+    """
+
+    export: str
+    mount_point: str
+    options: dict[str, str] = field(default_factory=dict)
+    flavor: str = ""
+    normal_read_bytes: int = 0
+    normal_write_bytes: int = 0
+    direct_read_bytes: int = 0
+    direct_write_bytes: int = 0
+    server_read_bytes: int = 0
+    server_write_bytes: int = 0
+    transports: int = 0
+    slots_used: int | None = None
+    procedures: dict[str, ProcedureStats] = field(default_factory=dict)
+
+    @property
+    def server(self) -> str:
+        """The server's name or address, as mounted."""
+        return self.export.rpartition(":/")[0] or self.export
+
+    def stats_of(self, name: str) -> ProcedureStats:
+        """READ, WRITE or COMMIT, whatever the procedure that does it is called."""
+        return stats_of(self.procedures, name)
+
+    def option_number(self, name: str) -> int | None:
+        """An option's number; None when it was not given."""
+        text = self.options.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+
+def parse_mountstats(text: str) -> list[NfsMount]:
+    """The NFS mounts among all, in their order; lines that are malformed are left out."""
+    mounts: list[NfsMount] = []
+    current: NfsMount | None = None
+    for line in text.split("\n"):
+        if line.startswith("device "):
+            current = _parse_device(line)
+            if current is not None:
+                mounts.append(current)
+        elif current is not None:
+            _parse_line(current, line.strip())
+    return mounts
+
+
+def _parse_device(line: str) -> NfsMount | None:
+    """``device SOURCE mounted on PLACE with fstype nfs4 statvers=1.1``."""
+    words = line.split(" ")
+    if len(words) < 8 or words[2:4] != ["mounted", "on"] or words[5:7] != ["with", "fstype"]:
+        return None
+    if words[7] not in {"nfs", "nfs4"}:
+        return None
+    return NfsMount(decode_octal(words[1]), decode_octal(words[4]))
+
+
+def _parse_line(mount: NfsMount, line: str) -> None:
+    name, colon, rest = line.partition(":")
+    if not colon:
+        return
+    words = rest.split()
+    if name == "opts":
+        for option in rest.strip().split(","):
+            key, _, value = option.partition("=")
+            mount.options[key] = value
+    elif name == "sec":
+        fields = dict(part.partition("=")[::2] for part in rest.strip().split(","))
+        mount.flavor = fields.get("flavor", "")
+    elif name == "bytes":
+        _parse_bytes(mount, words)
+    elif name == "xprt" and words:
+        _parse_transport(mount, words)
+    elif (  # procedures are in capitals; the line `events` has as many numbers
+        name.isupper() and len(words) >= _MIN_COLUMNS and all(word.isdecimal() for word in words)
+    ):
+        numbers = [int(word) for word in words]
+        mount.procedures[name] = ProcedureStats(*numbers[: _MIN_COLUMNS + 1])
+
+
+def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
+    if len(words) < _BYTES_MIN_COLUMNS or not all(word.isdecimal() for word in words):
+        return
+    numbers = [int(word) for word in words]
+    mount.normal_read_bytes, mount.normal_write_bytes = numbers[0:2]
+    mount.direct_read_bytes, mount.direct_write_bytes = numbers[2:4]
+    mount.server_read_bytes, mount.server_write_bytes = numbers[4:6]
+
+
+def _parse_transport(mount: NfsMount, words: list[str]) -> None:
+    mount.transports += 1
+    at = _SLOTS_AT.get(words[0])
+    if at is not None and len(words) > at and words[at].isdecimal():
+        mount.slots_used = (mount.slots_used or 0) + int(words[at])
+
+
+def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
+    """Read it; this touches no mount, so a dead server cannot hang the caller.
+
+    Returns:
+        None where the file cannot be read.
+    """
+    text = read_text(path_under(root, "proc/self/mountstats"))
+    return None if text is None else parse_mountstats(text)
+
+
+def add_procedures(mounts: list[NfsMount]) -> Mapping[str, ProcedureStats]:
+    """Every procedure, added up over the mounts; errors None where any mount's are."""
+    sums: dict[str, ProcedureStats] = {}
+    for mount in mounts:
+        for name, stats in mount.procedures.items():
+            before = sums.get(name)
+            sums[name] = stats if before is None else _add(before, stats)
+    return sums
+
+
+def stats_of(procedures: Mapping[str, ProcedureStats], name: str) -> ProcedureStats:
+    """READ, WRITE or COMMIT, all procedures that do it added up; zeros where there is none."""
+    total = NO_CALLS
+    for same in SAME_AS.get(name, (name,)):
+        if same in procedures:
+            total = procedures[same] if total is NO_CALLS else _add(total, procedures[same])
+    return total
+
+
+def _add(a: ProcedureStats, b: ProcedureStats) -> ProcedureStats:
+    return ProcedureStats(
+        a.calls + b.calls,
+        a.transmissions + b.transmissions,
+        a.timeouts + b.timeouts,
+        a.wire_sent_bytes + b.wire_sent_bytes,
+        a.wire_received_bytes + b.wire_received_bytes,
+        a.queue_ms + b.queue_ms,
+        a.rtt_ms + b.rtt_ms,
+        a.execute_ms + b.execute_ms,
+        None if a.errors is None or b.errors is None else a.errors + b.errors,
+    )

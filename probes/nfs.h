@@ -1,0 +1,87 @@
+/*
+ * Shared by nfs_client.c and nfs_server.c: totals of one op by file system, files by
+ * who used them, and procedures by name.
+ */
+#define NFS_PROGRAM 100003
+#define STABLE_HOWS 3
+
+struct dev_op {
+	u32 dev;
+	u32 op;
+};
+
+/* Counters of one RPC procedure (NFSv4: one operation of a compound). */
+struct proc_key {
+	u32 version;
+	char name[28];
+};
+
+struct procedure {
+	u64 calls;
+	u64 errors;
+	u64 queue_ns;
+	u64 rtt_ns;
+	u64 execute_ns;
+	u64 retransmits;
+	u64 timeouts;
+};
+
+struct flow {
+	u64 count;
+	u64 bytes;
+	u64 ns;
+	char comm[16];
+};
+
+BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
+BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
+BPF_TABLE("percpu_hash", struct proc_key, struct procedure, procedures, 512);
+
+static inline struct op_totals *totals_of(u32 dev, u32 op)
+{
+	struct dev_op key = {.dev = dev, .op = op};
+	struct op_totals *t = totals.lookup(&key);
+	u32 zero = 0;
+
+	if (t)
+		return t;
+	t = blank.lookup(&zero);
+	if (!t)
+		return NULL;
+	totals.insert(&key, t);
+	t = totals.lookup(&key);
+	if (!t)
+		count_lost(LOST_MAP_FULL);
+	return t;
+}
+
+static inline void add_procedure(struct proc_key *key, const struct procedure *one)
+{
+	struct procedure *sum = procedures.lookup(key), fresh = {};
+
+	if (!sum) {
+		procedures.insert(key, &fresh);
+		sum = procedures.lookup(key);
+	}
+	if (!sum) {
+		count_lost(LOST_MAP_FULL);
+		return;
+	}
+	ADD(sum->calls, one->calls);
+	ADD(sum->errors, one->errors);
+	ADD(sum->queue_ns, one->queue_ns);
+	ADD(sum->rtt_ns, one->rtt_ns);
+	ADD(sum->execute_ns, one->execute_ns);
+	ADD(sum->retransmits, one->retransmits);
+	ADD(sum->timeouts, one->timeouts);
+}
+
+static inline u32 device_of(const char *inode)
+{
+	const char *sb = NULL;
+	u32 dev = 0;
+
+	READ(sb, FIELD(inode, inode_i_sb));
+	READ(dev, FIELD(sb, super_block_s_dev));
+	return dev;
+}

@@ -1,0 +1,319 @@
+/*
+ * NFS client: what each READ, WRITE and COMMIT cost, by mount, file and process, and
+ * what every remote procedure call was made of.
+ *
+ * Timed   nfs_initiate_* (the client has decided to send it) -> nfs_*_done (its last
+ *         answer was taken in); in between lie the RPC's queue, its round trip and, after
+ *         a delay or a lost session, its repetitions.  rpc_stats_latency gives queue,
+ *         round trip and execution of every attempt, as /proc/self/mountstats adds them.
+ * Exact   counts and bytes as mountstats: the key is the request's own address
+ *         (struct nfs_pgio_header, nfs_commit_data).  (device, file, offset) is no key:
+ *         of four readers of one offset half were mistaken, and COMMIT has offset 0.
+ * Kernels raw tracepoints with BTF of the modules nfs and sunrpc, 5.11 and later.
+ * Cost    three programs for a READ or WRITE, one for any other procedure; none for I/O
+ *         that the page cache answers.
+ * Not     pNFS block and LOCALIO, which bypass READ and WRITE; COPY, CLONE and
+ *         ALLOCATE, counted as procedures only.  COMMIT and write-back are submitted by
+ *         kernel threads: who wrote the data is not known by then.
+ */
+/* Callers may be preempted, and kernels of 2026 no longer promise otherwise. */
+#define IOH_ATOMIC
+#include "ioh.h"
+enum { LOST_MAP_FULL, LOST_NO_START };
+
+#include "path.h"
+#include "nfs.h"
+
+/* Op numbers of ioh/layers/nfs_client.py; reads from the cache never come by here. */
+enum {
+	OP_READ,
+	OP_WRITE_UNSTABLE,
+	OP_WRITE_DATA_SYNC,
+	OP_WRITE_FILE_SYNC,
+	OP_COMMIT,
+	OP_READ_CACHED
+};
+
+/* Counters of ioh/layers/nfs_client.py's metrics, in their order. */
+struct answers {
+	u64 granted[STABLE_HOWS];
+	u64 short_reads;
+	u64 eof_reads;
+	u64 short_writes;
+	u64 unlisted;
+};
+
+/* A request that was begun and has not ended. */
+struct pending {
+	u64 start_ns;
+	u32 tgid;
+	u32 op;
+	char comm[16];
+};
+
+struct flow_key {
+	u64 ino;
+	u32 dev;
+	u32 tgid;
+	u32 op;
+	u32 pad;
+};
+
+BPF_HASH(pendings, u64, struct pending, 65536);
+BPF_PERCPU_ARRAY(answers, struct answers, 1);
+BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
+
+static inline struct answers *answers_here(void)
+{
+	u32 zero = 0;
+
+	return answers.lookup(&zero);
+}
+
+static inline u32 write_op(u32 stable)
+{
+	return stable < STABLE_HOWS ? OP_WRITE_UNSTABLE + stable : OP_WRITE_UNSTABLE;
+}
+
+/* Read-ahead and O_DIRECT come in the program's own context, write-back in a kernel thread's. */
+static inline void name_requester(struct pending *p)
+{
+	const char *task = (const char *)bpf_get_current_task();
+	u32 flags = 0;
+
+	READ(flags, FIELD(task, task_struct_flags));
+	if (flags & PF_KTHREAD) {
+		__builtin_memcpy(p->comm, "(write-back)", 13);
+		return;
+	}
+	p->tgid = bpf_get_current_pid_tgid() >> 32;
+	bpf_get_current_comm(&p->comm, sizeof(p->comm));
+}
+
+static inline void begin(const char *request, const char *inode, u32 op)
+{
+	u64 key = (u64)request;
+	struct pending p = {.op = op};
+	struct op_totals *t = totals_of(device_of(inode), op);
+
+	if (t)
+		ADD(t->started, 1);
+	name_requester(&p);
+	p.start_ns = bpf_ktime_get_ns();
+	if (pendings.update(&key, &p))
+		count_lost(LOST_MAP_FULL);
+}
+
+/* nfs_initiate_read(const struct nfs_pgio_header *hdr) */
+int on_read_start(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *hdr = (const char *)ctx->args[0], *inode = NULL;
+
+	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
+	begin(hdr, inode, OP_READ);
+	return 0;
+}
+
+/* nfs_initiate_write(const struct nfs_pgio_header *hdr) */
+int on_write_start(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *hdr = (const char *)ctx->args[0], *inode = NULL;
+	u32 stable = 0;
+
+	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
+	READ(stable, FIELD(hdr, nfs_pgio_header_args_stable));
+	begin(hdr, inode, write_op(stable));
+	return 0;
+}
+
+/* nfs_initiate_commit(const struct nfs_commit_data *data) */
+int on_commit_start(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *data = (const char *)ctx->args[0], *inode = NULL;
+
+	READ(inode, FIELD(data, nfs_commit_data_inode));
+	begin(data, inode, OP_COMMIT);
+	return 0;
+}
+
+static inline void note_file(const char *inode, u64 ino, u32 dev)
+{
+	const char *alias = NULL;
+
+	READ(alias, FIELD(inode, inode_i_dentry_first));
+	if (alias)
+		keep_path(ino, dev, alias - OFF_dentry_alias);
+}
+
+static inline void note_flow(const char *inode, u32 dev, const struct pending *p, u64 bytes, u64 ns)
+{
+	struct flow_key key = {.dev = dev, .tgid = p->tgid, .op = p->op};
+	struct answers *sum = answers_here();
+	struct flow *f, fresh = {};
+
+	READ(key.ino, FIELD(inode, inode_i_ino));
+	f = flows.lookup(&key);
+	if (f) {
+		ADD(f->count, 1);
+		ADD(f->bytes, bytes);
+		ADD(f->ns, ns);
+		return;
+	}
+	fresh.count = 1;
+	fresh.bytes = bytes;
+	fresh.ns = ns;
+	__builtin_memcpy(fresh.comm, p->comm, sizeof(fresh.comm));
+	if (flows.update(&key, &fresh)) {
+		if (sum)
+			ADD(sum->unlisted, 1);
+		return;
+	}
+	note_file(inode, key.ino, dev);
+}
+
+/*
+ * One answer has come.  again: it moved only a part, and the client sends the same request
+ * once more for the rest, without another nfs_initiate_*.
+ */
+static inline void finish(const char *request, const char *task, const char *inode, u32 op,
+			  u64 bytes, int again)
+{
+	u64 key = (u64)request, now = bpf_ktime_get_ns(), began = 0, sent = 0;
+	struct pending *found = pendings.lookup(&key), p = {.op = op};
+	u32 dev = device_of(inode);
+	struct op_totals *t = totals_of(dev, op);
+	const char *rqst = NULL;
+	int status = 0;
+
+	/* A constant here makes code whose alignment the verifier of 6.1 cannot follow. */
+	asm volatile("" : "+r"(bytes));
+	READ(began, FIELD(task, rpc_task_tk_start));
+	READ(rqst, FIELD(task, rpc_task_tk_rqstp));
+	READ(status, FIELD(task, rpc_task_tk_status));
+	if (found) {
+		p = *found;
+		if (again)
+			found->start_ns = now;
+		else
+			pendings.delete(&key);
+	} else {
+		/* Begun before ioh attached: timed from where the RPC was. */
+		count_lost(LOST_NO_START);
+		p.start_ns = began;
+		__builtin_memcpy(p.comm, "(before)", 9);
+	}
+	if (!t)
+		return;
+	if (!found || again)
+		ADD(t->started, 1);
+	if (status < 0) {
+		ADD(t->errors, 1);
+		return;
+	}
+	if (now < p.start_ns)
+		now = p.start_ns;
+	add_finished(t, now - p.start_ns, bytes);
+	if (rqst) {
+		READ(sent, FIELD(rqst, rpc_rqst_rq_xtime));
+		if (sent >= p.start_ns) {
+			ADD(t->queue_ns, sent - p.start_ns);
+			ADD(t->queued, 1);
+		}
+	}
+	note_flow(inode, dev, &p, bytes, now - p.start_ns);
+}
+
+/* nfs_readpage_done(const struct rpc_task *task, const struct nfs_pgio_header *hdr) */
+int on_read_done(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *task = (const char *)ctx->args[0], *hdr = (const char *)ctx->args[1];
+	const char *inode = NULL;
+	struct answers *sum = answers_here();
+	u32 asked = 0, eof = 0;
+	u64 got = 0;
+
+	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
+	READ(asked, FIELD(hdr, nfs_pgio_header_args_count));
+	READ(got, FIELD(hdr, nfs_pgio_header_res_count));
+	READ(eof, FIELD(hdr, nfs_pgio_header_res_eof));
+	got = (u32)got;
+	if (sum && got < asked) {
+		if (eof)
+			ADD(sum->eof_reads, 1);
+		else
+			ADD(sum->short_reads, 1);
+	}
+	finish(hdr, task, inode, OP_READ, got, got && got < asked && !eof);
+	return 0;
+}
+
+/* nfs_writeback_done(const struct rpc_task *task, const struct nfs_pgio_header *hdr) */
+int on_write_done(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *task = (const char *)ctx->args[0], *hdr = (const char *)ctx->args[1];
+	const char *inode = NULL, *verifier = NULL;
+	struct answers *sum = answers_here();
+	u32 asked = 0, stable = 0, granted = STABLE_HOWS;
+	u64 got = 0;
+
+	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
+	READ(asked, FIELD(hdr, nfs_pgio_header_args_count));
+	READ(stable, FIELD(hdr, nfs_pgio_header_args_stable));
+	READ(got, FIELD(hdr, nfs_pgio_header_res_count));
+	READ(verifier, FIELD(hdr, nfs_pgio_header_res_verf));
+	got = (u32)got;
+	if (verifier)
+		READ(granted, FIELD(verifier, nfs_writeverf_committed));
+	if (sum) {
+		bump(sum->granted, granted, STABLE_HOWS);
+		if (got < asked)
+			ADD(sum->short_writes, 1);
+	}
+	finish(hdr, task, inode, write_op(stable), got, got && got < asked);
+	return 0;
+}
+
+/* nfs_commit_done(const struct rpc_task *task, const struct nfs_commit_data *data) */
+int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *task = (const char *)ctx->args[0], *data = (const char *)ctx->args[1];
+	const char *inode = NULL;
+
+	READ(inode, FIELD(data, nfs_commit_data_inode));
+	finish(data, task, inode, OP_COMMIT, 0, 0);
+	return 0;
+}
+
+/* rpc_stats_latency(task, ktime_t backlog, ktime_t rtt, ktime_t execute): one attempt has ended */
+int on_rpc(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *task = (const char *)ctx->args[0], *clnt = NULL, *proc = NULL, *rqst = NULL;
+	const char *name = NULL;
+	struct procedure one = {.calls = 1};
+	struct proc_key key = {};
+	u32 program = 0, sends = 0;
+	u16 timeouts = 0;
+	int status = 0;
+
+	READ(clnt, FIELD(task, rpc_task_tk_client));
+	READ(program, FIELD(clnt, rpc_clnt_cl_prog));
+	if (program != NFS_PROGRAM)
+		return 0;
+	READ(key.version, FIELD(clnt, rpc_clnt_cl_vers));
+	READ(proc, FIELD(task, rpc_task_tk_msg_rpc_proc));
+	READ(name, FIELD(proc, rpc_procinfo_p_name));
+	bpf_probe_read_kernel_str(key.name, sizeof(key.name), name);
+	READ(status, FIELD(task, rpc_task_tk_status));
+	READ(timeouts, FIELD(task, rpc_task_tk_timeouts));
+	READ(rqst, FIELD(task, rpc_task_tk_rqstp));
+	if (rqst)
+		READ(sends, FIELD(rqst, rpc_rqst_rq_ntrans));
+	one.errors = status < 0;
+	one.queue_ns = ctx->args[1];
+	one.rtt_ns = ctx->args[2];
+	one.execute_ns = ctx->args[3];
+	one.retransmits = sends > 1 ? sends - 1 : 0;
+	one.timeouts = timeouts;
+	add_procedure(&key, &one);
+	return 0;
+}

@@ -1,0 +1,345 @@
+/*
+ * NFS server: what each READ, WRITE and COMMIT cost to serve, by exported file system,
+ * file and client.
+ *
+ * Timed   nfsd_read_start, nfsd_write_start -> …_done, and COMMIT from the end of the
+ *         operation before it in its compound (NFSv3: from svc_process) to its own end.
+ *         One thread of nfsd serves a call from start to end, so its id is the key.
+ * Cached  a READ during which its thread submitted nothing to a block device.
+ * Exact   bytes as the io line of /proc/net/rpc/nfsd, counts as the clients' mountstats;
+ *         a call that a client sent twice is served, and counted, twice.
+ * Kernels raw tracepoints with BTF of the modules nfsd and sunrpc, 5.11 and later.
+ *         What a WRITE asked for (stable_how) is read from the decoded call, since no
+ *         tracepoint carries it.
+ * Cost    four programs for a call, one for each operation of a compound; one look-up
+ *         for each bio of the machine.
+ * Not     files read by the server's own programs; pNFS layouts; a READ that an earlier
+ *         one's read-ahead had already begun to fetch looks cached.
+ */
+#define IOH_ATOMIC
+#include "ioh.h"
+enum { LOST_MAP_FULL, LOST_NO_START };
+
+#include "path.h"
+#include "nfs.h"
+
+/* Op numbers of ioh/layers/nfs_server.py. */
+enum {
+	OP_READ_DISK,
+	OP_READ_CACHED,
+	OP_WRITE_UNSTABLE,
+	OP_WRITE_DATA_SYNC,
+	OP_WRITE_FILE_SYNC,
+	OP_COMMIT
+};
+
+#define NOTHING 0xff
+#define V3_COMMIT 21
+#define AF_INET 2
+
+/* What one thread of nfsd is busy with. */
+struct serving {
+	u64 call_ns;
+	u64 step_ns; /* the last operation of the compound ended */
+	u64 start_ns;
+	u64 request; /* struct svc_rqst */
+	u64 inode; /* of the file opened last */
+	u32 op;
+	u32 dev;
+	u32 bios;
+	u32 pad;
+};
+
+struct flow_key {
+	u64 ino;
+	u32 dev;
+	u32 op;
+	u16 family;
+	u16 port;
+	u32 pad;
+	u8 address[16];
+};
+
+BPF_HASH(servings, u32, struct serving, 8192);
+BPF_PERCPU_ARRAY(unlisted, u64, 1);
+BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
+
+static inline struct serving *serving_here(void)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+
+	return servings.lookup(&tid);
+}
+
+/* svc_process(const struct svc_rqst *rqst, const char *name): a call has been decoded */
+int on_call(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *rqst = (const char *)ctx->args[0];
+	u32 tid = bpf_get_current_pid_tgid(), program = 0;
+	struct serving s = {.op = NOTHING, .request = (u64)rqst};
+
+	READ(program, FIELD(rqst, svc_rqst_rq_prog));
+	if (program != NFS_PROGRAM)
+		return 0;
+	s.call_ns = s.step_ns = bpf_ktime_get_ns();
+	if (servings.update(&tid, &s))
+		count_lost(LOST_MAP_FULL);
+	return 0;
+}
+
+static inline const char *inode_of(const char *handle)
+{
+	const char *dentry = NULL, *inode = NULL;
+
+	READ(dentry, FIELD(handle, svc_fh_fh_dentry));
+	if (dentry)
+		READ(inode, FIELD(dentry, dentry_d_inode));
+	return inode;
+}
+
+static inline void name_client(struct flow_key *key, const char *rqst)
+{
+	const char *address = FIELD(rqst, svc_rqst_rq_addr);
+
+	/* struct sockaddr_in: family, port, address; sockaddr_in6: the same, flow label first */
+	READ(key->family, address);
+	READ(key->port, address + 2);
+	if (key->family == AF_INET)
+		bpf_probe_read_kernel(key->address, 4, address + 4);
+	else
+		READ(key->address, address + 8);
+}
+
+static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 op, u64 bytes,
+			     u64 ns)
+{
+	struct flow_key key = {.dev = dev, .op = op};
+	struct flow *f, fresh = {.count = 1, .bytes = bytes, .ns = ns};
+	const char *alias = NULL;
+	u32 zero = 0;
+	u64 *full;
+
+	READ(key.ino, FIELD(inode, inode_i_ino));
+	name_client(&key, rqst);
+	f = flows.lookup(&key);
+	if (f) {
+		ADD(f->count, 1);
+		ADD(f->bytes, bytes);
+		ADD(f->ns, ns);
+		return;
+	}
+	if (flows.update(&key, &fresh)) {
+		full = unlisted.lookup(&zero);
+		if (full)
+			ADD(*full, 1);
+		return;
+	}
+	READ(alias, FIELD(inode, inode_i_dentry_first));
+	if (alias)
+		keep_path(key.ino, dev, alias - OFF_dentry_alias);
+}
+
+static inline void finish(const char *rqst, const char *inode, u32 op, u64 start_ns, u64 bytes)
+{
+	u64 now = bpf_ktime_get_ns(), ns = now > start_ns ? now - start_ns : 0;
+	struct op_totals *t;
+	u32 dev;
+
+	/* A constant here makes code whose alignment the verifier of 6.1 cannot follow. */
+	asm volatile("" : "+r"(bytes));
+	if (!inode) {
+		count_lost(LOST_NO_START);
+		return;
+	}
+	dev = device_of(inode);
+	t = totals_of(dev, op);
+	if (!t)
+		return;
+	ADD(t->started, 1);
+	add_finished(t, ns, bytes);
+	note_flow(rqst, inode, dev, op, bytes, ns);
+}
+
+/* An operation that began and never came to its end has failed. */
+static inline void give_up(struct serving *s)
+{
+	struct op_totals *t;
+
+	if (s->op == NOTHING)
+		return;
+	t = totals_of(s->dev, s->op);
+	if (t) {
+		ADD(t->started, 1);
+		ADD(t->errors, 1);
+	}
+	s->op = NOTHING;
+}
+
+static inline void start(u32 op)
+{
+	struct serving *s = serving_here();
+
+	if (!s)
+		return;
+	give_up(s);
+	s->op = op;
+	s->dev = 0;
+	s->bios = 0;
+	s->start_ns = bpf_ktime_get_ns();
+}
+
+/* nfsd_read_start(rqstp, fhp, u64 offset, u32 len): len is what was asked for */
+int on_read_start(struct bpf_raw_tracepoint_args *ctx)
+{
+	start(OP_READ_DISK);
+	return 0;
+}
+
+/* nfsd_read_done(rqstp, fhp, u64 offset, u32 len): len is what was read */
+int on_read_done(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct serving *s = serving_here();
+	u32 op;
+
+	if (!s || s->op != OP_READ_DISK) {
+		count_lost(LOST_NO_START);
+		return 0;
+	}
+	op = s->bios ? OP_READ_DISK : OP_READ_CACHED;
+	s->op = NOTHING;
+	finish((const char *)ctx->args[0], inode_of((const char *)ctx->args[1]), op, s->start_ns,
+	       (u32)ctx->args[3]);
+	return 0;
+}
+
+/* stable_how of the WRITE that this call is at, from its decoded arguments. */
+static inline u32 stable_of(const char *rqst)
+{
+	const char *arguments = NULL, *results = NULL, *ops = NULL;
+	u32 version = 0, stable = 0, at = 0;
+
+	READ(version, FIELD(rqst, svc_rqst_rq_vers));
+	READ(arguments, FIELD(rqst, svc_rqst_rq_argp));
+	if (version == 3) {
+		READ(stable, FIELD(arguments, nfsd3_writeargs_stable));
+	} else if (version == 4) {
+		/* The compound's results are one ahead: the present operation is the last. */
+		READ(results, FIELD(rqst, svc_rqst_rq_resp));
+		READ(at, FIELD(results, nfsd4_compoundres_opcnt));
+		READ(ops, FIELD(arguments, nfsd4_compoundargs_ops));
+		if (at && ops)
+			READ(stable, ops + (u64)(at - 1) * NFSD4_OP_BYTES + OFF_write_stable_how);
+	} else {
+		stable = STABLE_HOWS - 1; /* NFSv2 knows nothing else */
+	}
+	return stable < STABLE_HOWS ? stable : 0;
+}
+
+/* nfsd_write_start(rqstp, fhp, u64 offset, u32 len) */
+int on_write_start(struct bpf_raw_tracepoint_args *ctx)
+{
+	start(OP_WRITE_UNSTABLE + stable_of((const char *)ctx->args[0]));
+	return 0;
+}
+
+/* nfsd_write_done(rqstp, fhp, u64 offset, u32 len): len is what was written */
+int on_write_done(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct serving *s = serving_here();
+	u32 op;
+
+	if (!s || s->op < OP_WRITE_UNSTABLE || s->op > OP_WRITE_FILE_SYNC) {
+		count_lost(LOST_NO_START);
+		return 0;
+	}
+	op = s->op;
+	s->op = NOTHING;
+	finish((const char *)ctx->args[0], inode_of((const char *)ctx->args[1]), op, s->start_ns,
+	       (u32)ctx->args[3]);
+	return 0;
+}
+
+/* nfsd_file_acquire(rqstp, struct inode *inode, ...): the file of the call has been opened */
+int on_file(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct serving *s = serving_here();
+
+	if (s)
+		s->inode = ctx->args[FILE_INODE_ARG];
+	return 0;
+}
+
+/* Runs for every bio of the machine, in the context of whoever submits it. */
+int on_bio(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct serving *s = serving_here();
+
+	if (s)
+		s->bios += 1;
+	return 0;
+}
+
+static inline int is_commit(const struct proc_key *key)
+{
+	const char wanted[] = "OP_COMMIT";
+	int i;
+
+#pragma unroll
+	for (i = 0; i < (int)sizeof(wanted); i++)
+		if (key->name[i] != wanted[i])
+			return 0;
+	return 1;
+}
+
+/* nfsd_compound_status(u32 args_opcnt, u32 resp_opcnt, __be32 status, const char *name) */
+int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct procedure one = {.calls = 1};
+	struct serving *s = serving_here();
+	struct proc_key key = {.version = 4};
+	const char *results = NULL;
+	u64 now = bpf_ktime_get_ns();
+
+	if (!s)
+		return 0;
+	bpf_probe_read_kernel_str(key.name, sizeof(key.name), (const void *)ctx->args[3]);
+	one.errors = (u32)ctx->args[2] != 0;
+	one.execute_ns = now - s->step_ns;
+	add_procedure(&key, &one);
+	if (!one.errors && is_commit(&key)) {
+		READ(results, FIELD((const char *)s->request, svc_rqst_rq_resp));
+		finish((const char *)s->request,
+		       FIELD(results, nfsd4_compoundres_cstate_current_fh), OP_COMMIT, s->step_ns,
+		       0);
+	}
+	s->step_ns = now;
+	return 0;
+}
+
+/* svc_stats_latency(const struct svc_rqst *rqst): the reply is about to be sent */
+int on_reply(struct bpf_raw_tracepoint_args *ctx)
+{
+	const char *rqst = (const char *)ctx->args[0], *proc = NULL, *name = NULL;
+	struct procedure one = {.calls = 1};
+	u32 tid = bpf_get_current_pid_tgid(), number = 0;
+	struct serving *s = serving_here();
+	struct proc_key key = {};
+
+	if (!s)
+		return 0;
+	give_up(s);
+	READ(key.version, FIELD(rqst, svc_rqst_rq_vers));
+	if (key.version != 4) {
+		READ(number, FIELD(rqst, svc_rqst_rq_proc));
+		READ(proc, FIELD(rqst, svc_rqst_rq_procinfo));
+		READ(name, FIELD(proc, svc_procedure_pc_name));
+		bpf_probe_read_kernel_str(key.name, sizeof(key.name), name);
+		one.execute_ns = bpf_ktime_get_ns() - s->call_ns;
+		add_procedure(&key, &one);
+		/* Its handle has been let go of by now. */
+		if (key.version == 3 && number == V3_COMMIT)
+			finish(rqst, (const char *)s->inode, OP_COMMIT, s->call_ns, 0);
+	}
+	servings.delete(&tid);
+	return 0;
+}

@@ -1,0 +1,65 @@
+/*
+ * A file's name, kept for user space, which takes it out of the map: each part from
+ * the file up to the root of its file system's tree.
+ */
+#define PATH_BYTES 1024
+#define PATH_PARTS 16
+#define NAME_BYTES 256
+
+struct file_key {
+	u64 ino;
+	u64 dev;
+};
+
+/* Names from the file up to its mount's root, each ended by a NUL. */
+struct file_path {
+	u32 length;
+	u32 complete;
+	char names[PATH_BYTES + NAME_BYTES];
+};
+
+BPF_HASH(paths, struct file_key, struct file_path, 4096);
+BPF_PERCPU_ARRAY(scratch, struct file_path, 1);
+
+static inline void keep_path(u64 ino, u32 dev, const char *dentry)
+{
+	struct file_key key = {.ino = ino, .dev = dev};
+	const char *parent = NULL, *name = NULL;
+	struct file_path *p;
+	u32 zero = 0, at = 0;
+	long n;
+	int i;
+
+	if (paths.lookup(&key))
+		return;
+	p = scratch.lookup(&zero);
+	if (!p)
+		return;
+	p->complete = 0;
+	for (i = 0; i < PATH_PARTS; i++) {
+		READ(parent, FIELD(dentry, dentry_d_parent));
+		if (parent == dentry || !parent) {
+#ifdef OFF_dentry_d_sb
+			/* A file known by its handle alone hangs below no directory. */
+			const char *sb = NULL, *root = NULL;
+
+			READ(sb, FIELD(dentry, dentry_d_sb));
+			READ(root, FIELD(sb, super_block_s_root));
+			if (root != dentry)
+				break;
+#endif
+			p->complete = 1;
+			break;
+		}
+		READ(name, FIELD(dentry, dentry_d_name_name));
+		if (at >= PATH_BYTES)
+			break;
+		n = bpf_probe_read_kernel_str(p->names + at, NAME_BYTES, name);
+		if (n <= 0)
+			break;
+		at += n & (NAME_BYTES * 2 - 1);
+		dentry = parent;
+	}
+	p->length = at;
+	paths.update(&key, p);
+}

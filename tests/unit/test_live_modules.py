@@ -1,0 +1,114 @@
+"""Layers whose kernel module comes and goes: attached when wanted, detached when not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ioh.layers.base import Layer
+from ioh.model.sample import LayerSample, Unavailable
+from ioh.sources.verdicts import judge_layers
+from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
+
+
+class Tide:
+    """A layer that has something to measure whenever the test says so."""
+
+    def __init__(self, host: Host) -> None:
+        self.is_high = False
+        self.layer: type[Layer] = make_layer("a", 10, probe="a")
+        self.layer.idle = "no tide"
+        host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_high)
+        host.know(self.layer)
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    made = Host(monkeypatch)
+    made.is_privileged = True
+    yield made
+    made.end.close()
+    made.loader.socket.close()
+
+
+def source_of(found: LayerSample | Unavailable) -> str:
+    assert isinstance(found, LayerSample)
+    return found.source
+
+
+def test_nothing_to_measure_is_no_fault(root: Host) -> None:
+    Tide(root)
+    with source("a") as running:
+        assert root.requests() == []
+        assert running.read().layers["a"] == Unavailable("no tide", is_idle=True)
+        (verdict,) = judge_layers(list(running.attached.values()))
+    assert verdict.state == "note"
+    assert "no tide" in verdict.detail
+
+
+def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        running.read()
+        before = open_descriptors()
+        for _ in range(2):
+            tide.is_high = True
+            # Until the probe is there, /proc feeds the layer.
+            assert source_of(running.read().layers["a"]) == "proc"
+            assert [request["layer"] for request in root.requests()] == ["a"]
+            root.attach("a")
+            first = running.attached["a"].layer
+            assert source_of(running.read().layers["a"]) == "bpf"
+            assert root.requests() == []
+            assert open_descriptors() == before + 3
+            tide.is_high = False
+            assert running.read().layers["a"] == Unavailable("no tide", is_idle=True)
+            assert open_descriptors() == before
+            assert running.attached["a"].layer is not first  # it remembers nothing
+
+
+def test_a_probe_that_comes_too_late_is_let_go(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        tide.is_high = True
+        running.read()
+        tide.is_high = False
+        running.read()
+        before = open_descriptors()
+        root.attach("a")
+        running.read()
+        assert open_descriptors() == before
+        assert not running.attached["a"].maps
+
+
+def test_an_answer_that_arrives_with_the_cost_is_kept(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        tide.is_high = True
+        running.read()
+        root.attach("a")
+        with running.counting_run_time():
+            assert running.attached["a"].maps
+
+
+def test_a_refusal_is_told_until_it_goes(root: Host) -> None:
+    tide = Tide(root)
+    with source("a") as running:
+        tide.is_high = True
+        running.read()
+        root.answer({"verb": "attach", "layer": "a", "reason": "no BTF", "hint": ""})
+        for _ in range(2):
+            found = running.read().layers["a"]
+            assert isinstance(found, LayerSample)
+            assert found.notes == ("from /proc: no BTF",)
+        assert len(root.requests()) == 1
+
+
+def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
+    tide = Tide(root)
+    with source("a", use_bpf=False) as running:
+        tide.is_high = True
+        found = running.read().layers["a"]
+    assert isinstance(found, LayerSample)
+    assert found.notes == ("from /proc: asked for with --proc",)

@@ -1,0 +1,144 @@
+"""The kernel's own counts of NFS: mountstats of the client, /proc/net/rpc/nfsd of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ioh.layers.nfs_mounts import MountCounters, is_any_mounted
+from ioh.procfs.mountstats import ProcedureStats, add_procedures, parse_mountstats, read_mountstats
+from ioh.procfs.nfsd import parse_nfsd, read_nfsd
+
+LINUX_5_10 = Path(__file__).parents[1] / "data/proc-5.10"
+DEVICE = r"device srv:/a\040b mounted on /mnt/a\040b with fstype nfs4 statvers=1.1"
+
+
+def one(*lines: str) -> str:
+    return "\n".join([DEVICE, *lines]) + "\n"
+
+
+def test_a_real_file() -> None:
+    mounts = read_mountstats(LINUX_5_10)
+    assert mounts is not None
+    three, four = mounts
+    assert (three.export, three.mount_point) == ("10.99.1.1:/srv/export", "/mnt/nfs-1")
+    assert (three.server, three.options["vers"], three.options["hard"]) == ("10.99.1.1", "3", "")
+    assert (three.option_number("rsize"), three.option_number("wsize")) == (131072, 524288)
+    assert three.option_number("vers") == 3
+    assert three.option_number("sec") is None
+    assert (three.normal_read_bytes, three.direct_read_bytes) == (4194304, 1900544)
+    assert (three.server_read_bytes, three.server_write_bytes) == (6094848, 10682368)
+    assert (three.transports, three.slots_used) == (1, 8)
+    assert three.procedures["READ"] == ProcedureStats(61, 61, 0, 6100, 6102656, 122, 322, 511, 0)
+    assert (four.options["vers"], four.transports) == ("4.2", 2)
+    assert len(three.procedures) == 22
+    assert "events" not in three.procedures
+    both = add_procedures(mounts)["READ"]
+    assert both.calls == 61 + four.procedures["READ"].calls
+
+
+def test_names_are_decoded() -> None:
+    (mount,) = parse_mountstats(one())
+    assert (mount.export, mount.mount_point, mount.server) == ("srv:/a b", "/mnt/a b", "srv")
+
+
+@pytest.mark.parametrize("columns", [8, 9, 11])
+def test_lines_of_procedures_have_grown(columns: int) -> None:
+    line = "\tREAD: " + " ".join(str(n) for n in range(1, columns + 1))
+    (mount,) = parse_mountstats(one(line))
+    stats = mount.procedures["READ"]
+    assert (stats.calls, stats.execute_ms) == (1, 8)
+    assert stats.errors == (9 if columns > 8 else None)
+    assert add_procedures([mount, mount])["READ"].errors == (18 if columns > 8 else None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["\tREAD: 1 2 3 4 5 6 7", "\tREAD: 1 2 3 4 5 6 7 x", "\tREAD 1 2", "\tbytes: 1 2", "\txprt:"],
+)
+def test_malformed_lines_are_left_out(line: str) -> None:
+    (mount,) = parse_mountstats(one(line))
+    assert (mount.procedures, mount.server_read_bytes, mount.transports) == ({}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "device /dev/sda1 mounted on / with fstype ext4",
+        "device x mounted on",
+        "device srv:/ mounted at /mnt with fstype nfs",
+        "no device mounted on /x with fstype nfs",
+    ],
+)
+def test_other_file_systems_are_left_out(line: str) -> None:
+    assert parse_mountstats(line + "\n\tREAD: 1 2 3 4 5 6 7 8\n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "slots"),
+    [
+        ("xprt: tcp 665 1 2 0 9 133 133 0 214 0 8 63 62", 8),
+        ("xprt: udp 665 1 133 133 0 214 0 8 63 62", 8),
+        ("xprt: local 1 2 0 9 133 133 0 214 0 8 63 62", 8),
+        ("xprt: rdma 0 0 1 0 24 42 42 0 0 0 0 0 0 0", None),
+    ],
+)
+def test_transports(line: str, slots: int | None) -> None:
+    (mount,) = parse_mountstats(one(f"\t{line}"))
+    assert (mount.transports, mount.slots_used) == (1, slots)
+
+
+def reading(read: int, fetched: int) -> str:
+    return one(f"\tbytes: {read} 0 0 0 {fetched} 0 0 0")
+
+
+def test_what_was_read_and_not_fetched_came_from_the_cache() -> None:
+    counters = MountCounters()
+    for read, fetched in ((1000, 900), (1100, 900), (1300, 1000), (1310, 2000), (5, 1)):
+        counters.update(parse_mountstats(reading(read, fetched)))
+    # 100, then 200 - 100, then read ahead, then mounted anew.
+    assert counters.cached_bytes == 200
+    assert counters.app_bytes == 100 + 200 + 10
+
+
+@pytest.mark.parametrize(
+    ("counts", "mounted"),
+    [
+        ({"nfs": "2", "nfsv3": "0", "nfsv4": "0"}, False),
+        ({"nfs": "5", "nfsv3": "1"}, True),
+        ({"nfs": "5", "nfsv4": "2", "nfsv3": "0"}, True),
+        ({}, False),
+        ({"nfs": None}, True),  # built into the kernel
+    ],
+)
+def test_a_mount_anywhere_holds_its_versions_module(
+    tmp_path: Path, counts: dict[str, str | None], mounted: bool
+) -> None:
+    for name, count in counts.items():
+        folder = tmp_path / "sys/module" / name
+        folder.mkdir(parents=True)
+        if count is not None:
+            (folder / "refcnt").write_text(count + "\n")
+    assert is_any_mounted(tmp_path) == mounted
+
+
+def test_the_servers_counts() -> None:
+    stats = read_nfsd(LINUX_5_10)
+    assert stats is not None
+    assert (stats.threads, stats.replayed) == (8, 0)
+    assert (stats.read_bytes, stats.write_bytes) == (12189696, 17170432)
+    assert len(stats.v3) == 22
+    assert (stats.calls("READ"), stats.calls("COMMIT")) == (61 + 46, 2 + 1)
+
+
+@pytest.mark.parametrize("text", ["", "io 1\nth x\nrc\n", "proc3 22 1 2\n"])
+def test_a_server_that_says_little(text: str) -> None:
+    stats = parse_nfsd(text)
+    assert (stats.threads, stats.replayed, stats.write_bytes) == (None, None, None)
+    assert stats.calls("WRITE") is None
+
+
+def test_without_the_module_there_is_no_server(tmp_path: Path) -> None:
+    assert read_nfsd(tmp_path) is None
+    assert read_mountstats(tmp_path) is None
