@@ -4,12 +4,14 @@
 #   ./ioh.sh [ioh's arguments]           ioh itself; through sudo where it needs root
 #   ./ioh.sh --test [pytest's arguments] linters, unit tests and, as root, kernel tests;
 #                                        with a test file among the arguments, only that one
+#   ./ioh.sh --test-vm [arguments]       kernel and NFS tests in a virtual machine
 #   ./ioh.sh --lint                      linters only
 #   ./ioh.sh --bench [arguments]         what ioh costs, compared with bpftrace
 #   ./ioh.sh --setup                     install what is missing, then stop
 #
 # IOH_PYTHON        a Python 3.10 or newer, where /usr/bin/python3 is older
 # IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = leave them out
+# KERNEL            --test-vm: 5.10, 6.1 (default), 6.12, newest, or several of them
 #
 # POSIX sh: it must start on a machine that has nothing but this checkout.
 set -eu
@@ -77,10 +79,16 @@ package() { # the distribution's package for one thing we need
     apt-get:venv) echo python3-venv ;;
     *:venv) echo python3-pip ;;
     *:nft) echo nftables ;;
-    dnf:ip) echo iproute ;;
-    *:ip) echo iproute2 ;;
+    dnf:ip | dnf:tc) echo iproute ;;
+    *:ip | *:tc) echo iproute2 ;;
     *:mkfs.ext4) echo e2fsprogs ;;
     *:losetup) echo util-linux ;;
+    *:modprobe) echo kmod ;;
+    *:xz) echo xz-utils ;;
+    apt-get:qemu-system-x86_64) echo qemu-system-x86 ;;
+    apt-get:busybox) echo busybox-static ;;
+    apt-get:rpc.nfsd) echo nfs-kernel-server ;;
+    apt-get:mount.nfs) echo nfs-common ;;
     *) echo "$1" ;;
     esac
 }
@@ -356,7 +364,7 @@ if ! venv_ready && [ ! -w "$root" ]; then
 fi
 
 case ${1-} in
---test | --lint | --bench)
+--test | --test-vm | --lint | --bench)
     dev=yes
     setup
     # shellcheck source=tests/run.sh

@@ -1,4 +1,7 @@
-"""Kernel tests are collected only with IOH_KERNEL_TESTS=1: left out, never skipped and green."""
+"""Kernel tests are collected only with IOH_KERNEL_TESTS=1: left out, never skipped and green.
+
+Those in ``tests/vm`` are collected only inside the virtual machine that they need.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,17 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 KERNEL_TESTS = Path(__file__).parent / "kernel"
+VM_TESTS = Path(__file__).parent / "vm"
 ASKED_FOR = os.environ.get("IOH_KERNEL_TESTS") == "1"
+IN_VM = os.environ.get("IOH_IN_VM") == "1"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave ``tests/kernel`` out; None lets other rules decide."""
     if not ASKED_FOR and collection_path.is_relative_to(KERNEL_TESTS):
+        return True
+    # They make the scratch disk of the virtual machine a file system of theirs.
+    if not IN_VM and collection_path.is_relative_to(VM_TESTS):
         return True
     return None
 
@@ -27,4 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A kernel test named on the command line is an error without the variable, not a no-op."""
     if not ASKED_FOR and any(item.path.is_relative_to(KERNEL_TESTS) for item in items):
         msg = "kernel tests need root and IOH_KERNEL_TESTS=1"
+        raise pytest.UsageError(msg)
+    if not IN_VM and any(item.path.is_relative_to(VM_TESTS) for item in items):
+        msg = "these tests run in a virtual machine only: ./ioh.sh --test-vm"
         raise pytest.UsageError(msg)

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The part of ./ioh.sh that only --test, --lint and --bench need; ioh.sh sources it with the
+# The part of ./ioh.sh that only --test, --test-vm, --lint and --bench need; ioh.sh sources it with the
 # development environment ready in $venv.
 
 # shellcheck disable=SC2154  # root, venv, foreign come from ioh.sh
@@ -68,6 +68,14 @@ case $what in
 --test)
     need_programs fio nft ip mkfs.ext4 losetup
     test_all "$@"
+    verdict
+    ;;
+--test-vm)
+    need_programs fio nft ip tc mkfs.ext4 losetup qemu-system-x86_64 busybox cpio modprobe xz \
+        rpc.nfsd mount.nfs
+    # shellcheck source=tests/vm/run.sh
+    . "$root/tests/vm/run.sh"
+    test_in_vms "$@"
     verdict
     ;;
 --lint)

@@ -32,6 +32,8 @@ def test_source_file(path: Path) -> None:
     assert text == "" or (text.endswith("\n") and not text.endswith("\n\n"))
 
 
-@pytest.mark.parametrize("path", ["ioh.sh", ".ci/run", "tests/chroot/run.sh"])
+@pytest.mark.parametrize(
+    "path", ["ioh.sh", ".ci/run", "tests/chroot/run.sh", "tests/vm/boot.sh", "tests/vm/kernel.sh"]
+)
 def test_scripts_are_executable(path: str) -> None:
     assert (ROOT / path).stat().st_mode & 0o111 == 0o111

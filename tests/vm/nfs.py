@@ -1,0 +1,265 @@
+"""An NFS server and its clients inside one machine, and what the kernel itself counted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ioh.procfs.mountstats import NfsMount, ProcedureStats, read_mountstats
+from tests.kernel.rig import Ioh, run
+
+EXPORT = Path("/srv/export")
+DISK = "/dev/vda"
+LEASE_S = 10
+ATTACHED_S = 150  # under emulation; half a second on a real machine
+
+
+def shell(command: str) -> str:
+    return run("sh", "-ec", command)
+
+
+@contextlib.contextmanager
+def watching(*layers: str, cycle_s: float = 0.5) -> Iterator[Ioh]:
+    """Run `ioh json` from the first interval that the probes measured; needs mount and server."""
+    ioh = Ioh("--layers", ",".join(layers), cycle_s=cycle_s)
+    try:
+        wait_for_source(ioh, "bpf", *layers)
+        yield ioh
+    finally:
+        ioh.end()
+
+
+def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:
+    """Wait until every one of these layers is fed so; None: until it is not shown."""
+    deadline = time.monotonic() + ATTACHED_S
+    while not all(source_of(ioh, layer) == source for layer in layers):
+        assert time.monotonic() < deadline, (remarks(ioh), ioh.messages.lines)
+        ioh.wait_for_lines(len(ioh.output.lines) + 1, ATTACHED_S)
+
+
+def remarks(ioh: Ioh) -> list[Any]:
+    """What ioh has said of its layers, each thing once."""
+    said: list[Any] = []
+    for interval in ioh.intervals:
+        for layer in interval["layers"].values():
+            said += [note for note in layer["notes"] if note not in said]
+        said += [why for why in interval["unavailable"].values() if why not in said]
+    return said
+
+
+class Part(Ioh):
+    """What an `ioh json` that goes on told between two moments; it starts in seconds, not ms."""
+
+    def __init__(self, whole: Ioh) -> None:
+        self._whole = whole
+        self._first = len(whole.intervals)
+        self._end: int | None = None
+
+    @property
+    def intervals(self) -> list[dict[str, Any]]:
+        return self._whole.intervals[self._first : self._end]
+
+    def close(self) -> None:
+        self._whole.settle()
+        self._end = len(self._whole.intervals)
+
+
+@contextlib.contextmanager
+def part_of(whole: Ioh) -> Iterator[Part]:
+    """A workload's own intervals: nothing from before it, and all of it."""
+    whole.settle()
+    part = Part(whole)
+    yield part
+    part.close()
+
+
+def source_of(ioh: Ioh, layer: str) -> str | None:
+    """What fed a layer in the last interval; None where it was not shown."""
+    if not ioh.output.lines:
+        return None
+    source: str | None = ioh.intervals[-1]["layers"].get(layer, {}).get("source")
+    return source
+
+
+class Server:
+    """ext4 on the scratch disk, exported by the kernel's own server to two clients.
+
+    Each client is a network namespace at the end of a pair of virtual interfaces.
+    """
+
+    def __init__(self) -> None:
+        if EXPORT.is_mount():  # an earlier run of pytest in this machine has made it
+            return
+        run("modprobe", "-a", "ext4", "veth", "sch_netem", "nfsd")
+        run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", DISK)
+        EXPORT.mkdir(parents=True)
+        run("mount", "-o", "noatime", DISK, EXPORT)
+        EXPORT.chmod(0o1777)
+        for number in (1, 2):
+            self._add_client(number)
+        self._start_daemons()
+
+    @staticmethod
+    def _add_client(number: int) -> None:
+        shell(
+            f"""
+            ip netns add cli{number}
+            ip link add srv{number} type veth peer name cli netns cli{number}
+            ip addr add 10.99.{number}.1/24 dev srv{number}
+            ip link set srv{number} up
+            ip -n cli{number} addr add 10.99.{number}.2/24 dev cli
+            ip -n cli{number} link set cli up
+            ip -n cli{number} link set lo up
+            """
+        )
+
+    def _start_daemons(self) -> None:
+        shell(
+            """
+            mkdir -p /var/lib/nfs/v4recovery /run/rpcbind /var/lib/nfs/nfsdcld
+            mkdir -p /var/lib/nfs/rpc_pipefs /run/sendsigs.omit.d
+            mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
+            mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
+            rpcbind
+            nfsdcld
+            """
+        )
+        options = "rw,sync,no_root_squash,no_subtree_check,insecure,fsid=0"
+        run("exportfs", "-o", options, f"*:{EXPORT}")
+        run("rpc.mountd")
+        self.start()
+
+    @staticmethod
+    def start() -> None:
+        run("rpc.nfsd", "--lease-time", str(LEASE_S), "--grace-time", str(LEASE_S), "8")
+
+    @staticmethod
+    def stop() -> None:
+        run("rpc.nfsd", "0")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def netem(where: str, *settings: str) -> Iterator[None]:
+        """Make one interface lose or delay what it sends: ``srv1``, or ``cli1`` for the client."""
+        within = [] if where.startswith("srv") else ["ip", "netns", "exec", where]
+        device = where if not within else "cli"
+        run(*within, "tc", "qdisc", "add", "dev", device, "root", "netem", *settings)
+        try:
+            yield
+        finally:
+            run(*within, "tc", "qdisc", "del", "dev", device, "root")
+
+    @staticmethod
+    def drop_caches() -> None:
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+@contextlib.contextmanager
+def mounted(
+    version: str, *options: str, client: int = 1, place: str = "/mnt/nfs"
+) -> Iterator[Path]:
+    """The export as one client sees it."""
+    where = Path(f"{place}-{client}")
+    where.mkdir(exist_ok=True)
+    source = "/" if version.startswith("4") else str(EXPORT)
+    words = [f"vers={version}", "proto=tcp", *options]
+    if version == "3":
+        words.append("nolock")
+    # Not `ip netns exec`, which would mount in a mount namespace of its own.
+    enter = ["nsenter", f"--net=/run/netns/cli{client}"]
+    remote = f"10.99.{client}.1:{source}"
+    run(*enter, "mount", "-t", "nfs", "-o", ",".join(words), remote, where)
+    try:
+        yield where
+    finally:
+        unmount(where)
+
+
+def unmount(place: Path) -> None:
+    for _ in range(20):
+        if subprocess.run(["umount", place], check=False, capture_output=True).returncode == 0:
+            return
+        time.sleep(0.25)
+    run("umount", "--lazy", place)
+
+
+@dataclass(frozen=True)
+class ClientCounts:
+    """What mountstats says of one mount, or the difference of two readings."""
+
+    read: ProcedureStats
+    write: ProcedureStats
+    commit: ProcedureStats
+    read_bytes: int
+    write_bytes: int
+    transmissions: dict[str, int]  # more than one a call, by procedure
+
+    @property
+    def sent_again(self) -> dict[str, int]:
+        return {name: count for name, count in self.transmissions.items() if count}
+
+    def __sub__(self, older: ClientCounts) -> ClientCounts:
+        return ClientCounts(
+            minus(self.read, older.read),
+            minus(self.write, older.write),
+            minus(self.commit, older.commit),
+            self.read_bytes - older.read_bytes,
+            self.write_bytes - older.write_bytes,
+            {
+                name: count - older.transmissions.get(name, 0)
+                for name, count in self.transmissions.items()
+            },
+        )
+
+
+def minus(newer: ProcedureStats, older: ProcedureStats) -> ProcedureStats:
+    names = ProcedureStats.__dataclass_fields__
+    return ProcedureStats(
+        **{name: (getattr(newer, name) or 0) - (getattr(older, name) or 0) for name in names}
+    )
+
+
+def mount_of(place: Path) -> NfsMount:
+    (mount,) = [m for m in read_mountstats() or [] if m.mount_point == str(place)]
+    return mount
+
+
+def client_counts(place: Path) -> ClientCounts:
+    mount = mount_of(place)
+    return ClientCounts(
+        mount.stats_of("READ"),
+        mount.stats_of("WRITE"),
+        mount.stats_of("COMMIT"),
+        mount.server_read_bytes,
+        mount.server_write_bytes,
+        {name: s.transmissions - s.calls for name, s in mount.procedures.items()},
+    )
+
+
+@dataclass(frozen=True)
+class ServerCounts:
+    """The ``io`` line of /proc/net/rpc/nfsd, or the difference of two: bytes read, written."""
+
+    read_bytes: int
+    write_bytes: int
+
+    def __sub__(self, older: ServerCounts) -> ServerCounts:
+        return ServerCounts(
+            self.read_bytes - older.read_bytes, self.write_bytes - older.write_bytes
+        )
+
+
+def server_counts() -> ServerCounts:
+    for line in Path("/proc/net/rpc/nfsd").read_text().splitlines():
+        words = line.split()
+        if words[0] == "io":
+            return ServerCounts(int(words[1]), int(words[2]))
+    msg = "no io line in /proc/net/rpc/nfsd"
+    raise AssertionError(msg)

@@ -1,0 +1,185 @@
+"""Both NFS layers against mountstats and /proc/net/rpc/nfsd, operation by operation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
+from tests.vm.nfs import (
+    EXPORT,
+    ClientCounts,
+    Part,
+    Server,
+    ServerCounts,
+    client_counts,
+    mounted,
+    part_of,
+    server_counts,
+)
+
+VERSIONS = ("3", "4.0", "4.2")
+KINDS_OF_WRITE = ("write_unstable", "write_data_sync", "write_file_sync")
+
+
+def assert_client_agrees(ioh: Ioh, told: ClientCounts) -> None:
+    """Every operation and every byte as mountstats has them, times within 1 %.
+
+    Each attempt is an RPC.  One that failed (NFSv4 repeats it under a new state id) is not yet
+    the operation, which ends once.
+    """
+    layer = "nfs_client"
+    assert ioh.lost(layer) == {}
+    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+        assert ioh.total(layer, op) == stats.calls - (stats.errors or 0), (op, stats)
+        assert ioh.metric(layer, f"rpc_{op}s") == stats.calls, (op, stats)
+        for name, total_ms in (("rtt", stats.rtt_ms), ("execute", stats.execute_ms)):
+            measured_ms = ioh.metric(layer, f"rpc_{op}_{name}_ns") / 1e6
+            # mountstats tells whole milliseconds of both readings.
+            assert measured_ms == pytest.approx(total_ms, rel=0.01, abs=2), (op, name)
+    assert ioh.total(layer, "read", "bytes") == told.read_bytes
+    assert ioh.total(layer, "write", "bytes") == told.write_bytes
+    sent_again = {
+        name: row["retransmits"]
+        for (_, name), row in ioh.table(layer, "procedure", "version", "procedure").items()
+        if row["retransmits"]
+    }
+    assert sent_again == told.sent_again
+
+
+def assert_server_agrees(ioh: Ioh, told: ClientCounts, served: ServerCounts) -> None:
+    """What the clients counted was served, each kind of WRITE as it was asked for."""
+    assert ioh.lost("nfs_server") == {}
+    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+        assert ioh.total("nfs_server", op) == stats.calls - (stats.errors or 0), (op, stats)
+    for op in KINDS_OF_WRITE:
+        assert ioh.total("nfs_server", op) == ioh.total("nfs_client", op), op
+    assert ioh.total("nfs_server", "read", "bytes") == served.read_bytes
+    assert ioh.total("nfs_server", "write", "bytes") == served.write_bytes
+
+
+@pytest.mark.parametrize("size", [32 << 10, 128 << 10, MIB])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_both_ends_equal_the_kernels_counts(
+    server: Server, both_ends: Ioh, version: str, size: int
+) -> None:
+    with mounted(version, f"rsize={size}", f"wsize={size}") as place, part_of(both_ends) as ioh:
+        before, served_before = client_counts(place), server_counts()
+        fio(place, rw="write", bs="1m", size="8m", end_fsync=1, filename="buffered")
+        fio(place, rw="randrw", bs="64k", size="8m", direct=1, filename="direct")
+        fio(place, rw="write", bs="16k", size="1m", sync=1, filename="sync")
+        server.drop_caches()
+        fio(place, rw="read", bs="128k", size="8m", filename="buffered")
+        told, served = client_counts(place) - before, server_counts() - served_before
+    # The direct reads, and those of the buffered file, at least one each rsize.
+    assert told.read.calls > 8 * MIB // max(size, 128 << 10)
+    assert told.write.calls > 64
+    assert told.commit.calls
+    assert (served.read_bytes, served.write_bytes) == (told.read_bytes, told.write_bytes)
+    assert_client_agrees(ioh, told)
+    assert_server_agrees(ioh, told, served)
+    assert ioh.total("nfs_client", "write_file_sync") >= 64
+    assert ioh.total("nfs_client", "write_unstable")
+    granted = [ioh.metric("nfs_client", f"granted_{kind[6:]}") for kind in KINDS_OF_WRITE]
+    assert sum(granted) == ioh.total("nfs_client", "write")
+    # What the server needs is a part of what the client waits for.
+    for op in ("read", "write", "commit"):
+        assert ioh.latency_us("nfs_server", op) < ioh.latency_us("nfs_client", op), op
+
+
+def test_a_prime_number_of_direct_reads(server: Server, both_ends: Ioh) -> None:
+    with mounted("4.2") as place:
+        path = place / "prime"
+        path.write_bytes(os.urandom(23 * 8192 + 5))
+        server.drop_caches()
+        with (
+            part_of(both_ends) as ioh,
+            opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+            aligned(8192) as buffer,
+        ):
+            for i in range(24):
+                os.preadv(fd, [buffer], i * 8192)
+    assert ioh.total("nfs_client", "read") == 24
+    assert ioh.total("nfs_client", "read", "bytes") == 23 * 8192 + 5
+    assert ioh.sizes("nfs_client", "read")[8192] == 23
+    assert ioh.metric("nfs_client", "eof_reads") == 1
+    assert ioh.metric("nfs_client", "short_reads") == 0
+    files = ioh.table("nfs_client", "file", "path")
+    assert files[str(path),]["reads"] == 24
+    comm = Path("/proc/self/comm").read_text().strip()
+    processes = ioh.table("nfs_client", "process", "pid", "comm")
+    assert processes[str(os.getpid()), comm]["reads"] == 24
+
+
+def test_reads_of_the_clients_cache(server: Server, both_ends: Ioh) -> None:
+    with mounted("4.2") as place:
+        path = place / "twice"
+        path.write_bytes(os.urandom(MIB))
+        server.drop_caches()
+        with part_of(both_ends) as ioh, path.open("rb", buffering=0) as stream:
+            for _ in range(3):
+                stream.seek(0)
+                assert len(stream.read(2 * MIB)) == MIB
+    assert ioh.total("nfs_client", "read", "bytes") == MIB
+    assert ioh.total("nfs_client", "read_cached", "bytes") == 2 * MIB
+    assert ioh.metric("nfs_client", "app_read_bytes") == 3 * MIB
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_the_server_tells_cached_reads_from_those_of_the_disk(
+    server: Server, both_ends: Ioh, version: str
+) -> None:
+    with mounted(version) as place:
+        path = place / "cached"
+        path.write_bytes(os.urandom(2 * MIB))
+        server.drop_caches()
+        with (
+            part_of(both_ends) as ioh,
+            opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+            aligned(65536) as buffer,
+        ):
+            for _ in range(3):
+                for i in range(31):
+                    os.preadv(fd, [buffer], i * 65536)
+    assert ioh.total("nfs_server", "read") == 3 * 31
+    # The first pass reads the disk, in part ahead; the two others find all in memory.
+    assert 1 <= ioh.total("nfs_server", "read_disk") <= 31
+    assert ioh.total("nfs_server", "read_cached") >= 2 * 31
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_each_client_and_file_is_named(server: Server, both_ends: Ioh, version: str) -> None:
+    with mounted(version) as one, mounted(version, client=2) as two:
+        folder = EXPORT / version
+        folder.mkdir(exist_ok=True)
+        paths = {"first": one / version / "first", "second": two / version / "second"}
+        for path in paths.values():
+            path.write_bytes(os.urandom(MIB))
+        server.drop_caches()
+        with part_of(both_ends) as ioh, aligned(8192) as buffer:
+            for name, reads, writes in (("first", 23, 11), ("second", 7, 5)):
+                with opened(paths[name], os.O_RDWR | os.O_DIRECT) as fd:
+                    for i in range(reads):
+                        os.preadv(fd, [buffer], i * 8192)
+                    for i in range(writes):
+                        os.pwritev(fd, [buffer], i * 8192)
+    found = {
+        (path, client.rpartition(":")[0]): (row["reads"], row["read_bytes"], row["writes"])
+        for (path, client), row in ioh.table("nfs_server", "file", "path", "client").items()
+    }
+    assert found == {
+        (str(folder / "first"), "10.99.1.2"): (23, 23 * 8192, 11),
+        (str(folder / "second"), "10.99.2.2"): (7, 7 * 8192, 5),
+    }
+    clients = ioh.table("nfs_server", "client", "client")
+    assert {client.rpartition(":")[0] for (client,) in clients} == {"10.99.1.2", "10.99.2.2"}
+
+
+def test_a_quiet_server_is_idle(ioh: Part) -> None:
+    threads = Path("/proc/fs/nfsd/threads").read_text().strip()
+    ioh.close()
+    last = ioh.intervals[-1]["layers"]["nfs_server"]["metrics"]
+    assert last["threads"] == int(threads) == 8
+    assert last["busy_threads"] == 0

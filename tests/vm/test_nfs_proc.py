@@ -1,0 +1,37 @@
+"""Both NFS layers without BPF: what /proc gives, the same counts, and why it is not more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernel.rig import fio, recording
+from tests.vm.nfs import Server, client_counts, mounted, remarks, server_counts
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None:
+    with (
+        mounted(version, "rsize=65536", "wsize=65536") as place,
+        recording("--proc", "--layers", "nfs_client,nfs_server", cycle_s=0.5) as ioh,
+    ):
+        ioh.settle()
+        before, served = client_counts(place), server_counts()
+        fio(place, rw="randrw", bs="64k", size="4m", direct=1, filename="proc")
+        fio(place, rw="write", bs="64k", size="4m", end_fsync=1, filename="proc")
+        told, served = client_counts(place) - before, server_counts() - served
+        ioh.settle()
+    assert {i["layers"]["nfs_client"]["source"] for i in ioh.intervals[1:]} == {"proc"}
+    for layer in ("nfs_client", "nfs_server"):
+        for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+            assert ioh.total(layer, op) == stats.calls, (layer, op)
+        assert ioh.total(layer, "read", "bytes") == served.read_bytes == told.read_bytes
+        assert ioh.total(layer, "write", "bytes") == served.write_bytes == told.write_bytes
+    assert told.read.calls > 20
+    measured_ms = ioh.latency_us("nfs_client", "write") * told.write.calls / 1e3
+    assert measured_ms == pytest.approx(told.write.execute_ms, rel=1e-3)
+    (row,) = [
+        (mount, row) for mount, row in ioh.table("nfs_client", "mount", "mount", "vers").items()
+    ]
+    assert row[0] == (str(place), version)
+    assert row[1]["writes"] == told.write.calls
+    assert any("asked for with --proc" in str(remark) for remark in remarks(ioh))

@@ -1,0 +1,137 @@
+"""Loss, a server that restarts or does not answer, many requests of one place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
+from tests.vm.nfs import (
+    Server,
+    client_counts,
+    mounted,
+    part_of,
+    wait_for_source,
+)
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_many_direct_requests_of_one_place(server: Server, both_ends: Ioh, version: str) -> None:
+    """Device, file and offset are the same for all of them: only the request tells them apart."""
+    with mounted(version, "nconnect=4") as place:
+        (place / "one").write_bytes(os.urandom(65536))
+        with part_of(both_ends) as ioh:
+            before = client_counts(place)
+            fio(
+                place, rw="randrw", bs="64k", size="64k", direct=1, filename="one", numjobs=4,
+                iodepth=4, ioengine="libaio", loops=64, overwrite=1,
+            )  # fmt: skip
+            told = client_counts(place) - before
+    ended = [stats.calls - (stats.errors or 0) for stats in (told.read, told.write)]
+    assert sum(ended) == 4 * 64
+    assert ioh.lost("nfs_client") == {}
+    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+        assert ioh.total("nfs_client", op) == stats.calls - (stats.errors or 0), (op, stats)
+        assert ioh.total("nfs_server", op) == stats.calls - (stats.errors or 0), (op, stats)
+    # The mean of a request that was mistaken for another one would be too short.
+    for op, stats in (("read", told.read), ("write", told.write)):
+        waited_us = ioh.latency_us("nfs_client", op)
+        assert waited_us >= 0.99 * 1e3 * stats.execute_ms / stats.calls, op
+
+
+def retransmitted() -> int:
+    names, values = [
+        line.split()
+        for line in Path("/proc/net/snmp").read_text().splitlines()
+        if line.startswith("Tcp:")
+    ]
+    return int(values[names.index("RetransSegs")])
+
+
+def test_lost_packets_are_tcps_affair(server: Server, both_ends: Ioh) -> None:
+    with mounted("4.2") as place:
+        fio(place, rw="write", bs="1m", size="32m", end_fsync=1, filename="lossy")
+        server.drop_caches()
+        with server.netem("srv1", "loss", "2%"), part_of(both_ends) as ioh:
+            before, segments = client_counts(place), retransmitted()
+            fio(place, rw="read", bs="1m", size="32m", filename="lossy")
+            time.sleep(1)
+            told, segments = client_counts(place) - before, retransmitted() - segments
+    assert segments > 0
+    assert ioh.metric("tcp", "retrans_segs") == segments
+    assert ioh.total("nfs_client", "read") == told.read.calls - (told.read.errors or 0)
+    assert ioh.total("nfs_client", "read", "bytes") == told.read_bytes == 32 * MIB
+    assert ioh.metric("nfs_client", "rpc_retransmits") == sum(told.sent_again.values())
+
+
+def test_requests_that_are_sent_again(server: Server, both_ends: Ioh) -> None:
+    """Nothing comes through for longer than the client waits: RPC's own retransmission."""
+    with mounted("3", "timeo=10", "retrans=5") as place:
+        (place / "again").write_bytes(os.urandom(MIB))
+        server.drop_caches()
+        with part_of(both_ends) as ioh:
+            before = client_counts(place)
+            reader = threading.Thread(target=read_directly, args=(place / "again",))
+            with server.netem("srv1", "loss", "100%"):
+                reader.start()
+                time.sleep(5)
+            reader.join(60)
+            told = client_counts(place) - before
+    assert told.sent_again
+    assert ioh.metric("nfs_client", "rpc_retransmits") == sum(told.sent_again.values())
+    assert ioh.total("nfs_client", "read") == told.read.calls == 16
+    assert ioh.total("nfs_client", "read", "bytes") == told.read_bytes == MIB
+
+
+def read_directly(path: Path) -> None:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(65536) as buffer:
+        for i in range(16):
+            os.preadv(fd, [buffer], i * 65536)
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_a_server_that_restarts(server: Server, both_ends: Ioh, version: str) -> None:
+    with mounted(version, "timeo=10") as place:
+        (place / "restart").write_bytes(os.urandom(MIB))
+        server.drop_caches()
+        with part_of(both_ends) as ioh:
+            before = client_counts(place)
+            server.stop()
+            wait_for_source(both_ends, None, "nfs_server")
+            reader = threading.Thread(target=read_directly, args=(place / "restart",))
+            reader.start()
+            time.sleep(3)
+            server.start()
+            reader.join(120)
+            assert not reader.is_alive()
+            told = client_counts(place) - before
+            wait_for_source(both_ends, "bpf", "nfs_server")
+    # Not told.read.calls: an attempt that met a lost session is one more of them.
+    assert ioh.total("nfs_client", "read") == 16
+    assert ioh.metric("nfs_client", "rpc_reads") == told.read.calls >= 16
+    assert ioh.total("nfs_client", "read", "bytes") == told.read_bytes == MIB
+    assert ioh.lost("nfs_client") == {}
+    reasons = {
+        interval["unavailable"]["nfs_server"]["reason"]
+        for interval in ioh.intervals
+        if "nfs_server" in interval["unavailable"]
+    }
+    assert "no NFS server is running on this host" in reasons
+
+
+def test_a_dead_server_does_not_hang_ioh(server: Server, both_ends: Ioh) -> None:
+    with (
+        mounted("3", "timeo=10", "soft", "retrans=2") as place,
+        server.netem("srv1", "loss", "100%"),
+    ):
+        stat = subprocess.Popen(["stat", place / "nothing"], stderr=subprocess.DEVNULL)
+        with part_of(both_ends) as ioh:
+            time.sleep(3)
+        stat.wait(60)
+    assert len(ioh.intervals) >= 5
+    assert max(interval["interval_s"] for interval in ioh.intervals) < 2
