@@ -157,13 +157,13 @@ class NfsClient(Layer):
     modules = ("sunrpc", "nfs")
     idle = "no NFS file system is mounted on this host"
     events = (
-        Event("read_start", (raw("nfs_initiate_read", "on_read_start"),)),
-        Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),
-        Event("write_start", (raw("nfs_initiate_write", "on_write_start"),)),
-        Event("write_done", (raw("nfs_writeback_done", "on_write_done"),)),
-        Event("commit_start", (raw("nfs_initiate_commit", "on_commit_start"),)),
-        Event("commit_done", (raw("nfs_commit_done", "on_commit_done"),)),
         Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),
+        Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),
+        Event("write_done", (raw("nfs_writeback_done", "on_write_done"),)),
+        Event("commit_done", (raw("nfs_commit_done", "on_commit_done"),)),
+        Event("read_start", (raw("nfs_initiate_read", "on_read_start"),)),
+        Event("write_start", (raw("nfs_initiate_write", "on_write_start"),)),
+        Event("commit_start", (raw("nfs_initiate_commit", "on_commit_start"),)),
     )
 
     @classmethod

@@ -137,15 +137,15 @@ class NfsServer(Layer):
     modules = ("sunrpc", "nfsd")
     idle = "no NFS server is running on this host"
     events = (
-        Event("call", (raw("svc_process", "on_call"),)),
         Event("reply", (raw("svc_stats_latency", "on_reply"),)),
-        Event("read_start", (raw("nfsd_read_start", "on_read_start"),)),
         Event("read_done", (raw("nfsd_read_done", "on_read_done"),)),
-        Event("write_start", (raw("nfsd_write_start", "on_write_start"),)),
         Event("write_done", (raw("nfsd_write_done", "on_write_done"),)),
         Event("compound", (raw("nfsd_compound_status", "on_compound_op"),)),
         Event("bio", (raw("block_bio_queue", "on_bio"),)),
         Event("file", (raw("nfsd_file_acquire", "on_file"),)),
+        Event("read_start", (raw("nfsd_read_start", "on_read_start"),)),
+        Event("write_start", (raw("nfsd_write_start", "on_write_start"),)),
+        Event("call", (raw("svc_process", "on_call"),)),
     )
 
     @classmethod
