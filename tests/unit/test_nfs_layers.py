@@ -1,0 +1,80 @@
+"""The NFS layers' own decoding: clients by address, file systems by op, calls of one name."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.maps import MapSpec
+from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
+from ioh.layers.nfs_client import SPEC, _rpc_values
+from ioh.layers.nfs_maps import DevTotals, read_procedures, sum_parts
+from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
+from tests.unit.fake_kernel import CPUS, install
+
+V4 = ipaddress.ip_address("10.99.1.2").packed.ljust(16, b"\0")
+V6 = ipaddress.ip_address("2001:db8::7").packed
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "shown"),
+    [(2, V4, "10.99.1.2:713"), (10, V6, "[2001:db8::7]:713"), (1, V6, "?")],
+)
+def test_a_clients_name(family: int, address: bytes, shown: str) -> None:
+    assert name_client(family, (713).to_bytes(2, "big"), address) == shown
+
+
+def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    mountinfo = "21 1 8:1 / /srv rw - ext4 /dev/sda1 rw\n"
+    (tmp_path / "proc/self/mountinfo").write_text(mountinfo)
+    flows, paths = MapSpec("flows", 5, 40, 40, 64), MapSpec("paths", 1, 16, 8 + 1280, 64)
+    maps, held, _ = install(monkeypatch, [flows, paths])
+    tables = ClientTables(tmp_path)
+    tables.read(maps["flows"], maps["paths"])
+    for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
+        key = _FLOW_KEY.pack(77, 8 << 20 | 1, op, 2, port.to_bytes(2, "big"), V4)
+        held["flows"].entries[key] = struct.pack("=QQQ16s", 3, 30, 300, b"") * CPUS
+    name = struct.pack("=II", 5, 1) + b"file\0"
+    held["paths"].entries[struct.pack("=QQ", 77, 8 << 20 | 1)] = name.ljust(8 + 1280, b"\0")
+    found = tables.read(maps["flows"], maps["paths"])
+    n = 3 * CPUS
+    assert found["file"] == {
+        ("/srv/file", "10.99.1.2:1"): (2 * n, 20 * n, 200 * n, 0, 0, 0, 0, 0),
+        ("/srv/file", "10.99.1.2:2"): (0, 0, 0, n, 10 * n, 100 * n, n, 100 * n),
+    }
+    assert set(found["client"]) == {("10.99.1.2:1",), ("10.99.1.2:2",)}
+    assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
+
+
+def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
+    for dev, op in ((49, 0), (50, 0), (50, 4)):
+        counters = [0] * WORDS
+        counters[STARTED], counters[COUNT], counters[ERRORS] = 7, 4, 1
+        one_cpu = struct.pack(f"={WORDS}Q", *counters)
+        held["totals"].entries[struct.pack("=II", dev, op)] = one_cpu * CPUS
+    parts = DevTotals(SPEC.ops, queue=True).read(maps["totals"], 0)
+    assert {dev: set(ops) for dev, ops in parts.items()} == {49: {"read"}, 50: {"read", "commit"}}
+    total = sum_parts(parts, SPEC.ops)
+    assert (total["read"].count_total, total["read"].inflight) == (8 * CPUS, 4 * CPUS)
+    assert (total["write_unstable"].count_total, total["write_unstable"].inflight) == (0, 0)
+
+
+def test_reads_are_counted_whatever_the_procedure_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("procedures", 5, 32, 56, 64)])
+    for version, name in ((3, b"READ"), (4, b"READ_PLUS"), (4, b"OP_COMMIT"), (4, b"LOOKUP")):
+        row = struct.pack("=7Q", 1, 0, 10, 100, 1000, 2, 3)
+        held["procedures"].entries[struct.pack("=I28s", version, name)] = row * CPUS
+    found = read_procedures(maps["procedures"])
+    assert set(found) == {("v3", "READ"), ("v4", "READ_PLUS"), ("v4", "COMMIT"), ("v4", "LOOKUP")}
+    values = _rpc_values(found)
+    assert (values["rpc_reads_total"], values["rpc_commits_total"]) == (2 * CPUS, CPUS)
+    assert values["rpc_read_rtt_ns_total"] == 200 * CPUS
+    assert values["rpc_writes_total"] == 0
+    assert values["rpc_retransmits_total"] == 8 * CPUS
