@@ -85,6 +85,7 @@ class MountCounters:
         self.app_bytes = 0
         self.cached_bytes = 0
         self._seen: dict[tuple[str, str], tuple[int, int]] = {}
+        self._ahead: dict[tuple[str, str], int] = {}  # bytes fetched and not yet read
 
     def update(self, mounts: list[NfsMount]) -> dict[str, Table]:
         """Take in one reading of mountstats."""
@@ -103,17 +104,23 @@ class MountCounters:
         }
 
     def _note_cached(self, mount: NfsMount) -> None:
-        """Bytes read by programs and not fetched; read-ahead may be fetched before it is read."""
+        """Bytes read by programs and not fetched, in this tick or ahead in an earlier one.
+
+        Read-ahead that nobody comes to read hides as many bytes of later hits: never too much.
+        """
         key = mount.export, mount.mount_point
         read = mount.normal_read_bytes + mount.direct_read_bytes
         fetched = mount.server_read_bytes
         before = self._seen.get(key)
         self._seen[key] = read, fetched
         if before is None or read < before[0] or fetched < before[1]:
+            self._ahead[key] = 0
             return
         grown = read - before[0]
         self.app_bytes += grown
-        self.cached_bytes += max(0, grown - (fetched - before[1]))
+        ahead = self._ahead[key] + (fetched - before[1]) - grown
+        self.cached_bytes += max(0, -ahead)
+        self._ahead[key] = max(0, ahead)
 
     def metrics(self) -> dict[str, Value]:
         """The layer's metrics that come from here."""

@@ -102,6 +102,14 @@ def test_what_was_read_and_not_fetched_came_from_the_cache() -> None:
     assert counters.app_bytes == 100 + 200 + 10
 
 
+def test_what_was_read_ahead_is_no_cache_hit_when_it_is_read() -> None:
+    counters = MountCounters()
+    for read, fetched in ((0, 0), (500, 1000), (1000, 1000), (1500, 1000)):
+        counters.update(parse_mountstats(reading(read, fetched)))
+    # Half of it a tick before it was read; only the last 500 came from the cache alone.
+    assert counters.cached_bytes == 500
+
+
 @pytest.mark.parametrize(
     ("counts", "mounted"),
     [
