@@ -17,6 +17,7 @@ from ioh.layers.nfs_mounts import (
     is_any_mounted,
     proc_ops,
     procedure_rows,
+    procedure_table,
 )
 from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW, mean
 from ioh.model.filters import Filters
@@ -243,7 +244,7 @@ class NfsClient(Layer):
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
-            tables={**tables, "procedure": {key: tuple(row) for key, row in procedures.items()}},
+            tables={**tables, "procedure": procedure_table(mounts)},
             parts={m.export: proc_ops(m.procedures, [m]) for m in mounts},
             notes=(*self._filter_notes(), "only mounts of ioh's own mount namespace are counted"),
         )

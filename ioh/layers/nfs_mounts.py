@@ -193,3 +193,12 @@ def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int
             ):
                 row[at] += value
     return rows
+
+
+def procedure_table(mounts: list[NfsMount]) -> Table:
+    """The same as a table; errors are None where the kernel (before 5.3) counts none."""
+    known = all(s.errors is not None for mount in mounts for s in mount.procedures.values())
+    return {
+        key: (calls, errors if known else None, *rest)
+        for key, (calls, errors, *rest) in procedure_rows(mounts).items()
+    }

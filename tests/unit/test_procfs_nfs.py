@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.layers.nfs_mounts import MountCounters, is_any_mounted
+from ioh.layers.nfs_mounts import MountCounters, is_any_mounted, procedure_table
 from ioh.procfs.mountstats import ProcedureStats, add_procedures, parse_mountstats, read_mountstats
 from ioh.procfs.nfsd import parse_nfsd, read_nfsd
 
@@ -150,3 +150,12 @@ def test_a_server_that_says_little(text: str) -> None:
 def test_without_the_module_there_is_no_server(tmp_path: Path) -> None:
     assert read_nfsd(tmp_path) is None
     assert read_mountstats(tmp_path) is None
+
+
+@pytest.mark.parametrize(("ninth", "errors"), [("", None), (" 3", 3)])
+def test_errors_that_the_kernel_does_not_count_are_not_known(
+    ninth: str, errors: int | None
+) -> None:
+    mounts = parse_mountstats(one(f"\tper-op statistics\n\t READ: 7 7 0 100 200 1 2 3{ninth}"))
+    (row,) = procedure_table(mounts).values()
+    assert row[:2] == (7, errors)
