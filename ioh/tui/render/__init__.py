@@ -1,0 +1,1 @@
+"""Pure drawing: values and a width in, lines of styled text out; no textual, no clock."""
