@@ -22,6 +22,7 @@ Read = Callable[[int, int], bytes]  # offset, length: fewer bytes at the end of 
 _STEP_BYTES = 1 << 16
 _MAX_TAIL_BYTES = 64 << 20
 SCAN_BYTES = 1 << 18
+_SAMPLES = frozenset({Kind.FULL, Kind.CHECKPOINT, Kind.DELTA})
 
 
 class _Moment(Struct, array_like=True):
@@ -74,12 +75,36 @@ def look_on(places: Places, read: Read, size_bytes: int) -> None:
                 _take(places, event)
 
 
+def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: float) -> int:
+    """Number of the last sample not later than a time, from a whole record to an offset.
+
+    Looks at the times of the records only; nothing else of them is decoded.
+    """
+    found = begin.tick
+    scanner = FrameScanner(begin.offset)
+    at = begin.offset
+    while at < end_bytes and (piece := read(at, min(SCAN_BYTES, end_bytes - at))):
+        scanner.feed(piece)
+        at += len(piece)
+        for event in scanner.events():
+            if not isinstance(event, Frame) or event.kind not in _SAMPLES:
+                continue
+            try:
+                moment = decode_plain(decompress(event.flags, event.payload), _Moment)
+            except RecordError:
+                continue
+            if moment.time_unix_s > time_unix_s:
+                return found
+            found = max(found, moment.tick)
+    return found
+
+
 def _take(places: Places, frame: Frame) -> None:
     kind = frame.kind
     places.scanned_bytes = frame.end
     tick, when = places.ticks, places.last_unix_s
     try:
-        if kind in {Kind.FULL, Kind.CHECKPOINT, Kind.DELTA}:
+        if kind in _SAMPLES:
             moment = decode_plain(decompress(frame.flags, frame.payload), _Moment)
             tick, when = moment.tick, moment.time_unix_s
             places.ticks, places.last_unix_s = max(places.ticks, tick + 1), when

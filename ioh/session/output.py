@@ -42,42 +42,18 @@ class Output(Protocol):
         ...
 
 
-class FileOutput:
-    """A new file: mode 0600, never one that exists, never through a symbolic link, locked.
-
-    The lock is held until close() or the end of the process, so that a reader who follows the
-    file can tell a recording under way from one that was killed.
+class SeekableOutput:
+    """A descriptor of a file that was empty; what could not be written whole is cut off again.
 
     Args:
-        path: The file.
-        owner: User and group that it shall belong to; None leaves the process's own.
-        directory_fd: What a relative ``path`` is relative to; None: the working directory.
-
-    Raises:
-        IohError: It exists, or cannot be made.
+        fd: Belongs to the output from now on.
+        name: For people.
     """
 
-    def __init__(
-        self, path: str, owner: tuple[int, int] | None = None, directory_fd: int | None = None
-    ) -> None:
-        self.name = path
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
         self._size_bytes = 0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            self._fd = os.open(path, flags, 0o600, dir_fd=directory_fd)
-        except FileExistsError:
-            cause = f"{printable(path)} exists, and a recording is never written over"
-            raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            cause = f"cannot make {printable(path)}: {reason}"
-            raise IohError(cause, "Give another place with -o FILE") from None
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.fchmod(self._fd, 0o600)
-        if owner is not None:
-            with contextlib.suppress(OSError):  # vfat knows no owners
-                os.fchown(self._fd, *owner)
 
     @property
     def size_bytes(self) -> int:
@@ -106,6 +82,43 @@ class FileOutput:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class FileOutput(SeekableOutput):
+    """A new file: mode 0600, never one that exists, never through a symbolic link, locked.
+
+    The lock is held until close() or the end of the process, so that a reader who follows the
+    file can tell a recording under way from one that was killed.
+
+    Args:
+        path: The file.
+        owner: User and group that it shall belong to; None leaves the process's own.
+        directory_fd: What a relative ``path`` is relative to; None: the working directory.
+
+    Raises:
+        IohError: It exists, or cannot be made.
+    """
+
+    def __init__(
+        self, path: str, owner: tuple[int, int] | None = None, directory_fd: int | None = None
+    ) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o600, dir_fd=directory_fd)
+        except FileExistsError:
+            cause = f"{printable(path)} exists, and a recording is never written over"
+            raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            cause = f"cannot make {printable(path)}: {reason}"
+            raise IohError(cause, "Give another place with -o FILE") from None
+        super().__init__(fd, path)
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.fchmod(self._fd, 0o600)
+        if owner is not None:
+            with contextlib.suppress(OSError):  # vfat knows no owners
+                os.fchown(self._fd, *owner)
 
 
 class PipeOutput:

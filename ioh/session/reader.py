@@ -15,7 +15,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Frame, FrameScanner, Kind
-from ioh.session.index import look_on, read_places
+from ioh.session.index import last_tick_until, look_on, read_places
 from ioh.session.records import (
     Gap,
     Header,
@@ -79,14 +79,15 @@ class Session:
 
     Args:
         path: The file.
+        fd: An open descriptor of it, which belongs to the session from now on; see from_fd().
 
     Raises:
         IohError: It is no recording, or one that this ioh cannot read.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, fd: int | None = None) -> None:
         self.path = path
-        self._fd = open_for_reading(path)
+        self._fd = open_for_reading(path) if fd is None else fd
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
@@ -96,6 +97,19 @@ class Session:
         except BaseException:
             os.close(self._fd)
             raise
+
+    @classmethod
+    def from_fd(cls, fd: int, name: str) -> Session:
+        """The session in a descriptor that can be read, such as a memfd.
+
+        Args:
+            fd: Stays the caller's.
+            name: For people, as ``path``.
+
+        Raises:
+            IohError: It is no recording, or one that this ioh cannot read.
+        """
+        return cls(name, os.dup(fd))
 
     def __enter__(self) -> Session:  # noqa: PYI034 (Self came with Python 3.11)
         return self
@@ -117,6 +131,11 @@ class Session:
     def __len__(self) -> int:
         """Samples known so far; see refresh()."""
         return self._places.ticks
+
+    @property
+    def first_tick(self) -> int:
+        """Number of the first sample that is there."""
+        return 0
 
     @property
     def size_bytes(self) -> int:
@@ -190,6 +209,10 @@ class Session:
             yield from reader.items()
         yield from reader.items(at_end=True)
 
+    def ticks(self, from_tick: int) -> Iterator[Tick]:
+        """Samples that can be told from one on, to the present end of the file."""
+        return (item for item in self.items(from_tick) if isinstance(item, Tick))
+
     def reader(
         self,
         from_tick: int = 0,
@@ -238,14 +261,8 @@ class Session:
         at = bisect_right([entry.time_unix_s for entry in whole], time_unix_s) - 1
         if at < 0:
             return 0
-        found = whole[at].tick
-        end = whole[at + 1].tick if at + 1 < len(whole) else len(self)
-        for item in self.items(found, with_tables=False):
-            if isinstance(item, Tick):
-                if item.tick > end or item.sample.time_unix_s > time_unix_s:
-                    break
-                found = item.tick
-        return found
+        end = whole[at + 1].offset if at + 1 < len(whole) else self.size_bytes
+        return last_tick_until(self._read, whole[at], end, time_unix_s)
 
     def _read(self, offset: int, length: int) -> bytes:
         return os.pread(self._fd, length, offset)

@@ -8,11 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Session
 from ioh.session.records import Gap, Header, Mark
 from ioh.session.stream import Item, ItemReader, Tick
@@ -208,46 +206,3 @@ def no_interval(path: str) -> IohError:
     """What to raise where there is nothing to show."""
     cause = f"no interval in that part of {printable(path)}"
     return IohError(cause, "See what there is with: ioh verify", ExitCode.USAGE)
-
-
-class Player:
-    """A recording with a position, for a screen that steps and jumps; see Session for its length.
-
-    Args:
-        session: An open session; stays the caller's.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.tick = 0
-        self._last: tuple[int, Sample] | None = None
-
-    def snapshot(self) -> Snapshot | None:
-        """The interval that ends at the position; None at the first sample, or where it is lost."""
-        if self.tick < 1:
-            return None
-        older = self._sample(self.tick - 1)
-        newer = self._sample(self.tick)
-        if older is None or newer is None or newer.mono_ns <= older.mono_ns:
-            return None
-        return derive(older, newer)
-
-    def step(self, ticks: int) -> bool:
-        """Move by samples, backwards below 0; False where that is beyond either end."""
-        wanted = self.tick + ticks
-        if not 0 <= wanted < len(self.session) and not 0 <= wanted < self.session.refresh():
-            return False
-        self.tick = wanted
-        return True
-
-    def seek(self, time_unix_s: float) -> None:
-        """Move to the last sample not later than a time."""
-        self.tick = self.session.tick_at(time_unix_s)
-
-    def _sample(self, tick: int) -> Sample | None:
-        if self._last is not None and self._last[0] == tick:
-            return self._last[1]
-        found = self.session.sample_at(tick)
-        if found is not None:
-            self._last = (tick, found)
-        return found

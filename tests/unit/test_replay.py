@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import main
-from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.span import Thinner
 from ioh.pipeline import snapshots
@@ -26,7 +25,6 @@ from ioh.session.writer import SessionWriter
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.sources.moments import parse_when, unix_s_of
-from ioh.sources.replay import Player
 from tests import fakes
 from tests.sessions import Memory, recorded
 
@@ -276,22 +274,6 @@ def test_following_ends_with_the_recording(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.read().count(b"\ndate: ") == 2
         assert process.wait(20) == 0
-
-
-def test_the_player_steps_and_jumps_both_ways(session_file: Path) -> None:
-    with Session(str(session_file)) as session:
-        player = Player(session)
-        assert player.snapshot() is None
-        assert not player.step(-1)
-        for tick in range(1, 12):
-            assert player.step(1)
-            assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
-        assert not player.step(1)
-        assert player.step(-6)
-        assert player.snapshot() == derive(SAMPLES[4], SAMPLES[5])
-        player.seek(SAMPLES[9].time_unix_s + 0.2)
-        assert player.tick == 9
-        assert player.snapshot() == derive(SAMPLES[8], SAMPLES[9])
 
 
 def test_moments_are_told_apart(session_file: Path) -> None:

@@ -1,0 +1,199 @@
+"""A recording that stays in memory and within its bounds: what a live screen goes back in."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ioh.model.errors import IohError
+from ioh.model.sample import Sample
+from ioh.session.output import SeekableOutput
+from ioh.session.reader import Moment, Session
+from ioh.session.stream import Tick
+from ioh.session.writer import SessionWriter
+
+_NAME = "live"
+
+
+@dataclass(slots=True, eq=False)
+class _Half:
+    """One session of the two that a recording in memory holds.
+
+    Shape:
+        ``first_tick`` is the number in the whole recording of its own sample 0.
+    """
+
+    first_tick: int
+    output: SeekableOutput
+    fd: int
+    writer: SessionWriter
+    session: Session | None = None
+
+    def read(self) -> Session | None:
+        """The session, as far as it is written; None before its first sample."""
+        if self.session is None:
+            try:
+                self.session = Session.from_fd(self.fd, _NAME)
+            except IohError:  # nothing written yet
+                return None
+        self.session.refresh()
+        return self.session
+
+    def close(self) -> None:
+        """Give its memory back."""
+        self.writer.close()
+        if self.session is not None:
+            self.session.close()
+        os.close(self.fd)
+
+
+class MemoryRecording:
+    """Takes Samples as a SessionWriter does, and is read as a Session is, in the same process.
+
+    Samples keep their numbers: when the older half is dropped, ``first_tick`` grows and len()
+    does not shrink.  One thread may write and another one read.
+
+    Args:
+        max_bytes: Bound of what is held, but for the last tick of each half; the older half
+            of it is dropped when that is full.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._half_bytes = max(1, max_bytes // 2)
+        # Held while reading, and while a half is dropped, which must not be under a reader.
+        self._lock = threading.Lock()
+        self._halves: list[_Half] = []
+        self._ticks = 0
+        self.path = _NAME
+        self._begin_half()
+
+    def write(self, sample: Sample) -> bool:
+        """Take one sample.
+
+        Returns:
+            False when there is no memory for it.
+
+        Raises:
+            OSError: A new half cannot be made.
+            ValueError: A sample that cannot be told, which is a bug in its source.
+        """
+        if self._halves[-1].output.size_bytes >= self._half_bytes:
+            self._begin_half()
+        written = self._halves[-1].writer.write(sample)
+        if written:
+            self._ticks += 1
+        return written
+
+    def mark(self, text: str) -> bool:
+        """Put a named moment on the time line; False where it waits for the next sample."""
+        return self._halves[-1].writer.mark(text)
+
+    def close(self) -> None:
+        """Give all of the memory back."""
+        with self._lock:
+            for half in self._halves:
+                half.close()
+            self._halves = []
+
+    def __len__(self) -> int:
+        """One more than the number of the newest sample."""
+        return self._ticks
+
+    def refresh(self) -> int:
+        """As len(); nothing needs to be looked for."""
+        return self._ticks
+
+    @property
+    def first_tick(self) -> int:
+        """Number of the oldest sample held."""
+        with self._lock:
+            return self._halves[0].first_tick if self._halves else self._ticks
+
+    @property
+    def size_bytes(self) -> int:
+        """What is held."""
+        with self._lock:
+            return sum(half.output.size_bytes for half in self._halves)
+
+    @property
+    def start_unix_s(self) -> float:
+        """Time of the oldest sample held; 0 where there is none."""
+        with self._lock:
+            sessions = self._sessions()
+            return sessions[0][1].start_unix_s if sessions else 0.0
+
+    @property
+    def end_unix_s(self) -> float:
+        """Time of the newest sample; 0 where there is none."""
+        with self._lock:
+            sessions = self._sessions()
+            return sessions[-1][1].end_unix_s if sessions else 0.0
+
+    def marks(self) -> list[Moment]:
+        """Every mark that is held, in the order in which it was made."""
+        with self._lock:
+            return [
+                replace(mark, tick=mark.tick + half.first_tick)
+                for half, session in self._sessions()
+                for mark in session.marks()
+            ]
+
+    def gaps(self) -> list[Moment]:
+        """Every span of time that could not be recorded, with its reason."""
+        with self._lock:
+            return [
+                replace(gap, tick=gap.tick + half.first_tick)
+                for half, session in self._sessions()
+                for gap in session.gaps()
+            ]
+
+    def sample_at(self, tick: int) -> Sample | None:
+        """One sample by its number; None where it is dropped or not there (yet)."""
+        with self._lock:
+            for half, session in reversed(self._sessions()):
+                if tick >= half.first_tick:
+                    return session.sample_at(tick - half.first_tick)
+        return None
+
+    def ticks(self, from_tick: int) -> Iterator[Tick]:
+        """Samples from one on, to the newest; ends early when they are dropped meanwhile."""
+        with self._lock:
+            sessions = self._sessions()
+        for at, (half, session) in enumerate(sessions):
+            if at + 1 < len(sessions) and sessions[at + 1][0].first_tick <= from_tick:
+                continue
+            found = session.ticks(max(0, from_tick - half.first_tick))
+            while True:
+                with self._lock:
+                    if half not in self._halves:
+                        return
+                    item = next(found, None)
+                if item is None:
+                    break
+                yield Tick(item.tick + half.first_tick, item.sample)
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last sample not later than a time; the oldest held for earlier times."""
+        with self._lock:
+            sessions = self._sessions()
+            for half, session in reversed(sessions):
+                if session.start_unix_s <= time_unix_s or half is sessions[0][0]:
+                    return half.first_tick + session.tick_at(time_unix_s)
+        return 0
+
+    def _sessions(self) -> list[tuple[_Half, Session]]:
+        return [(half, session) for half in self._halves if (session := half.read()) is not None]
+
+    def _begin_half(self) -> None:
+        fd = os.memfd_create("ioh-history")
+        output = SeekableOutput(os.dup(fd), _NAME)
+        half = _Half(self._ticks, output, fd, SessionWriter(output))
+        if self._halves:
+            self._halves[-1].writer.close()
+        with self._lock:
+            dropped, kept = self._halves[:-1], self._halves[-1:]
+            self._halves = [*kept, half]
+            for old in dropped:
+                old.close()

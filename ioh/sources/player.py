@@ -1,0 +1,124 @@
+"""A position in a recording, and the interval there: for a screen that steps and jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from ioh.model.derive import derive
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.session.reader import Moment
+from ioh.session.stream import Tick
+
+# Samples read on from the last position rather than from a checkpoint, which lies farther away.
+_NEAR_TICKS = 16
+_KEPT = 4
+
+
+class History(Protocol):
+    """Samples by number and by time: a Session, or a MemoryRecording."""
+
+    def __len__(self) -> int:
+        """One more than the number of the newest sample known."""
+        ...
+
+    @property
+    def first_tick(self) -> int:
+        """Number of the oldest sample."""
+        ...
+
+    @property
+    def start_unix_s(self) -> float:
+        """Time of the oldest sample."""
+        ...
+
+    @property
+    def end_unix_s(self) -> float:
+        """Time of the newest sample known."""
+        ...
+
+    def refresh(self) -> int:
+        """Look for newer samples; returns len()."""
+        ...
+
+    def marks(self) -> list[Moment]:
+        """Every mark."""
+        ...
+
+    def gaps(self) -> list[Moment]:
+        """Every span that was not recorded."""
+        ...
+
+    def ticks(self, from_tick: int) -> Iterator[Tick]:
+        """Samples from one on."""
+        ...
+
+    def sample_at(self, tick: int) -> Sample | None:
+        """One sample; None where it is lost."""
+        ...
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last sample not later than a time."""
+        ...
+
+
+class Player:
+    """A recording with a position; used by one thread.
+
+    Args:
+        session: What is played; stays the caller's.
+    """
+
+    def __init__(self, session: History) -> None:
+        self.session = session
+        self.tick = session.first_tick
+        self._kept: dict[int, Sample] = {}
+        self._ahead: Iterator[Tick] = iter(())
+        self._ahead_tick = -1  # number of the sample that it gave last
+
+    def snapshot(self) -> Snapshot | None:
+        """The interval that ends at the position; None at the first sample, or where it is lost."""
+        if self.tick < 1:
+            return None
+        older = self._sample(self.tick - 1)
+        newer = self._sample(self.tick)
+        if older is None or newer is None or newer.mono_ns <= older.mono_ns:
+            return None
+        return derive(older, newer)
+
+    def step(self, ticks: int) -> bool:
+        """Move by samples, backwards below 0; False where that is beyond either end."""
+        wanted = self.tick + ticks
+        if wanted < self.session.first_tick:
+            return False
+        if wanted >= len(self.session) and wanted >= self.session.refresh():
+            return False
+        self.tick = wanted
+        return True
+
+    def seek(self, time_unix_s: float) -> None:
+        """Move to the last sample not later than a time."""
+        self.tick = self.session.tick_at(time_unix_s)
+
+    def _sample(self, tick: int) -> Sample | None:
+        found = self._kept.get(tick) or self._read_on(tick)
+        if found is None:
+            self._ahead, self._ahead_tick = self.session.ticks(tick), tick - 1
+            # Where the records right there are damaged, others may lead there too.
+            found = self._read_on(tick) or self.session.sample_at(tick)
+        if found is not None:
+            self._kept.pop(tick, None)
+            self._kept[tick] = found
+            while len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _read_on(self, tick: int) -> Sample | None:
+        if not self._ahead_tick < tick <= self._ahead_tick + _NEAR_TICKS:
+            return None
+        for item in self._ahead:
+            self._ahead_tick = item.tick
+            if item.tick >= tick:
+                return item.sample if item.tick == tick else None
+        return None

@@ -1,0 +1,103 @@
+"""Stepping and jumping in a recording, in a file or in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.session.memory import MemoryRecording
+from ioh.session.reader import Session
+from ioh.sources.player import History, Player
+from tests import fakes
+from tests.sessions import recorded
+
+SAMPLES = list(itertools.islice(fakes.seeded(), 150))
+
+
+@pytest.fixture(params=["file", "memory"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]:
+    if request.param == "file":
+        path = tmp_path / "s.ioh"
+        path.write_bytes(recorded(SAMPLES))
+        with Session(str(path)) as session:
+            yield session
+        return
+    memory = MemoryRecording(1 << 30)
+    for sample in SAMPLES:
+        assert memory.write(sample)
+    yield memory
+    memory.close()
+
+
+def test_it_steps_and_jumps_both_ways(history: History) -> None:
+    player = Player(history)
+    assert player.snapshot() is None
+    assert not player.step(-1)
+    for tick in range(1, 150):
+        assert player.step(1)
+        assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    assert not player.step(1)
+    for steps in (-6, -1, -1, 3, -60, 20, 1, -100, 2):
+        assert player.step(steps)
+        tick = player.tick
+        assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    assert player.tick == 7
+    player.seek(SAMPLES[99].time_unix_s + 0.2)
+    assert player.tick == 99
+    assert player.snapshot() == derive(SAMPLES[98], SAMPLES[99])
+
+
+def test_a_step_forward_does_not_read_from_a_checkpoint_again(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    player = Player(history)
+    assert player.step(50)
+    for _ in range(20):
+        assert player.snapshot() is not None
+        assert player.step(1)
+    assert begun == [49]
+
+
+def _counting(ticks: object, begun: list[int]) -> object:
+    def counted(self: History, from_tick: int) -> object:
+        begun.append(from_tick)
+        return ticks(self, from_tick)  # type: ignore[operator]
+
+    return counted
+
+
+def test_it_goes_on_when_the_recording_does() -> None:
+    memory = MemoryRecording(1 << 30)
+    for sample in SAMPLES[:3]:
+        memory.write(sample)
+    player = Player(memory)
+    assert player.step(2)
+    assert player.snapshot() == derive(SAMPLES[1], SAMPLES[2])
+    assert not player.step(1)
+    memory.write(SAMPLES[3])
+    assert player.step(1)
+    assert player.snapshot() == derive(SAMPLES[2], SAMPLES[3])
+    memory.close()
+
+
+def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
+    data = bytearray(recorded(SAMPLES[:40]))
+    path = tmp_path / "s.ioh"
+    for at in range(len(data) // 3, len(data) // 2):  # more than parity can give back
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    with Session(str(path)) as session:
+        player = Player(session)
+        shown = {}
+        while player.step(1):
+            shown[player.tick] = player.snapshot()
+    lost = [tick for tick, snapshot in shown.items() if snapshot is None]
+    assert lost
+    for tick, snapshot in shown.items():
+        assert tick in lost or snapshot == derive(SAMPLES[tick - 1], SAMPLES[tick])

@@ -1,0 +1,131 @@
+"""Recordings in memory: all of what they hold can be read, and they hold no more than they may."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+
+import pytest
+
+from ioh.model.errors import IohError
+from ioh.session.memory import MemoryRecording
+from ioh.session.reader import Session
+from tests import fakes
+
+SAMPLES = list(itertools.islice(fakes.seeded(), 300))
+
+
+def _filled(max_bytes: int, count: int = 300) -> MemoryRecording:
+    memory = MemoryRecording(max_bytes)
+    for sample in SAMPLES[:count]:
+        assert memory.write(sample)
+    return memory
+
+
+def test_everything_is_found_by_number_and_by_time() -> None:
+    memory = _filled(1 << 30)
+    assert (len(memory), memory.refresh(), memory.first_tick) == (300, 300, 0)
+    assert memory.start_unix_s == SAMPLES[0].time_unix_s
+    assert memory.end_unix_s == SAMPLES[-1].time_unix_s
+    for tick in (0, 1, 59, 130, 299):
+        assert memory.sample_at(tick) == SAMPLES[tick]
+        assert memory.tick_at(SAMPLES[tick].time_unix_s + 0.5) == tick
+    assert memory.sample_at(300) is None
+    assert memory.sample_at(-1) is None
+    assert [item.tick for item in memory.ticks(297)] == [297, 298, 299]
+    memory.close()
+
+
+def test_an_empty_one_holds_nothing() -> None:
+    memory = MemoryRecording(1 << 20)
+    assert (len(memory), memory.first_tick, memory.size_bytes) == (0, 0, 0)
+    assert (memory.start_unix_s, memory.end_unix_s) == (0.0, 0.0)
+    assert memory.sample_at(0) is None
+    assert memory.tick_at(1e9) == 0
+    assert list(memory.ticks(0)) == []
+    assert memory.marks() == memory.gaps() == []
+    memory.close()
+    assert len(memory) == 0
+
+
+def test_the_older_half_goes_when_it_is_full_and_numbers_stay() -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    one_byte_each = _filled(1 << 30)
+    max_bytes = one_byte_each.size_bytes // 3
+    one_byte_each.close()
+    memory = MemoryRecording(max_bytes)
+    largest = 0
+    for tick, sample in enumerate(SAMPLES):
+        before = memory.size_bytes
+        assert memory.write(sample)
+        largest = max(largest, memory.size_bytes - before)
+        assert memory.size_bytes <= max_bytes + 2 * largest
+        assert len(memory) == tick + 1
+    first = memory.first_tick
+    assert 100 < first < 299
+    assert memory.size_bytes > max_bytes // 4
+    assert memory.sample_at(first - 1) is None
+    assert memory.start_unix_s == SAMPLES[first].time_unix_s
+    assert memory.tick_at(0.0) == first
+    found = [(item.tick, item.sample) for item in memory.ticks(0)]
+    assert found == list(enumerate(SAMPLES))[first:]
+    for tick in range(first, 300, 7):
+        assert memory.tick_at(SAMPLES[tick].time_unix_s) == tick
+    memory.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+def test_marks_and_reading_that_is_overtaken() -> None:
+    memory = _filled(60_000, 10)
+    memory.mark("a")
+    reading = memory.ticks(0)
+    assert next(reading).sample == SAMPLES[0]
+    for sample in SAMPLES[10:]:
+        memory.write(sample)
+    assert memory.first_tick > 10
+    assert memory.marks() == []
+    assert next(reading, None) is None
+    memory.mark("b")
+    memory.write(fakes.sample(400, {}))
+    assert [(mark.text, mark.tick) for mark in memory.marks()] == [("b", 300)]
+    memory.close()
+
+
+def test_one_thread_writes_while_another_reads() -> None:
+    memory = MemoryRecording(200_000)
+    faults: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set() and not faults:
+            tick = len(memory) - 1
+            first = memory.first_tick
+            for at in (tick, first, (tick + first) // 2) if tick > first else ():
+                found = memory.sample_at(at)
+                if found != SAMPLES[at] and at >= memory.first_tick:
+                    faults.append((at, found))
+            wrong = (i for i in memory.ticks(max(0, tick - 3)) if i.sample != SAMPLES[i.tick])
+            faults.extend(wrong)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for sample in SAMPLES:
+        memory.write(sample)
+    assert memory.first_tick > 0
+    done.set()
+    reader.join()
+    memory.close()
+    assert not faults
+
+
+def test_a_session_is_read_from_any_descriptor_that_allows_seeking() -> None:
+    fd = os.memfd_create("test")
+    with pytest.raises(IohError, match="not a recording"):
+        Session.from_fd(fd, "here")
+    os.close(fd)
+    read, write = os.pipe()
+    with pytest.raises(IohError, match="allows no seeking"):
+        Session.from_fd(read, "here")
+    os.close(read)
+    os.close(write)
