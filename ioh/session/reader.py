@@ -193,25 +193,39 @@ class Session:
         ]
 
     def items(
-        self, from_tick: int = 0, *, with_tables: bool = True, begin: int | None = None
+        self,
+        from_tick: int = 0,
+        *,
+        with_tables: bool = True,
+        with_parts: bool = True,
+        begin: int | None = None,
     ) -> Iterator[Item]:
         """Everything from a sample on, in order, to the present end of the file.
 
         Args:
             from_tick: The first sample wanted.
             with_tables: False leaves tables out, which is much faster.
+            with_parts: False leaves single devices and mounts out.
             begin: Read from the last whole record up to this sample instead of ``from_tick``.
         """
-        reader, at = self.reader(from_tick, with_tables=with_tables, begin=begin)
+        reader, at = self.reader(
+            from_tick, with_tables=with_tables, with_parts=with_parts, begin=begin
+        )
         while piece := self._read(at, _CHUNK_BYTES):
             at += len(piece)
             reader.feed(piece)
             yield from reader.items()
         yield from reader.items(at_end=True)
 
-    def ticks(self, from_tick: int) -> Iterator[Tick]:
-        """Samples that can be told from one on, to the present end of the file."""
-        return (item for item in self.items(from_tick) if isinstance(item, Tick))
+    def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
+        """Samples that can be told from one on, to the present end of the file.
+
+        Args:
+            from_tick: The first one.
+            is_brief: Leave tables and parts out, which is much faster.
+        """
+        items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
+        return (item for item in items if isinstance(item, Tick))
 
     def reader(
         self,

@@ -50,8 +50,8 @@ class History(Protocol):
         """Every span that was not recorded."""
         ...
 
-    def ticks(self, from_tick: int) -> Iterator[Tick]:
-        """Samples from one on."""
+    def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
+        """Samples from one on, without tables and parts where it shall be brief."""
         ...
 
     def sample_at(self, tick: int) -> Sample | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ioh.model.derive import derive
+from ioh.model.sample import LayerSample
 from ioh.session.memory import MemoryRecording
 from ioh.session.reader import Session
 from ioh.sources.player import History, Player
@@ -64,10 +66,20 @@ def test_a_step_forward_does_not_read_from_a_checkpoint_again(
     assert begun == [49]
 
 
+def test_a_brief_reading_tells_the_same_of_each_layer(history: History) -> None:
+    brief = list(history.ticks(140, is_brief=True))
+    assert [item.tick for item in brief] == list(range(140, 150))
+    for item in brief:
+        for name, layer in SAMPLES[item.tick].layers.items():
+            if isinstance(layer, LayerSample):
+                layer = replace(layer, tables={}, parts={})  # noqa: PLW2901
+            assert item.sample.layers[name] == layer
+
+
 def _counting(ticks: object, begun: list[int]) -> object:
-    def counted(self: History, from_tick: int) -> object:
+    def counted(self: History, from_tick: int, **options: bool) -> object:
         begun.append(from_tick)
-        return ticks(self, from_tick)  # type: ignore[operator]
+        return ticks(self, from_tick, **options)  # type: ignore[operator]
 
     return counted
 
