@@ -62,8 +62,9 @@ class Rows:
         return dict(self._shown)
 
     def forget_before(self, tick: int) -> None:
-        """Drop the rows that have not changed since ``tick``."""
-        for key in [k for k, touched in self._touched.items() if touched < tick]:
+        """Drop the rows that have not changed since ``tick``; those that just did stay."""
+        idle = {key for key, touched in self._touched.items() if touched < tick}
+        for key in idle - self._changed:
             del self._totals[key], self._touched[key], self._shown[key]
 
     def keys(self) -> set[tuple[str, ...]]:

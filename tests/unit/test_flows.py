@@ -258,6 +258,17 @@ def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -
     assert set(probe.tick()["process"]) == {("5", "second")}
 
 
+@pytest.mark.parametrize("idle_ticks", range(55, 125))
+def test_a_row_that_comes_back_when_idle_ones_are_forgotten_is_kept(
+    probe: Probe, idle_ticks: int
+) -> None:
+    probe.add(count=2)
+    probe.tick(idle_ticks)
+    held = reads(probe.tick()["process"]).get("5", 0)
+    probe.add(count=3)
+    assert reads(probe.tick()["process"]) == {"5": held + 3}
+
+
 def test_files_of_the_past_are_forgotten_named_or_not(probe: Probe) -> None:
     for ino in range(1, 50):
         if ino % 2:
