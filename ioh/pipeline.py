@@ -1,13 +1,16 @@
-"""The whole data path: Samples from a source, derived in pairs, handed on as Snapshots."""
+"""The whole data path: Samples from a source, derived in pairs, judged, handed on as Snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ioh.model.derive import derive
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from ioh.findings.engine import Engine
 
 
 class SnapshotSink(Protocol):
@@ -29,6 +32,12 @@ def snapshots(source: Iterable[Sample]) -> Iterator[Snapshot]:
         if older is not None:
             yield derive(older, newer)
         older = newer
+
+
+def judged(snapshots: Iterable[Snapshot], engine: Engine | None) -> Iterator[Snapshot]:
+    """The same Snapshots with what the rules find in them; as they are without an engine."""
+    for snapshot in snapshots:
+        yield snapshot if engine is None else engine.judge(snapshot)
 
 
 def until(snapshots: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:

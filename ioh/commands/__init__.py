@@ -44,6 +44,7 @@ def commands() -> tuple[Command, ...]:
     from ioh.commands import (
         compare,
         doctor,
+        explain,
         export,
         json,
         live,
@@ -66,6 +67,7 @@ def commands() -> tuple[Command, ...]:
         compare.CompareCommand(),
         export.ExportCommand(),
         verify.VerifyCommand(),
+        explain.ExplainCommand(),
         doctor.DoctorCommand(),
     )
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.options import add_shown_arguments, add_span_arguments, add_when_arguments
+from ioh.commands.options import (
+    add_findings_arguments,
+    add_shown_arguments,
+    add_span_arguments,
+    add_when_arguments,
+)
 from ioh.commands.output import write_stdout
 from ioh.commands.playback import Faults, run_replay
 from ioh.model.errors import ExitCode
@@ -35,6 +40,7 @@ running totals and histograms, as Prometheus wants them."""
         add_when_arguments(parser, cycle_s=None)
         add_span_arguments(parser)
         add_shown_arguments(parser, top=10)
+        add_findings_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Write it to stdout."""
@@ -49,7 +55,7 @@ running totals and histograms, as Prometheus wants them."""
             return CsvSink() if is_csv else JsonSink(args.top)
 
         tables = not is_csv and args.top != 0
-        return run_replay(args, sink, speed=None, with_tables=tables)
+        return run_replay(args, sink, speed=None, with_tables=tables, judges=not is_csv)
 
 
 def _openmetrics(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from ioh.model.filters import Filters
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
+    from ioh.findings.engine import Engine
     from ioh.sources.moments import When
 
 MIN_CYCLE_S = 0.1
@@ -66,6 +67,7 @@ def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
     add_when_arguments(parser, cycle_s=1.0)
     add_whose_arguments(parser)
     add_shown_arguments(parser, top=top)
+    add_findings_arguments(parser)
 
 
 def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
@@ -77,6 +79,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
     add_span_arguments(parser)
     add_whose_arguments(parser)
     add_shown_arguments(parser, top=top)
+    add_findings_arguments(parser)
 
 
 def moment(text: str) -> When:
@@ -163,6 +166,31 @@ def add_shown_arguments(parser: argparse.ArgumentParser, *, top: int | None) -> 
             default=top,
             help=f"rows of each breakdown (default {top}), or all",
         )
+
+
+def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare how what was measured is judged."""
+    group = parser.add_argument_group("findings")
+    group.add_argument(
+        "--findings-config",
+        metavar="FILE",
+        help="rules switched off and thresholds changed (default ~/.config/ioh/findings.toml)",
+    )
+    group.add_argument("--no-findings", action="store_true", help="judge nothing")
+
+
+def engine_from(args: argparse.Namespace) -> Engine | None:
+    """What judges; None where that is not wanted.
+
+    Raises:
+        IohError: The configuration is wrong.
+    """
+    if args.no_findings:
+        return None
+    from ioh.findings.config import read_config
+    from ioh.findings.engine import Engine
+
+    return Engine(config=read_config(args.findings_config))
 
 
 def listed(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ioh.commands.options import LIVE_ONLY, listed
+from ioh.commands.options import LIVE_ONLY, engine_from, listed
 from ioh.commands.run import Ending, Signalled
 from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
@@ -17,7 +17,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Thinner, chosen_layers
-from ioh.pipeline import SnapshotSink, until
+from ioh.pipeline import SnapshotSink, judged, until
 
 if TYPE_CHECKING:
     from ioh.session.stream import Item
@@ -169,6 +169,7 @@ def run_replay(  # noqa: PLR0913
     remarks: Remarks = no_remarks,
     with_tables: bool = True,
     with_parts: bool = True,
+    judges: bool = True,
 ) -> int:
     """Print a recording as ``args`` ask.
 
@@ -179,6 +180,7 @@ def run_replay(  # noqa: PLR0913
         remarks: What to print about marks and gaps.
         with_tables: Whether the sink shows breakdowns.
         with_parts: Whether it shows single devices and mounts.
+        judges: Whether it shows findings; the rules want breakdowns and parts, too.
 
     Returns:
         The exit status.
@@ -191,6 +193,7 @@ def run_replay(  # noqa: PLR0913
     from ioh.session.stream import Tick
     from ioh.sources.replay import ReplaySource, Span, no_interval
 
+    engine = engine_from(args) if judges else None
     faults, intervals = Faults(), Intervals(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
@@ -200,8 +203,8 @@ def run_replay(  # noqa: PLR0913
             args.file,
             span,
             speed=speed,
-            with_tables=with_tables,
-            with_parts=with_parts,
+            with_tables=with_tables or engine is not None,
+            with_parts=with_parts or engine is not None,
             utc=getattr(args, "utc", False),
         ) as source,
     ):
@@ -219,7 +222,7 @@ def run_replay(  # noqa: PLR0913
                     ending.write(text)
 
         is_empty = True
-        for snapshot in until(shown(), args.run_s):
+        for snapshot in until(judged(shown(), engine), args.run_s):
             is_empty = False
             ending.write(sink.render(snapshot))
             if ending.received is not None:

@@ -6,7 +6,12 @@ import argparse
 import os
 import sys
 
-from ioh.commands.options import add_shown_arguments, add_span_arguments, add_when_arguments
+from ioh.commands.options import (
+    add_findings_arguments,
+    add_shown_arguments,
+    add_span_arguments,
+    add_when_arguments,
+)
 from ioh.commands.playback import run_replay, speed_factor, text_remarks
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.sinks.text import TextSink
@@ -42,6 +47,7 @@ A file that is still being recorded is followed. Nothing is ever written to it."
         )
         add_span_arguments(parser)
         add_shown_arguments(parser, top=5)
+        add_findings_arguments(parser)
         add_section_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:

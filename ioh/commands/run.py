@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from ioh.commands.options import filters_from, layers_from
+from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.model.errors import ExitCode, IohError
-from ioh.pipeline import SnapshotSink, snapshots, until
+from ioh.pipeline import SnapshotSink, judged, snapshots, until
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
@@ -111,9 +111,9 @@ def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
             contextlib.suppress(Signalled),
             LiveSource(layers, filters, args.cycle_s or 1.0, use_bpf=not args.proc) as source,
         ):
-            sink = make_sink()
+            sink, engine = make_sink(), engine_from(args)
             ending.stop = source.stop
-            for snapshot in until(snapshots(source), args.run_s):
+            for snapshot in until(judged(snapshots(source), engine), args.run_s):
                 ending.write(sink.render(snapshot))
                 if ending.received is not None:
                     break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
@@ -109,6 +110,10 @@ class HostStats:
 class Snapshot:
     """One interval of the whole stack; what every sink receives.
 
+    Shape:
+        ``findings`` worst first, and ``not_evaluated`` the rules that could not look; both
+        empty until findings.Engine has judged it.
+
     Units:
         ``interval_s`` is measured between the two samples, never the period asked for.
         ``self_cpu_pct`` and ``bpf_cpu_pct`` are shares of one core.
@@ -123,3 +128,5 @@ class Snapshot:
     specs: Mapping[str, LayerSpec]
     self_cpu_pct: float | None = None
     bpf_cpu_pct: float | None = None
+    findings: tuple[Finding, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()

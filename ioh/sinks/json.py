@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TypeAlias
 
+from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.hist import (
     LATENCY_EDGES_US,
     SIZE_BUCKETS,
@@ -66,6 +67,8 @@ class JsonSink:
             "host": host,
             "layers": present,
             "unavailable": absent,
+            "findings": [_finding(finding) for finding in snapshot.findings],
+            "not_evaluated": [_said(rule) for rule in snapshot.not_evaluated],
             "ioh": {
                 "self_cpu_pct": _number(snapshot.self_cpu_pct),
                 "bpf_cpu_pct": _number(snapshot.bpf_cpu_pct),
@@ -101,6 +104,16 @@ def _number(value: Value) -> Json:
     if not isinstance(value, float):
         return value
     return round(value, _DECIMALS) if math.isfinite(value) else None
+
+
+def _finding(finding: Finding) -> Json:
+    return _said(finding) | {"evidence": [_said(item) for item in finding.evidence]}
+
+
+def _said(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
+    """Its fields, numbers as numbers and text as text."""
+    named = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "evidence"}
+    return {k: printable(v) if isinstance(v, str) else _number(v) for k, v in named.items()}
 
 
 def _row(keys: tuple[str, ...], row: TableRow) -> Json:

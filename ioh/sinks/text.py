@@ -19,6 +19,12 @@ from ioh.sinks.cells import (
     pad_left,
     safe_name,
 )
+from ioh.sinks.findings import (
+    render_advice,
+    render_evidence,
+    render_headline,
+    render_not_evaluated,
+)
 from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_columns
 from ioh.sinks.rows import OpRow, is_flow, op_rows
 from ioh.sinks.tables import render_table
@@ -30,6 +36,7 @@ SECTIONS = {
     "topfile": "the busiest files",
     "top": "the busiest of everything: processes, files, mounts, connections, devices",
     "parts": "each device or mount on its own, every kind of operation",
+    "findings": "the evidence of each finding, and which rules could not look",
     "all": "all of these",
 }
 
@@ -87,6 +94,7 @@ class TextSink:
             lines += self._parts(layer)
         for layer in layers:
             lines += self._tables(layer)
+        lines += self._findings(snapshot)
         lines.append(render_footer(snapshot, layers))
         return "\n".join(lines) + "\n\n"
 
@@ -121,6 +129,19 @@ class TextSink:
             for note in layer.notes:
                 yield from self._once(f"# {title}: {safe_name(note)}")
         yield from _render_sources(snapshot)
+
+    def _findings(self, snapshot: Snapshot) -> Iterator[str]:
+        """What is wrong, and, when it is first said, what to do about it."""
+        width, utc = self._options.hist.width, self._options.utc
+        for finding in snapshot.findings:
+            yield from render_headline(finding, width)
+            if self._options.shows("findings"):
+                yield from render_evidence(finding, width, utc=utc)
+            key = f"{finding.rule} {finding.subject} {finding.since_unix_s}"
+            if self._once(key) or self._options.shows("findings"):
+                yield from render_advice(finding, width)
+        if self._options.shows("findings"):
+            yield from render_not_evaluated(snapshot.not_evaluated, width)
 
     def _histograms(
         self, rows: list[OpRow], layers: list[LayerSnapshot], interval_s: float

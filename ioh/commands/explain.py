@@ -1,0 +1,94 @@
+"""``ioh explain``: what a rule watches, its thresholds and their reasons, its limits."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ioh.commands.output import write_stdout
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.findings.rule import Rule
+
+_WIDTH = 80
+
+
+class ExplainCommand:
+    """``ioh explain [RULE]``."""
+
+    name = "explain"
+    summary = "say what a rule watches, its thresholds and what may look like it"
+    examples = """\
+  ioh explain                     every rule, one line each
+  ioh explain fragmentation       all about one
+
+A rule is changed in ~/.config/ioh/findings.toml, or --findings-config FILE:
+  [fragmentation]
+  ratio_min = 4
+  [caching]
+  enabled = false"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument("rule", nargs="?", metavar="RULE", help="its name; none: list them")
+        parser.add_argument(
+            "--findings-config", metavar="FILE", help="show thresholds as this file has them"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Print it."""
+        from ioh.findings.config import read_config
+        from ioh.findings.rule import all_rules
+
+        rules, config = all_rules(), read_config(args.findings_config)
+        if args.rule is None:
+            width = max(map(len, rules))
+            lines = [f"{name:{width}}  {rule.title}" for name, rule in rules.items()]
+        elif (rule := rules.get(args.rule)) is None:
+            cause = f'no rule "{printable(args.rule)}"'
+            raise IohError(cause, "List the rules with: ioh explain", ExitCode.USAGE)
+        else:
+            limits = config.limits_of(rule)
+            lines = list(render_rule(rule, limits, is_off=rule.name in config.off))
+        write_stdout("\n".join(lines) + "\n")
+        return ExitCode.OK
+
+
+def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterator[str]:
+    """All there is to say about a rule, with the thresholds in force."""
+    yield f"{rule.name}: {rule.title}" + (" (switched off)" if is_off else "")
+    yield ""
+    for heading, text in (
+        ("watches", rule.watches),
+        ("reads", rule.sources),
+        ("needs", _needs(rule)),
+        ("cannot see", rule.blind),
+        ("no fault if", rule.false_alarm),
+        ("fires", f"after {rule.hold_s:g} s of it, ends {rule.release_s:g} s after it ended"),
+    ):
+        yield from textwrap.wrap(
+            text, _WIDTH, initial_indent=f"{heading:>12}  ", subsequent_indent=" " * 14
+        )
+    if rule.thresholds:
+        yield ""
+        yield "thresholds:"
+    for threshold in rule.thresholds:
+        value = limits[threshold.name]
+        was = "" if value == threshold.value else f" (default {threshold.value:g})"
+        yield from textwrap.wrap(
+            f"{threshold.name} = {value:g}{was}: {threshold.why}",
+            _WIDTH,
+            initial_indent="  ",
+            subsequent_indent="      ",
+            break_on_hyphens=False,
+        )
+
+
+def _needs(rule: Rule) -> str:
+    layers = dict.fromkeys((*rule.needs, *rule.probed))
+    said = [f"{name} (BPF)" if name in rule.probed else name for name in layers]
+    return "layers " + ", ".join(said) if said else "nothing in particular"

@@ -1,0 +1,1 @@
+"""Rules over Snapshots: what is wrong, in words, with the evidence."""

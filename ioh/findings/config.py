@@ -1,0 +1,122 @@
+"""Reads findings.toml: rules switched off, thresholds changed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ioh.findings.rule import Rule, all_rules
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "findings.toml"
+MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the user has changed.
+
+    Shape:
+        ``off`` names of rules; ``limits[rule][threshold]`` changed values.
+    """
+
+    off: frozenset[str] = frozenset()
+    limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def limits_of(self, rule: Rule) -> dict[str, float]:
+        """The rule's thresholds as configured."""
+        return {**rule.defaults, **self.limits.get(rule.name, {})}
+
+
+def default_path(environment: Mapping[str, str] = os.environ) -> Path:
+    """``$XDG_CONFIG_HOME/ioh/findings.toml``, else the one below ``~/.config``.
+
+    ``~`` is of the user that ioh runs as by now, who is the one that called sudo: HOME may
+    still be root's.
+
+    Raises:
+        RuntimeError: That user has no home directory.
+    """
+    folder = environment.get("XDG_CONFIG_HOME")
+    if folder:
+        return Path(folder) / "ioh" / FILE_NAME
+    try:
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a container's user without a line in passwd
+        home = Path("~").expanduser()
+    return home / ".config" / "ioh" / FILE_NAME
+
+
+def read_config(path: str | None) -> Config:
+    """Read the file that was named, else the default one where there is one.
+
+    Raises:
+        IohError: It cannot be read, is no TOML, or names what there is not.
+    """
+    try:
+        chosen = default_path() if path is None else Path(path)
+        with chosen.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no home directory
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError, RuntimeError))
+        if path is None and missing:
+            return Config()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _wrong(str(path or chosen), f"cannot be read: {reason}") from None
+    if len(raw) > MAX_BYTES:
+        raise _wrong(str(chosen), "is larger than 1 MiB")
+    try:
+        parsed = tomllib.loads(raw.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _wrong(str(chosen), f"is no TOML: {error}") from None
+    return parse_config(parsed, str(chosen))
+
+
+def parse_config(parsed: Mapping[str, object], where: str) -> Config:
+    """Check what a file says against the rules there are.
+
+    Raises:
+        IohError: An unknown rule or threshold, or a value of the wrong kind.
+    """
+    known = all_rules()
+    off: set[str] = set()
+    limits: dict[str, dict[str, float]] = {}
+    for name, settings in parsed.items():
+        rule = known.get(name)
+        if rule is None:
+            raise _wrong(where, f'no rule "{name}"', "List the rules with: ioh explain")
+        if not isinstance(settings, dict):
+            raise _wrong(where, f"{name} is no table", f"Write [{name}] above its settings")
+        limits[name] = {}
+        for key, value in settings.items():
+            if key == "enabled":
+                if not isinstance(value, bool):
+                    raise _wrong(where, f"{name}.enabled is neither true nor false")
+                if not value:
+                    off.add(name)
+                continue
+            limits[name][key] = _number(rule, key, value, where)
+    return Config(frozenset(off), limits)
+
+
+def _number(rule: Rule, key: str, value: object, where: str) -> float:
+    if key not in rule.defaults:
+        names = ", ".join(["enabled", *rule.defaults])
+        raise _wrong(where, f'{rule.name} has no "{key}"', f"It has: {names}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
+        raise _wrong(where, f"{rule.name}.{key} is no number of 0 or more")
+    return float(value)
+
+
+def _wrong(where: str, what: str, hint: str = "") -> IohError:
+    return IohError(printable(f"{where}: {what}"), printable(hint), ExitCode.USAGE)

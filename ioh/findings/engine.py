@@ -1,0 +1,131 @@
+"""Judges Snapshots one after another: what the rules say becomes findings once it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ioh.findings.config import Config
+from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
+from ioh.findings.window import Window
+from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.printable import printable
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+
+MAX_TEXT = 600
+# Of one rule at a time: a machine with a thousand sick disks has one problem.
+MAX_SUBJECTS = 8
+# A tick comes late by less than this, or something is missing in between.
+GAP_S = 2.0
+_WORST_FIRST = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass(slots=True)
+class _State:
+    """One rule's verdict on one subject over time."""
+
+    since_unix_s: float
+    seen_unix_s: float
+    verdict: Verdict
+    is_on: bool = False
+
+
+class Engine:
+    """Keeps the window, the thresholds and the hysteresis; one for each stream of Snapshots.
+
+    Args:
+        rules: Which rules; None for all there are.
+        config: Rules switched off and thresholds changed.
+    """
+
+    def __init__(self, rules: Iterable[Rule] | None = None, config: Config | None = None) -> None:
+        chosen = all_rules().values() if rules is None else rules
+        config = config or Config()
+        self._rules = [rule for rule in chosen if rule.name not in config.off]
+        self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
+        self._window = Window(max((rule.span_s for rule in self._rules), default=1.0))
+        self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The same Snapshot with its findings, worst first."""
+        if len(self._window) and not _follows(self._window.newest, snapshot):
+            self._window.clear()
+            self._states = {rule.name: {} for rule in self._rules}
+        self._window.add(snapshot)
+        findings: list[Finding] = []
+        not_evaluated: list[NotEvaluated] = []
+        for rule in self._rules:
+            missing = _missing(rule, snapshot)
+            outcome = missing or rule.judge(self._window, self._limits[rule.name])
+            if isinstance(outcome, CannotTell):
+                reason = printable(outcome.reason, MAX_TEXT)
+                not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
+                outcome = ()
+            findings += self._update(rule, tuple(outcome), snapshot)
+        findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
+        return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
+
+    def _update(
+        self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
+    ) -> list[Finding]:
+        """Enter what a rule says now; the findings that it has on."""
+        states = self._states[rule.name]
+        now, begun = snapshot.time_unix_s, snapshot.time_unix_s - snapshot.interval_s
+        for verdict in verdicts[:MAX_SUBJECTS]:
+            state = states.get(verdict.subject)
+            if state is None:
+                states[verdict.subject] = state = _State(begun, now, verdict)
+            state.verdict, state.seen_unix_s = verdict, now
+            state.is_on = state.is_on or now - state.since_unix_s >= rule.hold_s * 0.95
+        said = {verdict.subject for verdict in verdicts}
+        for subject, state in list(states.items()):
+            is_gone = not state.is_on or now - state.seen_unix_s >= rule.release_s * 0.95
+            if subject not in said and is_gone:
+                del states[subject]
+        return [_finding(rule, state) for state in states.values() if state.is_on]
+
+
+def _follows(before: Snapshot, after: Snapshot) -> bool:
+    """Whether ``after`` is the interval right after ``before``, of the same machine."""
+    gap_s = after.time_unix_s - after.interval_s - before.time_unix_s
+    allowed_s = max(GAP_S, after.interval_s / 2)
+    same = (before.hostname, before.kernel) == (after.hostname, after.kernel)
+    return same and -allowed_s / 2 <= gap_s <= allowed_s and after.time_unix_s > before.time_unix_s
+
+
+def _missing(rule: Rule, snapshot: Snapshot) -> CannotTell | None:
+    """What the rule needs and this Snapshot lacks."""
+    for name in dict.fromkeys((*rule.needs, *rule.probed)):
+        layer = snapshot.layers.get(name)
+        if layer is None:
+            return CannotTell(f"layer {name} is not measured")
+        if isinstance(layer, Unavailable):
+            return CannotTell(f"layer {name}: {layer.reason}")
+        if name in rule.probed and isinstance(layer, LayerSnapshot) and layer.source != "bpf":
+            return CannotTell(f"layer {name} is counted by {layer.source}, not by BPF")
+    return None
+
+
+def _finding(rule: Rule, state: _State) -> Finding:
+    verdict = state.verdict
+    return Finding(
+        rule=rule.name,
+        title=printable(verdict.title or rule.title, MAX_TEXT),
+        layer=verdict.layer or rule.layer,
+        severity=verdict.severity,
+        confidence=verdict.confidence,
+        cause=printable(verdict.cause, MAX_TEXT),
+        evidence=tuple(map(_evidence, verdict.evidence)),
+        advice=printable(verdict.advice, MAX_TEXT),
+        command=printable(verdict.command, MAX_TEXT),
+        false_alarm=rule.false_alarm,
+        since_unix_s=state.since_unix_s,
+        subject=printable(verdict.subject, MAX_TEXT),
+    )
+
+
+def _evidence(said: Evidence) -> Evidence:
+    return replace(
+        said, text=printable(said.text, MAX_TEXT), source=printable(said.source, MAX_TEXT)
+    )

@@ -1,0 +1,64 @@
+"""Probes that lost more than they may: then every number of that layer is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window
+from ioh.findings.words import percent
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import LayerSnapshot
+
+SPAN_S = 3.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each layer whose probe lost a larger share than it may."""
+    recent = window.recent(SPAN_S)
+    for name, layer in window.newest.layers.items():
+        if not isinstance(layer, LayerSnapshot) or not sum(layer.lost.values()):
+            continue
+        seen = [s.layers[name] for s in recent if isinstance(s.layers.get(name), LayerSnapshot)]
+        known = [x for x in seen if isinstance(x, LayerSnapshot)]
+        lost = sum(sum(x.lost.values()) for x in known)
+        counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
+        share = lost / (lost + counted)
+        if share * 100 < limits["lost_min_pct"] or lost < limits["lost_min"]:
+            continue
+        reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
+        yield Verdict(
+            subject=name,
+            layer=name,
+            severity="warning",
+            confidence="high",
+            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {name} "
+            f"({percent(share)}): its counts and rates are too small by that much.",
+            evidence=(
+                Evidence(
+                    f"lost {percent(share)} of the layer's events ({reasons})",
+                    "lost_pct",
+                    share * 100,
+                    limits["lost_min_pct"],
+                    "ioh's own probe",
+                ),
+            ),
+            advice="Take this layer's numbers as lower bounds; watch less at once.",
+            command="ioh doctor",
+        )
+
+
+RULE = Rule(
+    name="losses",
+    title="Events lost",
+    layer="",
+    judge=judge,
+    watches="The share of events that each layer's probe saw and could not account for.",
+    sources="The probes' own counters of losses, by reason.",
+    blind="What a probe never saw is not in it, but for block, which is compared with diskstats.",
+    false_alarm="Operations under way when ioh attached are lost once, not for seconds.",
+    thresholds=(
+        Threshold("lost_min_pct", 1.0, "a mean or a rate is off by less than its third digit"),
+        Threshold("lost_min", 10, "one event of a nearly idle second is no share to speak of"),
+    ),
+)

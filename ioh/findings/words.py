@@ -1,0 +1,46 @@
+"""Numbers in a sentence: sizes, rates, times and ratios with their units."""
+
+from __future__ import annotations
+
+
+def size(bytes_: float) -> str:
+    """A size of I/O in kb = 1,024 bytes: ``512 B``, ``64 KB``, ``1 MB``, ``1.25 MB``."""
+    for limit, divisor, unit in ((1 << 10, 1, "B"), (1 << 20, 1 << 10, "KB")):
+        if bytes_ < limit:
+            return f"{_digits(bytes_ / divisor)} {unit}"
+    unit, divisor = ("MB", 1 << 20) if bytes_ < 1 << 30 else ("GB", 1 << 30)
+    return f"{_digits(bytes_ / divisor)} {unit}"
+
+
+def rate(bytes_per_s: float) -> str:
+    """A rate in 1,000,000 bytes a second, as every table of ioh has it."""
+    return f"{_digits(bytes_per_s / 1e6)} MB/s"
+
+
+def duration(us: float) -> str:
+    """A time: ``83 us``, ``1.21 ms``, ``2.1 s``."""
+    if us < 1000:
+        return f"{_digits(us)} us"
+    return f"{_digits(us / 1e3)} ms" if us < 1e6 else f"{_digits(us / 1e6)} s"
+
+
+def times(ratio: float) -> str:
+    """How many: ``16``, ``7.8``, ``1.25``."""
+    return _digits(ratio)
+
+
+def percent(share: float) -> str:
+    """A share of 0 to 1: ``93 %``."""
+    return f"{_digits(share * 100)} %"
+
+
+def per_s(number: float) -> str:
+    """A rate of events: ``12,400``, ``31``, ``0.5``."""
+    return f"{number:,.0f}" if number >= 100 else _digits(number)
+
+
+def _digits(value: float) -> str:
+    """Three digits or so, without a trailing zero."""
+    places = 2 if value < 10 else 1 if value < 100 else 0
+    text = f"{value:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,66 @@
+"""Findings as lines of text."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterable, Iterator
+
+from ioh.model.finding import Finding, NotEvaluated
+from ioh.sinks.cells import safe_name
+
+SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
+_INDENT = "   "
+
+
+def render_headline(finding: Finding, width: int) -> Iterator[str]:
+    """Its sign, title and cause, wrapped."""
+    text = f"{safe_name(finding.title)}: {safe_name(finding.cause)}"
+    yield from _wrapped(f"{SIGNS[finding.severity]} ", text, width)
+
+
+def render_advice(finding: Finding, width: int) -> Iterator[str]:
+    """What to do, and the command."""
+    yield from _wrapped(_INDENT, safe_name(finding.advice), width)
+    if finding.command:
+        yield f"{_INDENT}  {safe_name(finding.command)}"
+
+
+def render_evidence(finding: Finding, width: int, *, utc: bool) -> Iterator[str]:
+    """What it rests on, how sure it is, and what else it may be."""
+    for item in finding.evidence:
+        source = f" [{safe_name(item.source)}]" if item.source else ""
+        yield from _wrapped(f"{_INDENT}- ", safe_name(item.text) + source, width)
+    since = clock(finding.since_unix_s, utc=utc)
+    where = f"layer {safe_name(finding.layer)}, " if finding.layer else ""
+    yield f"{_INDENT}{where}confidence {finding.confidence}, since {since}"
+    yield from _wrapped(f"{_INDENT}no fault if: ", safe_name(finding.false_alarm), width)
+
+
+def render_not_evaluated(rules: Iterable[NotEvaluated], width: int) -> Iterator[str]:
+    """The rules that could not look, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for rule in rules:
+        reasons.setdefault(rule.reason, []).append(rule.rule)
+    for reason, names in reasons.items():
+        yield from _wrapped(
+            "-  ", f"not evaluated ({safe_name(reason)}): {', '.join(names)}", width
+        )
+
+
+def clock(unix_s: float, *, utc: bool) -> str:
+    """The time of day; ``?`` where no calendar has it."""
+    if not 0 <= unix_s < 1e11:
+        return "?"
+    return time.strftime("%H:%M:%S", time.gmtime(unix_s) if utc else time.localtime(unix_s))
+
+
+def _wrapped(lead: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

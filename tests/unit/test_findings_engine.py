@@ -1,0 +1,263 @@
+"""The engine: a verdict becomes a finding once it lasts, and goes once it has been gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.findings.config import Config, default_path, read_config
+from ioh.findings.engine import MAX_SUBJECTS, Engine
+from ioh.findings.rule import CannotTell, Limits, Outcome, Rule, Threshold, Verdict, all_rules
+from ioh.findings.window import Window
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.finding import Evidence
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import Snapshot
+from ioh.pipeline import judged, snapshots
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+from tests import fakes
+
+BAD = "\x1b[31m[/b]\n\u202eevil"
+
+
+def rule(judge: Callable[[Window, Limits], Outcome], **changes: object) -> Rule:
+    made = Rule(
+        name="made_up", title="Made up", layer="platter", judge=judge, watches="w", sources="s",
+        blind="b", false_alarm="f", thresholds=(Threshold("least", 2.0, "because"),),
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def verdict(**changes: object) -> Verdict:
+    made = Verdict(f"cause {BAD}", (Evidence(f"text {BAD}", "x_us", 3.0, 2.0, BAD),), "do", "cmd")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def ticks(count: int, interval_s: float = 1.0) -> list[Snapshot]:
+    first = next(snapshots(fakes.quiet(2)))
+    return [
+        replace(first, time_unix_s=1e9 + (i + 1) * interval_s, interval_s=interval_s)
+        for i in range(count)
+    ]
+
+
+def says(times: Iterable[int]) -> Callable[[Window, Limits], Iterator[Verdict]]:
+    """A rule that fires in these ticks of 1 s."""
+    wanted = set(times)
+
+    def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+        del limits
+        if round(window.newest.time_unix_s - 1e9) in wanted:
+            yield verdict()
+
+    return judge
+
+
+def shown(engine: Engine, given: Iterable[Snapshot]) -> list[int]:
+    """In which ticks there was a finding."""
+    return [round(s.time_unix_s - 1e9) for s in map(engine.judge, given) if s.findings]
+
+
+def test_a_verdict_must_last_before_it_is_a_finding() -> None:
+    engine = Engine([rule(says([2, 3, 4, 5]), hold_s=3.0, release_s=2.0)])
+    assert shown(engine, ticks(9)) == [4, 5, 6]
+
+
+def test_a_pause_before_it_is_one_begins_anew() -> None:
+    assert shown(Engine([rule(says([2, 3, 5, 6, 8]))]), ticks(12)) == []
+
+
+def test_a_pause_of_one_that_is_on_is_bridged() -> None:
+    engine = Engine([rule(says([1, 2, 3, 5, 8]), release_s=3.0)])
+    found = [engine.judge(snapshot) for snapshot in ticks(12)]
+    assert [len(s.findings) for s in found] == [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    assert {f.since_unix_s for s in found for f in s.findings} == {1e9}
+
+
+def test_a_long_interval_is_evidence_enough() -> None:
+    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    assert engine.judge(ticks(1, interval_s=60.0)[0]).findings
+
+
+@pytest.mark.parametrize("jump_s", [-5.0, 20.0])
+def test_a_gap_or_a_clock_that_goes_back_begins_anew(jump_s: float) -> None:
+    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    before = [engine.judge(s) for s in ticks(4)]
+    assert before[-1].findings
+    after = [replace(s, time_unix_s=s.time_unix_s + 4 + jump_s) for s in ticks(3)]
+    found = [engine.judge(s) for s in after]
+    assert [len(s.findings) for s in found] == [0, 0, 1]
+    assert found[-1].findings[0].since_unix_s == after[0].time_unix_s - 1
+
+
+def test_another_machine_begins_anew() -> None:
+    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    given = ticks(5)
+    assert engine.judge(given[0]).findings == ()
+    assert shown(engine, [replace(s, hostname="other") for s in given[1:4]]) == [4]
+
+
+def test_the_window_is_bounded_in_time_and_in_number() -> None:
+    seen: list[tuple[int, float]] = []
+
+    def judge(window: Window, limits: Limits) -> list[Verdict]:
+        seen.append((len(window), window.newest.time_unix_s - next(iter(window)).time_unix_s))
+        return []
+
+    engine = Engine([rule(judge, span_s=20.0)])
+    for snapshot in [*ticks(1500, interval_s=0.01), *ticks(50)]:
+        engine.judge(snapshot)
+    assert max(count for count, _ in seen) == 600
+    assert 19.0 <= max(span_s for _, span_s in seen) <= 20.0
+
+
+def test_what_is_missing_is_said_and_is_not_silence() -> None:
+    def judge(window: Window, limits: Limits) -> Outcome:
+        return CannotTell(f"no {BAD}")
+
+    lacking = rule(judge, needs=("nfs_client",))
+    by_proc = rule(judge, name="by_bpf", probed=("wire",))
+    unable = rule(judge, name="unable")
+    absent = rule(judge, name="absent", needs=("program",))
+    engine = Engine([lacking, by_proc, unable, absent])
+    reasons = {n.rule: n.reason for n in engine.judge(ticks(1)[0]).not_evaluated}
+    assert reasons["made_up"] == "layer nfs_client is not measured"
+    assert reasons["by_bpf"] == "layer wire is counted by proc, not by BPF"
+    assert reasons["absent"] == "layer program: needs root"
+    assert reasons["unable"].isprintable()
+
+
+def test_names_from_outside_are_printable_and_bounded() -> None:
+    bad = verdict(subject=BAD, advice=BAD, command=BAD, title=BAD * 1000)
+    engine = Engine([rule(lambda _w, _l: [bad], hold_s=0.0)])
+    found = engine.judge(ticks(1)[0])
+    (finding,) = found.findings
+    (evidence,) = finding.evidence
+    texts = [finding.cause, finding.subject, finding.advice, finding.command, finding.title]
+    assert all(text.isprintable() and len(text) <= 600 for text in texts)
+    assert evidence.text.isprintable()
+    assert evidence.source.isprintable()
+    printed = TextSink(TextOptions(frozenset({"findings"}))).render(found)
+    assert all(line.isprintable() for line in printed.splitlines())
+
+
+def test_a_rule_speaks_of_a_few_subjects_only() -> None:
+    many = [verdict(subject=str(i)) for i in range(100)]
+    found = Engine([rule(lambda _w, _l: many, hold_s=0.0)]).judge(ticks(1)[0])
+    assert len(found.findings) == MAX_SUBJECTS
+
+
+def test_worst_first() -> None:
+    said = [verdict(subject=s, severity=s) for s in ("info", "critical", "warning")]
+    found = Engine([rule(lambda _w, _l: said, hold_s=0.0)]).judge(ticks(1)[0])
+    assert [f.severity for f in found.findings] == ["critical", "warning", "info"]
+
+
+def test_thresholds_come_from_the_config_and_rules_can_be_off() -> None:
+    seen: list[float] = []
+
+    def judge(window: Window, limits: Limits) -> list[Verdict]:
+        seen.append(limits["least"])
+        return [verdict()]
+
+    Engine([rule(judge)], Config(limits={"made_up": {"least": 7.0}})).judge(ticks(1)[0])
+    Engine([rule(judge)]).judge(ticks(1)[0])
+    Engine([rule(judge)], Config(off=frozenset({"made_up"}))).judge(ticks(1)[0])
+    assert seen == [7.0, 2.0]
+
+
+def test_text_says_the_advice_once_and_the_cause_each_time() -> None:
+    engine = Engine([rule(lambda _w, _l: [verdict(advice="mend it")], hold_s=0.0)])
+    sink = TextSink(TextOptions())
+    texts = [sink.render(engine.judge(s)) for s in ticks(3)]
+    assert [t.count("Made up: cause") for t in texts] == [1, 1, 1]
+    assert [t.count("mend it") for t in texts] == [1, 0, 0]
+    assert "x_us" not in texts[0]
+
+
+def test_json_has_all_of_it() -> None:
+    engine = Engine([rule(lambda _w, _l: [verdict(severity="critical")], hold_s=0.0)])
+    told = json.loads(JsonSink().render(engine.judge(ticks(1)[0])))
+    (finding,) = told["findings"]
+    assert finding["rule"] == "made_up"
+    assert finding["severity"] == "critical"
+    assert finding["since_unix_s"] == 1e9
+    assert finding["evidence"][0]["value"] == 3.0
+    assert finding["evidence"][0]["limit"] == 2.0
+    assert told["not_evaluated"] == []
+
+
+def test_without_an_engine_nothing_is_judged() -> None:
+    given = ticks(2)
+    assert list(judged(given, None)) == given
+
+
+def test_a_layer_that_is_away_is_no_fault() -> None:
+    given = [
+        replace(s, layers={"wire": Unavailable("no mount", "", is_idle=True)}) for s in ticks(9)
+    ]
+    engine = Engine()
+    assert all(engine.judge(snapshot).findings == () for snapshot in given)
+
+
+@pytest.mark.parametrize("name", all_rules())
+def test_every_rule_says_what_it_is(name: str) -> None:
+    found = all_rules()[name]
+    assert found.name == name
+    assert name.replace("_", "").isalnum()
+    for text in (found.title, found.watches, found.sources, found.blind, found.false_alarm):
+        assert text
+        assert text.isprintable()
+    for threshold in found.thresholds:
+        assert len(threshold.why) > 10
+    assert found.hold_s <= found.span_s
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[nothing]", 'no rule "nothing"'),
+        ("losses = 3", "losses is no table"),
+        ("[losses]\nlost_min_pct = 'a'", "losses.lost_min_pct is no number"),
+        ("[losses]\nlost_min_pct = true", "losses.lost_min_pct is no number"),
+        ("[losses]\nlost_min_pct = -1", "losses.lost_min_pct is no number"),
+        ("[losses]\nlost_min_pct = nan", "losses.lost_min_pct is no number"),
+        ("[losses]\nenabled = 1", "losses.enabled is neither true nor false"),
+        ('[losses]\n"a\\u001bb" = 1', 'losses has no "a\\x1bb"'),
+        ("[losses", "is no TOML"),
+        ("\xff", "is no TOML"),
+        ("a = " + "[" * 9000, "is no TOML"),
+    ],
+)  # fmt: skip
+def test_a_wrong_config_is_one_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(IohError) as caught:
+        read_config(str(path))
+    assert caught.value.code == ExitCode.USAGE
+    assert said in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_config_changes_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "f.toml"
+    path.write_text("[losses]\nlost_min_pct = 5\nenabled = false\n")
+    config = read_config(str(path))
+    assert config.off == {"losses"}
+    assert config.limits_of(all_rules()["losses"])["lost_min_pct"] == 5.0
+
+
+def test_only_a_file_that_was_named_must_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", f"{tmp_path}/none")
+    assert read_config(None) == Config()
+    assert str(default_path()).endswith("/none/ioh/findings.toml")
+    for path in (f"{tmp_path}/none.toml", str(tmp_path), "a\0b"):
+        with pytest.raises(IohError, match="cannot be read"):
+            read_config(str(path))
