@@ -43,6 +43,7 @@ def commands() -> tuple[Command, ...]:
     """Every subcommand, in the order in which help lists them."""
     from ioh.commands import (
         compare,
+        demo,
         doctor,
         explain,
         export,
@@ -68,6 +69,7 @@ def commands() -> tuple[Command, ...]:
         export.ExportCommand(),
         verify.VerifyCommand(),
         explain.ExplainCommand(),
+        demo.DemoCommand(),
         doctor.DoctorCommand(),
     )
 

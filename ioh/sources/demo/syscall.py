@@ -1,0 +1,64 @@
+"""The demo's layer ``syscall``."""
+
+from __future__ import annotations
+
+from ioh.model.metric import LayerSpec
+from ioh.model.sample import LayerSample, Value
+from ioh.sources.demo.counts import Dice, OpCounter
+from ioh.sources.demo.names import DISK_ROOT
+from ioh.sources.demo.rows import FlowRows, column_of
+from ioh.sources.demo.traffic import Traffic
+
+
+class DemoSyscall:
+    """Calls of the made-up programs.
+
+    As in the real layer, calls on NFS files submit nothing to a block device and look cached.
+    """
+
+    def __init__(self, spec: LayerSpec) -> None:
+        self._ops = {name: OpCounter(queue=False, started=True) for name in spec.ops}
+        self._tables = {"process": FlowRows(), "file": FlowRows(), "mount": FlowRows()}
+        self._metrics = {m.name: 0 for m in spec.metrics if m.kind == "counter"}
+        self._lost = dict.fromkeys(spec.lost, 0)
+
+    def take(self, traffic: Traffic) -> None:
+        """Count one tick."""
+        reads = writes = 0
+        for op, batch, _, who, _ in traffic.app:
+            self._ops[op].add(batch)
+            column = column_of(op)
+            if op.startswith("read"):
+                reads += batch.operations
+            elif op != "copy":
+                writes += batch.operations
+            for keys, *increments in who.of(batch):
+                count, size, ns = increments
+                for rows, key in zip(self._tables.values(), keys, strict=True):
+                    rows.add(key, column, (count, size, ns))
+        below = sum(w.batch.bytes_total for w in traffic.block if _is_local_read(w.op, w.place))
+        for name, value in {
+            "read_calls_total": reads,
+            "read_calls_cached_total": reads - traffic.local_misses,
+            "read_lower_ops_total": traffic.local_misses,
+            "read_lower_bytes_total": below,
+            "write_calls_total": writes,
+            "write_lower_ops_total": traffic.local_syncs,
+            "lower_requests_total": traffic.local_misses + traffic.local_syncs,
+        }.items():
+            self._metrics[name] += value
+
+    def sample(self, interval_ns: int, dice: Dice) -> LayerSample:
+        """The layer as it is now."""
+        metrics: dict[str, Value] = dict(self._metrics)
+        return LayerSample(
+            source="demo",
+            ops={name: op.totals(op.inflight(interval_ns, dice)) for name, op in self._ops.items()},
+            metrics=metrics,
+            tables={name: rows.table() for name, rows in self._tables.items()},
+            lost=self._lost,
+        )
+
+
+def _is_local_read(op: str, device: str) -> bool:
+    return op == "read" and device == DISK_ROOT
