@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -303,6 +303,7 @@ class FakeLiveSource:
         filters: Filters,
         interval_s: float,
         use_bpf: bool = True,
+        preload: Callable[[], None] | None = None,
     ) -> None:
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
@@ -312,6 +313,9 @@ class FakeLiveSource:
         return self
 
     def __exit__(self, *_: object) -> None:
+        return
+
+    def attach(self) -> None:
         return
 
     def stop(self) -> None:

@@ -52,6 +52,7 @@ Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines 
         facts = read_bpf_facts()
         _print(judge_bpf(facts))
         with source:
+            source.attach()
             layers = list(source.attached.values())
             verdicts = judge_layers(layers)
             _print(verdicts)

@@ -113,7 +113,9 @@ soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in
             )
             _check_rotation(args, path)
             ending.stop = source.stop
-            _record(args, iter(source), recorder, ending)
+            source.attach()
+            if ending.received is None:
+                _record(args, iter(source), recorder, ending)
         return ending.code
 
 

@@ -111,8 +111,9 @@ def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
             contextlib.suppress(Signalled),
             LiveSource(layers, filters, args.cycle_s or 1.0, use_bpf=not args.proc) as source,
         ):
-            sink, engine = make_sink(), engine_from(args)
             ending.stop = source.stop
+            sink, engine = make_sink(), engine_from(args)
+            source.attach()  # the first interval has every layer
             for snapshot in until(judged(snapshots(source), engine), args.run_s):
                 ending.write(sink.render(snapshot))
                 if ending.received is not None:

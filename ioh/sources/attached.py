@@ -28,7 +28,8 @@ class AttachedLayer:
     Shape:
         Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
         ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
-        host has something for it to measure.
+        host has something for it to measure; ``is_awaited``: its probe is being compiled, and
+        nobody shall take /proc's numbers for its own meanwhile.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -43,15 +44,18 @@ class AttachedLayer:
         self.attach_seconds: float | None = None
         self.broken = ""
         self.is_wanted = True
+        self.is_awaited = False
 
     def restart(self, why_proc: str) -> None:
         """Detach; the layer begins anew, without what it remembers, when it is wanted again."""
         self.close()
         self.layer = type(self.layer)(self.layer.filters, self.layer.root)
+        self.is_awaited = False
         self.why_proc = why_proc
 
     def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Take what the loader sent: descriptors, or the reason for there being none."""
+        self.is_awaited = False
         if "maps" not in answer:
             self.why_proc = str(answer.get("reason", "the loader failed"))
             self.hint = str(answer.get("hint", ""))
@@ -73,6 +77,8 @@ class AttachedLayer:
             return Unavailable(self.broken, "please report this")
         if not self.is_wanted:
             return Unavailable(self.layer.idle, is_idle=True)
+        if self.is_awaited:
+            return Unavailable("its probe is being compiled", "shown as soon as it is attached")
         try:
             if self.maps:
                 return self._with_misses(self.layer.read(self.maps))

@@ -1,4 +1,8 @@
-"""Samples of this machine, live: attach the layers, then read them all once a tick."""
+"""Samples of this machine, live: attach the layers, then read them all once a tick.
+
+In two stages, so that a screen can paint before the probes are compiled: entering the source
+asks the loader for them and gives root away, attach() or the iteration waits for them.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_INTERVAL_S = 0.3
 ATTACH_TIMEOUT_S = 20.0
+JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
 STATS_TIMEOUT_S = 1.0
 COST_PERIOD_S = 10.0
 COST_WINDOW_S = 0.1
@@ -39,6 +44,8 @@ class LiveSource:
         interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S, so
             that the first numbers come soon; every interval is measured, never assumed.
         use_bpf: False to read /proc and sysfs only.
+        preload: Imports what the caller will need; called before root is given up, after which
+            a checkout below /root can be unreadable.
 
     Raises:
         IohError: An unknown layer was asked for.
@@ -50,11 +57,14 @@ class LiveSource:
         filters: Filters,
         interval_s: float,
         use_bpf: bool = True,  # noqa: FBT001, FBT002
+        preload: Callable[[], None] | None = None,
     ) -> None:
         self._names = layers
         self._filters = filters
         self._interval_s = interval_s
         self._use_bpf = use_bpf
+        self._preload = preload
+        self._deadline = 0.0
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopped = False
         self._loader: Loader | None = None
@@ -67,6 +77,11 @@ class LiveSource:
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
+        """Ask for the probes and give root away; waits for none of them.
+
+        Threads get the privileges of the one that starts them, and no thread can take them from
+        another: give them away before the first thread is made.
+        """
         self._why_proc = self._why_no_bpf()
         if not self._why_proc:
             # Before anything large is imported: the child keeps what is loaded now for good.
@@ -83,17 +98,32 @@ class LiveSource:
         for name in names:
             if known[name].probe and name in wanted:
                 self._request(name)
+        self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
         from ioh.sources.attached import AttachedLayer
 
         for name in known:  # in the order of the path
             if name in names:
-                self.attached[name] = AttachedLayer(known[name](self._filters))
-                self.attached[name].why_proc = self._why_proc or "its probe did not answer in time"
-                self.attached[name].is_wanted = name in wanted
-        self._import_readers()
-        self._collect_answers()
+                made = self.attached[name] = AttachedLayer(known[name](self._filters))
+                made.why_proc = self._why_proc or "its probe did not answer in time"
+                made.is_wanted = name in wanted
+                made.is_awaited = made.is_wanted and bool(made.layer.probe and self._loader)
+        self._import_all()
         self._drop()
         return self
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the layers whose probes are still being compiled."""
+        return tuple(name for name, layer in self.attached.items() if layer.is_awaited)
+
+    def attach(self) -> None:
+        """Wait until every probe is attached or refused, the time is over, or stop() is called.
+
+        Without this the iteration begins with the first layer that is attached; the others
+        join it one by one, unavailable before.
+        """
+        while self.awaited and not self._stopped:
+            self._wait(self._deadline)
 
     def _request(self, name: str) -> None:
         if self._loader is not None:
@@ -107,7 +137,7 @@ class LiveSource:
             return "BPF needs root: start with sudo"
         return ""
 
-    def _import_readers(self) -> None:
+    def _import_all(self) -> None:
         """Import now, while the loader compiles, what may be unreadable after the drop."""
         import ioh.model.derive
         import ioh.procfs.host  # noqa: F401
@@ -121,21 +151,31 @@ class LiveSource:
                 self.close()
                 cause = f"a library is missing: {error}"
                 raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
+        if self._preload is not None:
+            self._preload()
 
-    def _collect_answers(self) -> None:
-        if self._loader is None:
-            return
-        waiting = {n for n, a in self.attached.items() if a.layer.probe and a.is_wanted}
-        deadline = time.monotonic() + ATTACH_TIMEOUT_S
+    def _wait(self, due: float) -> bool:
+        """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
+        before = self.awaited
+        watched: list[Any] = [self._wake_read]
+        if before and self._loader is not None:
+            watched.append(self._loader.socket)
+        select.select(watched, [], [], max(0.0, due - time.monotonic()))
+        self._take_answers()
+        return len(self.awaited) < len(before)
+
+    def _take_answers(self) -> None:
+        """Take what the loader has sent; layers that it owes for too long are awaited no more."""
         try:
-            while waiting and (left := deadline - time.monotonic()) > 0:
-                got = self._loader.answer(left)
-                if got is not None:
-                    waiting.discard(got[0].get("layer", ""))
-                    self._take_answer(*got)
-        except (ConnectionError, OSError) as error:
-            for name in waiting:
+            while self._loader is not None and (got := self._loader.answer(0.0)) is not None:
+                self._take_answer(*got)
+        except (ConnectionError, OSError) as error:  # what is attached goes on without it
+            for name in self.awaited:
                 self.attached[name].why_proc = f"the loader failed: {error}"
+                self.attached[name].is_awaited = False
+        if time.monotonic() >= self._deadline:
+            for name in self.awaited:
+                self.attached[name].is_awaited = False
 
     def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Give a layer what the loader sent for it, unless it is not wanted any more."""
@@ -159,13 +199,7 @@ class LiveSource:
                     self._request(name)
                 except OSError as error:
                     attached.why_proc = f"the loader failed: {error}"
-        if self._loader is None:
-            return
-        try:
-            while (got := self._loader.answer(0.0)) is not None:
-                self._take_answer(*got)
-        except (ConnectionError, OSError):
-            return  # what is attached goes on without it
+        self._take_answers()
 
     def _drop(self) -> None:
         if not privileges.is_privileged() or not self._use_bpf:
@@ -203,26 +237,41 @@ class LiveSource:
             return
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yield a baseline at once, then one sample a tick; a late tick is not made up for."""
+        """Yield a baseline at once, then one sample a tick; a late tick is not made up for.
+
+        While layers are awaited, each that comes gets a baseline of its own, and FIRST_INTERVAL_S
+        later its first numbers.
+        """
+        asked = len(self.awaited)
+        while asked and len(self.awaited) == asked and not self._stopped:
+            self._wait(self._deadline)
         due = time.monotonic()
         next_cost = due + FIRST_INTERVAL_S
         yield self.read()
         due += min(FIRST_INTERVAL_S, self._interval_s)
-        while self._sleep_until(due):
+        while True:
+            has_joined = self._sleep_until(due)
+            if self._stopped:
+                return
+            due = time.monotonic() if has_joined else due
             yield self.read()
             now = time.monotonic()
-            if now >= next_cost:
+            if now >= next_cost and not self.awaited:
                 self._measure_cost()
                 next_cost = now + COST_PERIOD_S
-            due += self._interval_s
+            due += min(FIRST_INTERVAL_S, self._interval_s) if has_joined else self._interval_s
             if due < now:
                 due = now + self._interval_s
 
     def _sleep_until(self, due: float) -> bool:
-        """Sleep; False when stop() was called."""
-        while not self._stopped and (left := due - time.monotonic()) > 0:
-            select.select([self._wake_read], [], [], left)
-        return not self._stopped
+        """Sleep until a time or stop(), less when an awaited layer comes; whether one has come."""
+        earliest = time.monotonic() + JOIN_SPACING_S
+        has_joined = False
+        while not self._stopped and time.monotonic() < due:
+            if self._wait(due):
+                has_joined = True
+                due = min(due, earliest)
+        return has_joined
 
     def read(self) -> Sample:
         """Read every layer now."""

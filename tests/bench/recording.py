@@ -35,6 +35,7 @@ def live_samples(seconds: float) -> list[Sample]:
     """Real samples of this machine, one a second."""
     found: list[Sample] = []
     with LiveSource(None, Filters(), 1.0) as source:
+        source.attach()
         for sample in source:
             found.append(sample)
             if len(found) > seconds:
