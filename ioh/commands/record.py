@@ -23,6 +23,7 @@ from ioh.commands.progress import Progress
 from ioh.commands.run import Ending, Signalled
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.session.filename import default_name, part_name
 
 if TYPE_CHECKING:
     from ioh.model.sample import Sample
@@ -51,18 +52,6 @@ def keep_count(text: str) -> int:
         msg = f'must be a number of files, 1 or more, not "{printable(text)}"'
         raise argparse.ArgumentTypeError(msg)
     return value
-
-
-def default_name(hostname: str, now_unix_s: float) -> str:
-    """``ioh-<host>-<local date and time>.ioh``."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
-    return f"ioh-{host}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_unix_s))}.ioh"
-
-
-def part_name(path: str, part: int) -> str:
-    """The name of one file of an endless recording: ``x.ioh`` gives ``x-0001.ioh``."""
-    stem, extension = os.path.splitext(path)  # noqa: PTH122
-    return f"{stem}-{part:04}{extension}"
 
 
 class RecordCommand:

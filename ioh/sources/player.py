@@ -122,3 +122,24 @@ class Player:
             if item.tick >= tick:
                 return item.sample if item.tick == tick else None
         return None
+
+
+def walk(session: History, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+    """The intervals that end with the samples ``first`` to ``last``, without tables and parts.
+
+    Returns:
+        The number of each and the interval; those with a lost sample at either end are left out.
+    """
+    if last < first:
+        return
+    older: Tick | None = None
+    for newer in session.ticks(max(0, first - 1), is_brief=True):
+        if newer.tick > last:
+            return
+        if older is not None and newer.tick >= first and _is_interval(older, newer):
+            yield newer.tick, derive(older.sample, newer.sample)
+        older = newer
+
+
+def _is_interval(older: Tick, newer: Tick) -> bool:
+    return newer.tick == older.tick + 1 and newer.sample.mono_ns > older.sample.mono_ns

@@ -43,6 +43,7 @@ class ReplaySource:
         with_tables: False leaves breakdowns out, which is much faster.
         with_parts: False leaves single devices and mounts out.
         utc: Whether clock times of ``span`` are UTC.
+        stdin_fd: Where stdin is, should descriptor 0 be something else by now.
 
     Raises:
         IohError: It cannot be opened, is no recording, or lacks the moments of ``span``.
@@ -58,6 +59,7 @@ class ReplaySource:
         with_tables: bool = True,
         with_parts: bool = True,
         utc: bool = False,
+        stdin_fd: int = 0,
     ) -> None:
         self._span = span or Span()
         self._speed, self._follow = speed, follow
@@ -68,7 +70,7 @@ class ReplaySource:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._fd = -1
         if path == "-":
-            self._fd = 0
+            self._fd = stdin_fd
             marks = [w for w in (self._span.begin, self._span.end) if w and _is_mark(w)]
             if marks:
                 cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
@@ -182,7 +184,16 @@ class ReplaySource:
                 found.append(clock_unix_s(when, start_unix_s, utc=self._utc))
         return found[0], found[1]
 
+    def set_speed(self, speed: float) -> None:
+        """Go on at another pace; from any thread."""
+        self._paced_from, self._speed = None, speed
+
     def _wait_for(self, sample: Sample) -> None:
+        while not self._stopped and (left := self._due(sample) - time.monotonic()) > 0:
+            self._sleep(min(left, POLL_S))  # the pace may change
+
+    def _due(self, sample: Sample) -> float:
+        """When it is a sample's turn, by the monotonic clock."""
         now = time.monotonic()
         if self._paced_from is None or sample.mono_ns < self._paced_from[1]:
             self._paced_from = (now, sample.mono_ns)
@@ -190,7 +201,7 @@ class ReplaySource:
         due = wall + (sample.mono_ns - mono_ns) / 1e9 / (self._speed or 1.0)
         if due < now - 1.0:  # far behind, as a pipe's reader that began late: no hurry after it
             self._paced_from = (now, sample.mono_ns)
-        self._sleep(due - now)
+        return due
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from ioh.commands import main
-from ioh.commands.record import default_name, part_name, size_bytes
+from ioh.commands.record import size_bytes
 from ioh.model.errors import ExitCode
 from ioh.session import marks
+from ioh.session.filename import default_name, part_name
 from ioh.session.output import FileOutput, Output
 from ioh.session.reader import Session
 from ioh.session.rotation import Recorder

@@ -1,0 +1,150 @@
+"""The screen's port: what it needs of whoever reads Samples, and what passes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from ioh.model.snapshot import Snapshot
+
+Mode = Literal["live", "replay", "demo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A mark or a gap on the time line.
+
+    Shape:
+        ``text`` printable; ``until_unix_s`` only for a gap.
+    """
+
+    time_unix_s: float
+    text: str
+    until_unix_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What of the time line can be visited.
+
+    Shape:
+        Intervals are numbered ``first`` to ``last``, both inside; ``last < first``: none yet.
+        A number stays with its interval; ``first`` grows as the oldest are dropped.
+        ``is_growing``: more will come.
+    """
+
+    first: int = 1
+    last: int = 0
+    start_unix_s: float = 0.0
+    end_unix_s: float = 0.0
+    is_growing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingState:
+    """The recording that the user started with a key, if any.
+
+    Shape:
+        ``path`` printable, "" where none is under way; ``failure`` why the last one ended,
+        "" where it did not fail.
+
+    Units:
+        ``since_unix_s`` when it began; ``size_bytes`` written so far.
+    """
+
+    path: str = ""
+    since_unix_s: float = 0.0
+    size_bytes: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a feed tells from its thread.
+
+    Shape:
+        ``tick`` and ``snapshot`` of the newest interval, or None where there is only a
+        ``status`` to tell (what is being waited for, why it ended); ``error`` ends the screen:
+        one line with cause and next step.
+    """
+
+    tick: int | None = None
+    snapshot: Snapshot | None = None
+    status: str = ""
+    error: BaseException | None = None
+    is_over: bool = False
+
+
+class Feed(Protocol):
+    """Where the screen's intervals come from.
+
+    run() is called in a thread of its own; visit(), walk(), tick_at(), extent and moments() from
+    another one, meanwhile; the rest from the main thread.  None of them blocks for more than
+    50 ms, walk() for one interval each.
+    """
+
+    @property
+    def mode(self) -> Mode:
+        """What the header says."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The recording's name, printable; "" where it is live."""
+        ...
+
+    @property
+    def cycle_s(self) -> float:
+        """Time between two samples as asked for; one is late when it takes much longer."""
+        ...
+
+    @property
+    def extent(self) -> Extent:
+        """What can be visited now."""
+        ...
+
+    @property
+    def recording(self) -> RecordingState:
+        """The state of R."""
+        ...
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        """Read until stop(); every new interval is told once, at the feed's pace."""
+        ...
+
+    def stop(self) -> None:
+        """End run() soon."""
+        ...
+
+    def visit(self, tick: int) -> Snapshot | None:
+        """One interval by its number; None where it is lost or not kept any more."""
+        ...
+
+    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals without their tables and parts, much faster than visit() for each."""
+        ...
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last interval that ends not later than a time, within the extent."""
+        ...
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Marks and gaps of everything kept, by time."""
+        ...
+
+    def set_speed(self, speed: float) -> None:
+        """Times the recording's pace at which run() tells intervals; nothing for a live feed."""
+        ...
+
+    def play_from(self, tick: int) -> None:
+        """Go on telling from an interval of a recording; nothing for a live feed."""
+        ...
+
+    def hold(self) -> None:
+        """Tell no new interval of a recording until play_from(); a live feed goes on."""
+        ...
+
+    def toggle_recording(self) -> str:
+        """Start or end a recording; returns one printable line saying what happened."""
+        ...

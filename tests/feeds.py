@@ -1,0 +1,67 @@
+"""Runs a feed in a thread, as a screen does, and keeps what it tells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from ioh.model.feed import Feed, News
+from ioh.model.snapshot import Snapshot
+
+TIMEOUT_S = 10.0
+
+
+class Listener:
+    """What a feed tells; a context manager that ends it."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+        self.news: list[News] = []
+        self._told = threading.Condition()
+        self._thread = threading.Thread(target=feed.run, args=(self._tell,), daemon=True)
+
+    def _tell(self, news: News) -> None:
+        with self._told:
+            self.news.append(news)
+            self._told.notify_all()
+
+    def __enter__(self) -> Listener:  # noqa: PYI034
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.feed.stop()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        with self._told:
+            assert self._told.wait_for(condition, TIMEOUT_S), self.news[-3:]
+
+    def wait_for_end(self) -> News:
+        self.wait_for(lambda: bool(self.news) and self.news[-1].is_over)
+        return self.news[-1]
+
+    def wait_for_tick(self, tick: int) -> None:
+        self.wait_for(lambda: tick in self.ticks)
+
+    @property
+    def ticks(self) -> list[int]:
+        return [news.tick for news in self.news if news.tick is not None]
+
+    @property
+    def snapshots(self) -> dict[int, Snapshot]:
+        return {n.tick: n.snapshot for n in self.news if n.tick is not None and n.snapshot}
+
+    @property
+    def statuses(self) -> list[str]:
+        return [news.status for news in self.news if news.status]

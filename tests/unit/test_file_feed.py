@@ -1,0 +1,327 @@
+"""The feeds of recordings, from a file and from a pipe."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.model.errors import IohError
+from ioh.model.feed import Feed, Moment
+from ioh.model.sample import Sample
+from ioh.session.output import FileOutput
+from ioh.session.records import Gap
+from ioh.session.writer import SessionWriter
+from ioh.sources import file_feed
+from ioh.sources.file_feed import FileFeed
+from ioh.sources.moments import parse_when
+from ioh.sources.pipe_feed import pipe_feed
+from ioh.sources.replay import ReplaySource, Span
+from tests import fakes
+from tests.feeds import Listener
+from tests.sessions import recorded, small
+
+SAMPLES = fakes.first(12)
+SNAPSHOTS = {
+    tick: derive(older, newer)
+    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
+}
+ALL = {"choose": lambda _: None}
+FAST = 1e6
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    made = tmp_path / "run\x1b.ioh"
+    made.write_bytes(recorded(SAMPLES))
+    return str(made)
+
+
+@pytest.fixture(autouse=True)
+def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_feed, "MIN_TELL_S", 0.0)
+
+
+def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
+    span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
+    return FileFeed(path, span, **{"speed": FAST, **ALL, **options})
+
+
+class Growing:
+    """A file that is being recorded into."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.writer = SessionWriter(FileOutput(self.path))
+        self.samples = iter(SAMPLES)
+
+    def grow(self, count: int = 1) -> None:
+        for sample in itertools.islice(self.samples, count):
+            assert self.writer.write(sample)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    made = Growing(tmp_path / "growing.ioh")
+    yield made
+    made.writer.close()
+
+
+def test_it_is_a_feed(path: str) -> None:
+    with make(path) as made:
+        port: Feed = made
+        assert (port.mode, port.cycle_s) == ("replay", 1.0)
+        assert port.title == path.replace("\x1b", "\\x1b")
+        assert port.recording.path == ""
+        assert "recording already" in port.toggle_recording()
+        extent = port.extent
+        assert (extent.first, extent.last, extent.is_growing) == (1, 11, False)
+        assert (extent.start_unix_s, extent.end_unix_s) == (
+            SAMPLES[0].time_unix_s,
+            SAMPLES[-1].time_unix_s,
+        )
+
+
+def test_every_interval_is_told_once(path: str) -> None:
+    with make(path) as feed, Listener(feed) as listener:
+        assert listener.wait_for_end().status == "the end of the recording"
+        assert listener.ticks == list(SNAPSHOTS)
+        assert listener.snapshots == SNAPSHOTS
+
+
+def test_a_screen_is_not_flooded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
+    with make(path) as feed, Listener(feed) as listener:
+        listener.wait_for_end()
+    assert listener.ticks == [1, 11]
+
+
+def test_its_own_pace_and_another_one(path: str) -> None:
+    with make(path, speed=20.0) as feed:
+        started = time.monotonic()
+        with Listener(feed) as listener:
+            listener.wait_for_tick(5)
+            assert time.monotonic() - started >= 4 / 20
+            feed.set_speed(1e-6)
+            told = len(listener.ticks)
+            time.sleep(0.2)
+            assert len(listener.ticks) <= told + 1
+            feed.set_speed(FAST)
+            listener.wait_for_end()
+    assert listener.ticks == list(SNAPSHOTS)
+
+
+def test_it_holds_and_goes_on_from_anywhere(path: str) -> None:
+    with make(path, speed=1e-6) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        feed.hold()
+        feed.set_speed(FAST)
+        time.sleep(0.1)
+        assert listener.ticks == [1]
+        feed.play_from(9)
+        listener.wait_for_end()
+        assert listener.ticks == [1, 9, 10, 11]
+        feed.play_from(10)
+        listener.wait_for(lambda: listener.ticks[4:] == [10, 11])
+        feed.play_from(-5)
+        listener.wait_for(lambda: listener.ticks[6:] == list(SNAPSHOTS))
+
+
+def test_any_interval_can_be_visited(path: str) -> None:
+    with make(path) as feed, Listener(feed):
+        for tick in (11, 1, 5, 6, 4, 11):
+            assert feed.visit(tick) == SNAPSHOTS[tick]
+        for tick in (-1, 0, 12):
+            assert feed.visit(tick) is None
+        walked = dict(feed.walk(-3, 99))
+        assert list(walked) == list(SNAPSHOTS)
+        for tick, snapshot in walked.items():
+            for name, layer in snapshot.layers.items():
+                found: Any = layer
+                whole: Any = SNAPSHOTS[tick].layers[name]
+                assert (found.ops, found.tables) == (whole.ops, {})
+        at = [feed.tick_at(SAMPLES[0].time_unix_s + after) for after in (-9, 0, 1, 2.5, 11, 99)]
+        assert at == [1, 1, 1, 2, 11, 11]
+
+
+def test_only_a_part_of_it(path: str) -> None:
+    with make(path, begin="3", end="8") as feed, Listener(feed) as listener:
+        listener.wait_for_end()
+        assert listener.ticks == [4, 5, 6, 7, 8]
+        extent = feed.extent
+        assert (extent.first, extent.last) == (4, 8)
+        assert extent.start_unix_s == SAMPLES[3].time_unix_s
+        assert feed.visit(3) is None
+        assert feed.visit(9) is None
+        assert feed.tick_at(0) == 4
+        assert feed.tick_at(SAMPLES[-1].time_unix_s) == 8
+        assert [tick for tick, _ in feed.walk(0, 99)] == [4, 5, 6, 7, 8]
+        feed.play_from(1)
+        listener.wait_for(lambda: len(listener.ticks) == 10)
+        assert listener.ticks[5:] == [4, 5, 6, 7, 8]
+
+
+def test_only_so_much_of_it(path: str) -> None:
+    with make(path, begin="2", run_s=3) as feed, Listener(feed) as listener:
+        listener.wait_for_end()
+        assert listener.ticks == [3, 4, 5]
+
+
+def test_nothing_to_show_is_one_line(path: str) -> None:
+    with pytest.raises(IohError, match="no interval in that part"):
+        make(path, begin="11")
+    with pytest.raises(IohError, match="no mark"):
+        make(path, begin="never")
+
+
+def test_the_layers_chosen_are_all_there_is(path: str) -> None:
+    with (
+        make(path, choose=lambda _: frozenset({"wire"})) as feed,
+        Listener(feed) as listener,
+    ):
+        listener.wait_for_end()
+        visited = feed.visit(3)
+        assert visited is not None
+        walked = [snapshot for _, snapshot in feed.walk(1, 3)]
+        for snapshot in (listener.snapshots[3], visited, *walked):
+            assert list(snapshot.layers) == ["wire"]
+
+
+def test_a_refusal_leaves_nothing_open(path: str) -> None:
+    def refuse(sample: Sample) -> None:
+        raise IohError(sample.hostname)
+
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with pytest.raises(IohError):
+        make(path, choose=refuse)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_a_growing_file_is_followed_to_its_end(
+    growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_feed, "POLL_S", 0.01)
+    growing.grow(3)
+    with make(growing.path) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(2)
+        before = feed.extent
+        assert before.is_growing
+        for tick in (3, 4):
+            growing.grow()
+            listener.wait_for_tick(tick)
+            assert feed.extent.last == tick
+            assert feed.visit(tick) == SNAPSHOTS[tick]
+        growing.writer.close()
+        listener.wait_for_end()
+        assert not feed.extent.is_growing
+    assert listener.snapshots == {tick: SNAPSHOTS[tick] for tick in (1, 2, 3, 4)}
+
+
+def test_a_file_grows_while_it_is_held(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_feed, "GROWTH_S", 0.01)
+    growing.grow(3)
+    with make(growing.path, speed=1e-6) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        feed.hold()
+        growing.grow(2)
+        deadline = time.monotonic() + 5
+        while feed.extent.last != 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert listener.ticks == [1]
+
+
+def test_marks_and_gaps_are_moments(tmp_path: Path) -> None:
+    writer = SessionWriter(FileOutput(str(tmp_path / "m.ioh")))
+    at = [sample.time_unix_s for sample in SAMPLES]
+    for tick, sample in enumerate(SAMPLES):
+        if tick == 6:
+            writer.gap(Gap(at[5], at[6], b"No space\x1b left"))
+        writer.write(sample)
+        if tick in {2, 4}:
+            writer.mark(f"run {tick}\x1b", at[tick])
+        if tick == 8:
+            writer.mark("never", float("nan"))
+    writer.close()
+    gap = Moment(at[5], "No space\\x1b left", at[6])
+    with make(writer.output.name) as feed:
+        assert feed.moments() == (Moment(at[2], "run 2\\x1b"), Moment(at[4], "run 4\\x1b"), gap)
+    with make(writer.output.name, begin="3", end="4.5") as feed:
+        assert feed.moments() == (Moment(at[4], "run 4\\x1b"),)
+
+
+def test_nobody_sits_through_a_gap(tmp_path: Path) -> None:
+    writer = SessionWriter(FileOutput(str(tmp_path / "g.ioh")))
+    late = [
+        replace(s, mono_ns=s.mono_ns + 10**13, time_unix_s=s.time_unix_s + 10_000) for s in SAMPLES
+    ]
+    writer.write(SAMPLES[0])
+    writer.gap(Gap(SAMPLES[0].time_unix_s, late[1].time_unix_s, b"full"))
+    writer.write(late[1])
+    writer.close()
+    with make(writer.output.name, speed=1.0) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        assert listener.snapshots[1].interval_s == pytest.approx(10_001)
+
+
+def through_pipe(
+    data: bytes, use: Callable[[Feed, Listener], None], pieces: int = 1, **options: Any
+) -> Listener:
+    """Run a feed of a pipe into which a thread writes."""
+    reader, writer = os.pipe()
+    step = len(data) // pieces + 1
+
+    def write() -> None:
+        with os.fdopen(writer, "wb", buffering=0) as stream:
+            for at in range(0, len(data), step):
+                stream.write(data[at : at + step])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with (
+        ReplaySource("-", speed=FAST, stdin_fd=reader) as source,
+        pipe_feed(source, **{**ALL, **options}) as feed,
+        Listener(feed) as listener,
+    ):
+        listener.wait_for_end()
+        use(feed, listener)
+    thread.join()
+    os.close(reader)
+    return listener
+
+
+def test_a_pipe_tells_the_same() -> None:
+    def use(feed: Feed, listener: Listener) -> None:
+        assert (feed.mode, feed.cycle_s) == ("replay", 5.0)
+        assert listener.snapshots == SNAPSHOTS
+        assert feed.visit(3) == SNAPSHOTS[3]
+        assert [moment.text for moment in feed.moments()] == ["by \\x1bme"]
+
+    through_pipe(recorded(SAMPLES, cycle_s=5.0, note="by \x1bme"), use, pieces=7)
+
+
+def test_a_pipe_that_is_no_recording() -> None:
+    def use(feed: Feed, listener: Listener) -> None:
+        assert isinstance(listener.news[-1].error, IohError)
+
+    through_pipe(b"nothing of the kind", use)
+
+
+def test_what_a_pipe_lost_is_a_moment() -> None:
+    data = bytearray(recorded(small(400)))
+    data[len(data) // 3 : len(data) // 2] = b"?" * (len(data) // 2 - len(data) // 3)
+
+    def use(feed: Feed, listener: Listener) -> None:
+        (moment,) = feed.moments()
+        assert "samples are lost" in moment.text
+        assert len(listener.ticks) < 399
+
+    through_pipe(bytes(data), use)

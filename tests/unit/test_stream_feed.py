@@ -1,0 +1,355 @@
+"""The feed of a live view: tells, keeps, shows again and records what a source yields."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import queue
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.model.errors import IohError
+from ioh.model.feed import Feed, Moment
+from ioh.model.sample import Sample
+from ioh.session import marks, output
+from ioh.session.reader import Session
+from ioh.sources import stream_feed
+from ioh.sources.stream_feed import StreamFeed
+from tests import fakes
+from tests.feeds import Listener
+
+SAMPLES = fakes.first(8)
+SNAPSHOTS = {
+    tick: derive(older, newer)
+    for tick, (older, newer) in enumerate(itertools.pairwise(SAMPLES), start=1)
+}
+
+
+class Source:
+    """Yields what the test gives, when it gives it; None ends it."""
+
+    def __init__(self) -> None:
+        self.given: queue.Queue[Sample | BaseException | None] = queue.Queue()
+
+    def give(self, *samples: Sample) -> None:
+        for sample in samples:
+            self.given.put(sample)
+
+    def stop(self) -> None:
+        self.given.put(None)
+
+    def __iter__(self) -> Iterator[Sample]:
+        while (sample := self.given.get()) is not None:
+            if isinstance(sample, BaseException):
+                raise sample
+            yield sample
+
+
+def make(source: Source, **options: Any) -> StreamFeed:
+    return StreamFeed(
+        source, source.stop, mode="live", cycle_s=1.0, hostname="../db\x1b01", **options
+    )
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def feed(source: Source) -> Iterator[StreamFeed]:
+    with make(source) as made:
+        yield made
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_is_a_feed(feed: StreamFeed) -> None:
+    port: Feed = feed
+    assert (port.mode, port.title, port.cycle_s) == ("live", "", 1.0)
+    assert (port.extent.first, port.extent.last) == (1, 0)
+
+
+def test_every_interval_is_told_once(feed: StreamFeed, source: Source) -> None:
+    source.give(*SAMPLES)
+    source.stop()
+    with Listener(feed) as listener:
+        last = listener.wait_for_end()
+    assert listener.ticks == list(SNAPSHOTS)
+    assert listener.snapshots == SNAPSHOTS
+    assert (last.tick, last.status, last.error) == (None, "the end", None)
+    assert not feed.extent.is_growing
+
+
+def test_what_was_told_can_be_visited(feed: StreamFeed, source: Source) -> None:
+    source.give(*SAMPLES[:5])
+    with Listener(feed) as listener:
+        listener.wait_for_tick(4)
+        extent = feed.extent
+        assert (extent.first, extent.last, extent.is_growing) == (1, 4, True)
+        assert (extent.start_unix_s, extent.end_unix_s) == (
+            SAMPLES[0].time_unix_s,
+            SAMPLES[4].time_unix_s,
+        )
+        for tick in (4, 1, 3, 2, 4):
+            assert feed.visit(tick) == SNAPSHOTS[tick]
+        for tick in (-1, 0, 5):
+            assert feed.visit(tick) is None
+        source.give(SAMPLES[5])
+        listener.wait_for_tick(5)
+        assert feed.visit(5) == SNAPSHOTS[5]
+
+
+def test_times_lead_to_ticks(feed: StreamFeed, source: Source) -> None:
+    source.give(*SAMPLES[:5])
+    with Listener(feed) as listener:
+        listener.wait_for_tick(4)
+        at = [feed.tick_at(SAMPLES[0].time_unix_s + after) for after in (-9, 0, 1, 2.5, 4, 99)]
+    assert at == [1, 1, 1, 2, 4, 4]
+
+
+def test_walking_tells_the_same_numbers_without_tables(feed: StreamFeed, source: Source) -> None:
+    source.give(*SAMPLES)
+    with Listener(feed) as listener:
+        listener.wait_for_tick(7)
+        walked = dict(feed.walk(-5, 99))
+        assert list(feed.walk(3, 2)) == []
+        assert [tick for tick, _ in feed.walk(3, 5)] == [3, 4, 5]
+    assert list(walked) == list(SNAPSHOTS)
+    for tick, snapshot in walked.items():
+        for name, layer in snapshot.layers.items():
+            whole: Any = SNAPSHOTS[tick].layers[name]
+            found: Any = layer
+            assert found.ops == whole.ops
+            assert (found.tables, found.parts) == ({}, {})
+
+
+def test_the_oldest_are_dropped_and_numbers_stay(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_feed, "HISTORY_BYTES", 60_000)
+    samples = fakes.first(60)
+    with make(source) as feed, Listener(feed) as listener:
+        feed.note(Moment(samples[0].time_unix_s, "early"))
+        feed.note(Moment(samples[58].time_unix_s, "late"))
+        source.give(*samples)
+        listener.wait_for_tick(59)
+        extent = feed.extent
+        assert extent.first > 10
+        assert extent.last == 59
+        assert extent.start_unix_s == samples[extent.first - 1].time_unix_s
+        for tick in (extent.first, 59):
+            assert feed.visit(tick) == derive(samples[tick - 1], samples[tick])
+        assert feed.visit(extent.first - 1) is None
+        assert feed.tick_at(samples[0].time_unix_s) == extent.first
+        assert feed.tick_at(samples[50].time_unix_s) == 50
+        assert [tick for tick, _ in feed.walk(0, 99)] == list(range(extent.first, 60))
+        assert [moment.text for moment in feed.moments()] == ["late"]
+
+
+def test_the_layers_chosen_are_all_there_is(source: Source) -> None:
+    source.give(*SAMPLES[:3])
+    with (
+        make(source, choose=lambda _: frozenset({"wire"})) as feed,
+        Listener(feed) as listener,
+    ):
+        listener.wait_for_tick(2)
+        assert list(listener.snapshots[2].layers) == ["wire"]
+        visited = feed.visit(2)
+        assert visited is not None
+        assert list(visited.layers) == ["wire"]
+
+
+def test_it_ends_after_the_time_asked_for(source: Source) -> None:
+    source.give(*SAMPLES)
+    with make(source, run_s=3.0) as feed, Listener(feed) as listener:
+        assert listener.wait_for_end().status == "ended after 3 s, as asked for"
+    assert listener.ticks == [1, 2, 3]
+
+
+def test_what_is_waited_for_is_told(source: Source) -> None:
+    waiting = ["syscall", "block"]
+    with make(source, awaited=lambda: tuple(waiting)) as feed, Listener(feed) as listener:
+        listener.wait_for(lambda: len(listener.news) == 1)
+        del waiting[1]
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        del waiting[0]
+        source.give(SAMPLES[2])
+        listener.wait_for_tick(2)
+    said = "compiling the probes: syscall"
+    assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
+
+
+def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
+    failure = IohError("the sky fell", "Duck")
+    source.give(SAMPLES[0])
+    source.given.put(failure)
+    with Listener(feed) as listener:
+        last = listener.wait_for_end()
+    assert last.error is failure
+    assert not feed.extent.is_growing
+
+
+def test_stopped_before_it_runs(feed: StreamFeed) -> None:
+    feed.stop()
+    with Listener(feed) as listener:
+        listener.join()
+    assert listener.news == []
+
+
+def test_what_is_told_while_recording_is_recorded(
+    feed: StreamFeed, source: Source, here: Path
+) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:3])
+        listener.wait_for_tick(2)
+        said = feed.toggle_recording()
+        (path,) = here.iterdir()
+        assert said == f"recording into {path}"
+        assert path.name.startswith("ioh-_db_01-")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        source.give(*SAMPLES[3:6])
+        listener.wait_for_tick(5)
+        state = feed.recording
+        assert (state.path, state.failure) == (str(path), "")
+        assert state.size_bytes == path.stat().st_size > 0
+        said = feed.toggle_recording()
+        assert said == f"recorded {path.stat().st_size:,} bytes into {path}"
+        assert feed.recording.path == ""
+        source.give(*SAMPLES[6:])
+        listener.wait_for_tick(7)
+    with Session(str(path)) as session:
+        assert session.is_ended
+        assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
+
+
+def test_the_recording_ends_in_order_with_the_view(
+    feed: StreamFeed, source: Source, here: Path
+) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:3])
+        listener.wait_for_tick(2)
+        feed.toggle_recording()
+        source.give(SAMPLES[3])
+        listener.wait_for_tick(3)
+    (path,) = here.iterdir()
+    with Session(str(path)) as session:
+        assert session.is_ended
+        assert len(session) == 2
+    assert feed.recording.path == ""
+
+
+def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Path) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        for _ in range(3):
+            assert feed.toggle_recording().startswith("recording into ")
+            assert feed.toggle_recording().startswith("recorded ")
+    assert len(list(here.iterdir())) == 3
+
+
+def test_where_the_directory_cannot_be_written_it_says_where_it_goes(
+    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = here / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    said = feed.toggle_recording()
+    (path,) = elsewhere.iterdir()
+    assert said == f"recording into {path}, since the current directory cannot be written"
+
+
+def test_a_recording_that_cannot_begin_is_one_line(
+    feed: StreamFeed, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(here / "no\x1bthere"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    said = feed.toggle_recording()
+    assert said.startswith("not recording: cannot make ")
+    assert said.isprintable()
+    assert feed.recording.path == ""
+
+
+def test_a_full_disk_is_told_once_and_the_view_goes_on(
+    feed: StreamFeed, source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = output.FileOutput.write
+    full: list[OSError] = []
+
+    def maybe(self: output.FileOutput, data: bytes) -> None:
+        if full:
+            raise full[0]
+        write(self, data)
+
+    monkeypatch.setattr(output.FileOutput, "write", maybe)
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        feed.toggle_recording()
+        full.append(OSError(errno.ENOSPC, "No space left on device"))
+        source.give(*SAMPLES[2:4])
+        listener.wait_for_tick(3)
+        state = feed.recording
+        assert (bool(state.path), state.failure) == (True, "No space left on device")
+        full.clear()
+        source.give(SAMPLES[4])
+        listener.wait_for_tick(4)
+        assert feed.recording.failure == ""
+        full.append(OSError(errno.EIO, "Input/output error"))
+        source.give(*SAMPLES[5:7])
+        listener.wait_for_tick(6)
+        assert feed.recording.path == ""
+        assert feed.recording.failure == "Input/output error"
+        full.clear()
+        assert feed.toggle_recording().startswith("recording into ")
+        assert feed.recording.failure == ""
+    assert listener.ticks == [1, 2, 3, 4, 5, 6]
+    assert listener.statuses == [
+        "recording stands still: No space left on device; goes on as soon as there is room",
+        "recording again; see the gap",
+        "recording ended: Input/output error; what was written before is whole",
+    ]
+
+
+def test_ioh_mark_reaches_the_recording_and_the_time_line(
+    feed: StreamFeed, source: Source, here: Path
+) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        feed.toggle_recording()
+        (path,) = here.iterdir()
+        (running,) = [r for r in marks.running_recordings() if r.pid == os.getpid()]
+        assert running.file == str(path)
+        assert marks.send_mark(running, "run 3\x1b[31m") == ""
+        feed.toggle_recording()
+        assert not [r for r in marks.running_recordings() if r.pid == os.getpid()]
+    assert [moment.text for moment in feed.moments()] == ["run 3\\x1b[31m"]
+    with Session(str(path)) as session:
+        assert [mark.text for mark in session.marks()] == ["run 3\x1b[31m"]
+
+
+def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        feed.set_speed(10)
+        feed.hold()
+        feed.play_from(1)
+        source.give(SAMPLES[2])
+        listener.wait_for_tick(2)
+    assert listener.ticks == [1, 2]
