@@ -18,10 +18,11 @@ def display_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
     if text.isascii():
         return len(text)
-    return sum(_char_width(char) for char in text)
+    return sum(char_width(char) for char in text)
 
 
-def _char_width(char: str) -> int:
+def char_width(char: str) -> int:
+    """Columns that one character takes on a terminal."""
     if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -43,17 +44,29 @@ def safe_name(text: str, max_width: int = 0) -> str:
     The end of a path says more than its middle, so both ends stay.
     """
     safe = printable(text)
-    if not max_width or display_width(safe) <= max_width:
-        return safe
-    head = _take(safe, (max_width - 1) // 2)
-    tail = _take(safe[::-1], max_width - 1 - display_width(head))[::-1]
+    return cut_middle(safe, max_width) if max_width else safe
+
+
+def cut_middle(text: str, width: int) -> str:
+    """``text`` cut to ``width`` columns, ``~`` in place of its middle."""
+    if display_width(text) <= width:
+        return text
+    head = _take(text, (width - 1) // 2)
+    tail = _take(text[::-1], width - 1 - display_width(head))[::-1]
     return f"{head}~{tail}"
+
+
+def cut_to(text: str, width: int) -> str:
+    """``text`` cut to ``width`` columns, the last one ``~`` where something was cut."""
+    if display_width(text) <= width:
+        return text
+    return _take(text, width - 1) + "~" if width > 0 else ""
 
 
 def _take(text: str, width: int) -> str:
     taken = 0
     for index, char in enumerate(text):
-        taken += _char_width(char)
+        taken += char_width(char)
         if taken > width:
             return text[:index]
     return text

@@ -1,0 +1,264 @@
+"""What keys do to the view: pure functions from one ViewState to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
+from ioh.tui.render.top import shown_columns
+from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.state import Narrow, ViewState
+
+PAGE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an action can see of the screen: the snapshot as narrowed, and its width."""
+
+    panel: PanelView
+    layers: Sequence[str]
+    width: int
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The interval on the screen."""
+        return self.panel.snapshot
+
+
+Argument = str | int | float
+Action = Callable[[ViewState, Context, Argument], ViewState]
+
+
+def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
+    """A state whose chosen op exists: a layer may have come or gone."""
+    rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
+    if not rows or any(row.key == state.chosen for row in rows):
+        return state
+    same = [row for row in rows if row.layer == state.chosen[0]]
+    return replace(state, chosen=(same or rows)[0].key)
+
+
+def act(state: ViewState, action: str, argument: Argument, context: Context) -> ViewState:
+    """The state after an action; the same one where it means nothing here."""
+    found = _ACTIONS.get(action)
+    return state if found is None else found(state, context, argument)
+
+
+def _rows(state: ViewState, context: Context) -> list[LayerRow]:
+    """The rows that can be chosen, in the screen's order."""
+    seen: dict[tuple[str, str], LayerRow] = {}
+    for row in layer_rows(context.snapshot, only=state.layer):
+        if row.op:
+            seen.setdefault(row.key, row)
+    return list(seen.values())
+
+
+def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    at = int(argument) - 1
+    if not 0 <= at < len(context.layers):
+        return state
+    name = context.layers[at]
+    if state.layer == name and state.screen == "main":
+        return replace(state, layer="")
+    ops = [row for row in layer_rows(context.snapshot, only=name) if row.op]
+    chosen = state.chosen if state.chosen[0] == name or not ops else ops[0].key
+    if not ops:
+        chosen = (name, "")
+    return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
+
+
+def _open(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del argument
+    if state.screen != "main":
+        return state
+    if state.focus == "layers":
+        if state.layer:
+            return replace(state, focus="top")
+        return replace(state, layer=state.chosen[0])
+    layer = shown_layer(context.panel)
+    spec, keys = visible_rows(context.panel)
+    if layer is None or spec is None or not keys:
+        return state
+    cursor = max(0, min(state.table_of(layer.spec.name).cursor, len(keys) - 1))
+    to = Narrow(spec.name, keys[cursor], layer.spec.name)
+    state = state.with_table(layer.spec.name, cursor=0)
+    return replace(state, narrow=to, focus="layers")
+
+
+def _back(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del argument, context
+    if state.screen != "main":
+        return replace(state, screen="main", scroll=0)
+    name = state.chosen[0]
+    if state.table_of(name).pattern:
+        return state.with_table(name, pattern="", cursor=0)
+    if state.narrow is not None:
+        return replace(state, narrow=None)
+    if state.focus == "top":
+        return replace(state, focus="layers")
+    return replace(state, layer="")
+
+
+def _move(state: ViewState, context: Context, by: int) -> ViewState:
+    if state.screen != "main":
+        return replace(state, scroll=max(0, state.scroll + by))
+    if state.focus == "top":
+        _, keys = visible_rows(context.panel)
+        cursor = state.table_of(state.chosen[0]).cursor + by
+        return state.with_table(state.chosen[0], cursor=max(0, min(cursor, len(keys) - 1)))
+    rows = _rows(state, context)
+    if not rows:
+        return state
+    keys_ = [row.key for row in rows]
+    at = keys_.index(state.chosen) if state.chosen in keys_ else 0
+    return replace(state, chosen=keys_[max(0, min(at + by, len(keys_) - 1))])
+
+
+def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
+    rows = [row for row in _rows(state, context) if row.direction == wanted]
+    same = [row for row in rows if row.layer == state.chosen[0]]
+    return replace(state, chosen=same[0].key) if same else state
+
+
+def _next_op(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del argument
+    rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
+    if not rows:
+        return state
+    at = rows.index(state.chosen) if state.chosen in rows else -1
+    return replace(state, chosen=rows[(at + 1) % len(rows)])
+
+
+def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    layer, _, op = str(argument).partition("/")
+    if (layer, op) == state.chosen and state.focus == "layers" and op:
+        return _open(state, context, "")
+    known = isinstance(context.snapshot.layers.get(layer), LayerSnapshot)
+    return replace(state, chosen=(layer, op), focus="layers") if known and op else state
+
+
+def _panel(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del context
+    if argument not in {"hist", "heat", "graph"}:
+        return state
+    return replace(state, panel=argument, is_alone=False, screen="main")  # type: ignore[arg-type]
+
+
+def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    """The breakdown named, or the next one; the first press shows the breakdown at all."""
+    layer = shown_layer(context.panel)
+    if layer is None or not layer.spec.tables:
+        return state
+    name = layer.spec.name
+    table = state.table_of(name)
+    names = [spec.name for spec in layer.spec.tables]
+    if argument in names:
+        wanted = str(argument)
+    else:
+        spec = table_spec(layer, table)
+        wanted = names[(names.index(spec.name) + 1) % len(names)] if spec else names[0]
+    changed = state.with_table(name, name=wanted, sort="", cursor=0, is_ascending=False)
+    return replace(changed, is_alone=True, screen="main")
+
+
+def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
+    layer = shown_layer(context.panel)
+    if layer is None:
+        return state
+    name = layer.spec.name
+    table = state.table_of(name)
+    spec = table_spec(layer, table)
+    if spec is None:
+        return state
+    columns = [column.derived_name for column in shown_columns(spec, context.width)]
+    if isinstance(by, str):
+        if by == table.sort:
+            return state.with_table(name, is_ascending=not table.is_ascending)
+        return state.with_table(name, sort=by, is_ascending=False, cursor=0)
+    at = columns.index(table.sort) if table.sort in columns else (-1 if by > 0 else len(columns))
+    at += by
+    wanted = columns[at] if 0 <= at < len(columns) else ""
+    return state.with_table(name, sort=wanted, cursor=0)
+
+
+def _invert(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del argument
+    layer = shown_layer(context.panel)
+    if layer is None:
+        return state
+    table = state.table_of(layer.spec.name)
+    return state.with_table(layer.spec.name, is_ascending=not table.is_ascending)
+
+
+def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    name = state.chosen[0]
+    if state.focus == "top" and state.table_of(name).cursor == argument:
+        return _open(state, context, "")
+    return replace(state.with_table(name, cursor=int(argument)), focus="top")
+
+
+def _focus(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del context, argument
+    return replace(state, focus="top" if state.focus == "layers" else "layers", screen="main")
+
+
+def _screen(name: str) -> Action:
+    def change(state: ViewState, context: Context, argument: Argument) -> ViewState:
+        del context, argument
+        wanted = "main" if state.screen == name else name
+        return replace(state, screen=wanted, scroll=0)  # type: ignore[arg-type]
+
+    return change
+
+
+def _filter(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    del argument
+    if shown_layer(context.panel) is None:
+        return state
+    return replace(state, is_typing=True, focus="top", screen="main")
+
+
+_ACTIONS: dict[str, Action] = {
+    "layer": _layer,
+    "open": _open,
+    "back": _back,
+    "focus": _focus,
+    "up": lambda s, c, _: _move(s, c, -1),
+    "down": lambda s, c, _: _move(s, c, 1),
+    "page_up": lambda s, c, _: _move(s, c, -PAGE),
+    "page_down": lambda s, c, _: _move(s, c, PAGE),
+    "reads": lambda s, c, _: _direction(s, c, "R"),
+    "writes": lambda s, c, _: _direction(s, c, "W"),
+    "next_op": _next_op,
+    "choose": _choose,
+    "panel": _panel,
+    "table": _table,
+    "sort": lambda s, c, a: _sort(s, c, str(a)),
+    "sort_left": lambda s, c, _: _sort(s, c, -1),
+    "sort_right": lambda s, c, _: _sort(s, c, 1),
+    "invert": _invert,
+    "row": _row,
+    "findings": _screen("findings"),
+    "help": _screen("help"),
+    "filter": _filter,
+}
+
+
+def typed(state: ViewState, key: str, character: str | None) -> ViewState:
+    """The filter after one more key."""
+    name = state.chosen[0]
+    pattern = state.table_of(name).pattern
+    if key == "enter":
+        return replace(state, is_typing=False)
+    if key == "escape":
+        return replace(state.with_table(name, pattern="", cursor=0), is_typing=False)
+    if key == "backspace":
+        return state.with_table(name, pattern=pattern[:-1], cursor=0)
+    if key == "ctrl+u":
+        return state.with_table(name, pattern="", cursor=0)
+    if character is not None and character.isprintable() and len(pattern) < 80:
+        return state.with_table(name, pattern=pattern + character, cursor=0)
+    return state

@@ -1,0 +1,367 @@
+"""The application: keys and news change what is looked at, and the screen is drawn from that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import events
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from ioh.model.errors import ExitCode
+from ioh.model.printable import printable
+from ioh.model.snapshot import Snapshot
+from ioh.tui import keeping
+from ioh.tui.actions import Context, act, typed, with_valid_choice
+from ioh.tui.canvas import Canvas
+from ioh.tui.feed import Feed, News
+from ioh.tui.history import History, point_of
+from ioh.tui.keys import KEYS, find_key
+from ioh.tui.narrow import narrowed
+from ioh.tui.options import ScreenOptions
+from ioh.tui.render.glyphs import ASCII, UNICODE
+from ioh.tui.render.header import HeaderView
+from ioh.tui.render.line import Frame
+from ioh.tui.render.panels import PanelView
+from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.render.timeline import TimelineView, passed_moment
+from ioh.tui.seeker import Found, Seeker
+from ioh.tui.state import ViewState
+from ioh.tui.theme import ThemeName, styles_for
+from ioh.tui.travel import Travel
+
+HISTORY_INTERVALS = 300
+MESSAGE_S = 5.0
+_CHECK_S = 0.5
+
+
+class IohApp(App[int]):
+    """The screen over a feed.
+
+    Args:
+        feed: Where intervals come from.
+        options: How the user wants the screen.
+    """
+
+    CSS = "Screen { overflow: hidden; }"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("ctrl+q", "leave", show=False, priority=True),
+    ]
+
+    def __init__(self, feed: Feed, options: ScreenOptions | None = None) -> None:
+        options = options or ScreenOptions()
+        # The terminal's own background and 16 colours stay what the user made them.
+        super().__init__(ansi_color=True)
+        self._feed = feed
+        self._theme_name: ThemeName = "mono" if self.no_color else options.theme
+        self._options = options
+        self._glyphs = ASCII if options.ascii_only else UNICODE
+        self._canvas = Canvas(
+            styles_for(self._theme_name, self.console.color_system), ascii_only=options.ascii_only
+        )
+        self.state = ViewState()
+        self._latest: Snapshot | None = None
+        self.shown: Snapshot | None = None
+        self._history = History()
+        self._seeker = Seeker(feed, self._history, self._found_from_thread, HISTORY_INTERVALS)
+        self.travel = Travel(feed, self._seeker.request, options.speed)
+        self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
+        self._news_s = time.monotonic()
+        self._status = "starting"
+        self._message = ("", "")
+        self._message_until_s = 0.0
+        self._is_over = False
+        self.error: BaseException | None = None
+
+    # ---- life
+
+    def compose(self) -> ComposeResult:
+        """The one widget."""
+        yield self._canvas
+
+    def on_mount(self) -> None:
+        """Begin once there is a screen."""
+        self._seeker.start()
+        self._runner.start()
+        self.set_interval(_CHECK_S, self._check)
+        self.redraw()
+
+    def _run_feed(self) -> None:
+        try:
+            self._feed.run(self._news_from_thread)
+        except Exception as error:  # noqa: BLE001 (the thread's last guard: told, not lost)
+            self._news_from_thread(News(error=error))
+
+    def _news_from_thread(self, news: News) -> None:
+        self._call(self._take_news, news)
+
+    def _found_from_thread(self, found: Found) -> None:
+        self._call(self._take_found, found)
+
+    def _call(self, function: object, argument: object) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
+            except RuntimeError:  # closed in between: nobody looks any more
+                return
+
+    def end(self) -> None:
+        """End the threads, once the feed was told to stop."""
+        self._seeker.stop()
+        if self._runner.is_alive():
+            self._runner.join(2.0)
+
+    def action_leave(self) -> None:
+        """End, whatever is open."""
+        self.exit(int(ExitCode.OK))
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw for the new size."""
+        del event
+        self.redraw()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every key by name, and the themes, in the command palette."""
+        del screen
+        for key in KEYS:
+            if key.action != "layer":
+                yield SystemCommand(
+                    key.help.capitalize(),
+                    f"key {key.label}",
+                    lambda key=key: self.do(key.action, key.argument),
+                )
+        for at, name in enumerate(self._layers(), 1):
+            yield SystemCommand(
+                f"Zoom into {name.replace('_', ' ')}",
+                f"key {at}",
+                lambda at=at: self.do("layer", at),
+            )
+        for theme in ("dark", "light", "mono"):
+            yield SystemCommand(
+                f"Colours: {theme}",
+                "of the screen and of saved pictures",
+                lambda theme=theme: self._change_theme(theme),
+            )
+
+    def _change_theme(self, theme: ThemeName) -> None:
+        self._theme_name = theme
+        self._canvas.restyle(styles_for(theme, self.console.color_system))
+
+    # ---- news
+
+    def _take_news(self, news: News) -> None:
+        if news.error is not None:
+            self.error = news.error
+            self.exit(int(ExitCode.FAILED))
+            return
+        self._status = news.status
+        self._is_over = self._is_over or news.is_over
+        if news.snapshot is not None and news.tick is not None:
+            self._news_s = time.monotonic()
+            self._history.take(news.tick, point_of(news.snapshot))
+            self._latest = news.snapshot
+            if self.travel.position.is_following:
+                self.travel.position.tick = news.tick
+                self.travel.position.is_past = False
+                self.shown = news.snapshot
+                # A recording that starts in its middle has a past that was never told.
+                if self._feed.mode == "replay" and self._history.missing(
+                    news.tick, 2, self._feed.extent.first
+                ):
+                    self._seeker.request(news.tick)
+        self.redraw()
+
+    def _take_found(self, found: Found) -> None:
+        if not found.is_history and found.tick == self.travel.position.tick:
+            if found.snapshot is None:
+                self.say("this interval is lost", "crit")
+            else:
+                self.shown = found.snapshot
+                self._history.take(found.tick, point_of(found.snapshot))
+        self.redraw()
+
+    def _check(self) -> None:
+        """Notice what does not come: a late tick, the end of a message."""
+        if self._message[0] and time.monotonic() > self._message_until_s:
+            self._message = ("", "")
+            self.redraw()
+        elif self._age_s() is not None and (self._age_s() or 0) > 1.5 * self._feed.cycle_s:
+            self.redraw()
+
+    def _age_s(self) -> float | None:
+        is_awaited = self._latest is not None and not self._is_over
+        if not is_awaited or self._feed.mode == "replay" or not self.travel.position.is_following:
+            return None
+        return time.monotonic() - self._news_s
+
+    # ---- drawing
+
+    def redraw(self) -> None:
+        """Draw everything; what did not change costs nothing on the wire."""
+        if self.is_running and self._canvas.is_mounted and self.size.width:
+            self._canvas.show(self.frame())
+
+    def frame(self) -> Frame:
+        """The screen as it is now."""
+        snapshot = self._narrowed()
+        if snapshot is not None:
+            self.state = with_valid_choice(self.state, snapshot)
+        return draw(self.state, self._data(snapshot), self.size.width, self.size.height)
+
+    def _narrowed(self) -> Snapshot | None:
+        if self.shown is None or self.state.narrow is None:
+            return self.shown
+        return narrowed(self.shown, self.state.narrow)
+
+    def _data(self, snapshot: Snapshot | None) -> ScreenData:
+        points = self._history.window(self.travel.position.tick, HISTORY_INTERVALS)
+        if self.state.narrow is not None:
+            points = [None] * len(points)  # what was kept is of the whole machine
+        return ScreenData(
+            snapshot=snapshot,
+            header=self._header(),
+            glyphs=self._glyphs,
+            points=points,
+            timeline=self._timeline(),
+            status=self._status,
+            message=self._message,
+            specs=tuple(self._latest.specs.values()) if self._latest else (),
+        )
+
+    def _header(self) -> HeaderView:
+        if self.travel.position.is_following:
+            shown = "live" if self._feed.mode != "replay" else "playing"
+        else:
+            shown = "paused"
+        narrow = self.state.narrow
+        only = f"only {' '.join(narrow.key)}" if narrow else ""
+        return HeaderView(
+            mode=self._feed.mode,
+            shown=shown,
+            glyphs=self._glyphs,
+            cycle_s=self._feed.cycle_s,
+            age_s=self._age_s(),
+            speed=self.travel.speed,
+            title=self._feed.title,
+            recording=self._feed.recording,
+            now_unix_s=time.time(),
+            utc=self._options.utc,
+            narrowed=printable("  ".join(filter(None, (self._options.filters_text, only))), 48),
+        )
+
+    def _timeline(self) -> TimelineView | None:
+        extent = self._feed.extent
+        if self.shown is None or extent.last <= extent.first:
+            return None
+        at, moments = self.shown.time_unix_s, self._feed.moments()
+        text = passed_moment(moments, at - self.shown.interval_s, at)
+        findings = [finding.since_unix_s for finding in self.shown.findings]
+        return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
+
+    # ---- doing
+
+    def _layers(self) -> tuple[str, ...]:
+        return tuple(self._latest.specs) if self._latest else ()
+
+    def on_key(self, event: events.Key) -> None:
+        """Type a filter, or do what the key stands for."""
+        event.stop()
+        if self.state.is_typing:
+            self.state = typed(self.state, event.key, event.character)
+            self.redraw()
+            return
+        key = find_key(event.key)
+        if key is not None:
+            self.do(key.action, key.argument)
+
+    def on_canvas_clicked(self, message: Canvas.Clicked) -> None:
+        """Do what stands where the mouse clicked."""
+        hit = message.hit
+        if hit.action == "key":
+            key = find_key(str(hit.argument))
+            if key is not None:
+                self.do(key.action, key.argument)
+        else:
+            self.do(hit.action, hit.argument)
+
+    def on_mouse_scroll_down(self) -> None:
+        """The wheel moves as the arrow keys do."""
+        self.do("down")
+
+    def on_mouse_scroll_up(self) -> None:
+        """The wheel moves as the arrow keys do."""
+        self.do("up")
+
+    def say(self, text: str, style: str = "accent") -> None:
+        """Show a line at the bottom for a while."""
+        self._message = (printable(text), style)
+        self._message_until_s = time.monotonic() + MESSAGE_S
+
+    def do(self, action: str, argument: str | float = "") -> None:
+        """One action, by a key, the mouse or the palette."""
+        self._message = ("", "")
+        handler = getattr(self, f"_do_{action}", None)
+        if action in self.travel.actions:
+            text = self.travel.actions[action](argument, self.shown)
+            if text:
+                self.say(text)
+        elif handler is not None:
+            handler(argument)
+        elif self.shown is not None:
+            snapshot = self._narrowed() or self.shown
+            panel = PanelView(self.state, snapshot, (), self._glyphs)
+            context = Context(panel, self._layers(), self.size.width)
+            self.state = act(self.state, action, argument, context)
+        elif action in {"help", "back"}:
+            other = "main" if self.state.screen == "help" or action == "back" else "help"
+            self.state = ViewState(screen=other)  # type: ignore[arg-type]
+        self.redraw()
+
+    def _do_quit(self, argument: object) -> None:
+        del argument
+        self.action_leave()
+
+    def _do_record(self, argument: object) -> None:
+        del argument
+        self.say(self._feed.toggle_recording())
+
+    def _do_copy(self, argument: object) -> None:
+        del argument
+        if self.shown is None:
+            return
+        panel = PanelView(self.state, self._narrowed() or self.shown, (), self._glyphs)
+        text = keeping.table_text(panel)
+        if text:
+            self.copy_to_clipboard(text)
+        self.say("copied to the terminal's clipboard" if text else "no table to copy here")
+
+    def _do_save(self, argument: object) -> None:
+        del argument
+        if self.shown is None:
+            self.say("nothing to save yet")
+            return
+        self.say(*keeping.save(self.frame(), self.shown, self._theme_name, utc=self._options.utc))
+
+
+def run_screen(feed: Feed, options: ScreenOptions | None = None) -> int:
+    """Show a feed until the user ends it; returns the exit status.
+
+    Raises:
+        BaseException: What ended the feed, once the terminal is as it was.
+    """
+    app = IohApp(feed, options)
+    try:
+        code = app.run()
+    finally:
+        feed.stop()
+        app.end()
+    if app.error is not None:
+        raise app.error
+    return int(ExitCode.OK) if code is None else code

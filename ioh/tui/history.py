@@ -1,0 +1,114 @@
+"""A few numbers of each interval around the one shown, for trends, charts and heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+
+MAX_POINTS = 1200
+Measure = Literal["bytes_per_s", "ops_per_s", "latency_us", "p99_us", "inflight"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpPoint:
+    """One op in one interval.
+
+    Units:
+        As OpStats; ``by_latency`` counts operations by LATENCY_EDGES_US, ``()`` for none.
+    """
+
+    bytes_per_s: float | None
+    ops_per_s: float | None
+    latency_us: float | None
+    p99_us: float | None
+    inflight: float | None
+    by_latency: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One interval: its time, and its ops by (layer, op)."""
+
+    time_unix_s: float
+    interval_s: float
+    ops: dict[tuple[str, str], OpPoint]
+
+
+def point_of(snapshot: Snapshot) -> Point:
+    """What is kept of an interval; ops that did nothing are left out."""
+    found = {}
+    for name, layer in snapshot.layers.items():
+        if isinstance(layer, LayerSnapshot):
+            for op, stats in layer.ops.items():
+                if stats.count or stats.bytes or stats.inflight:
+                    found[(name, op)] = _op_point(stats)
+    return Point(snapshot.time_unix_s, snapshot.interval_s, found)
+
+
+def _op_point(stats: OpStats) -> OpPoint:
+    hist = stats.size_lat
+    return OpPoint(
+        stats.bytes_per_s,
+        stats.ops_per_s,
+        stats.latency_us,
+        stats.p99_us,
+        stats.avg_inflight,
+        hist.by_latency() if hist is not None and hist.total else (),
+    )
+
+
+class History:
+    """Points by the number of their interval; those farthest from the last one used go first."""
+
+    def __init__(self, max_points: int = MAX_POINTS) -> None:
+        self._max = max_points
+        self._points: dict[int, Point] = {}
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def take(self, tick: int, point: Point) -> None:
+        """Keep one more."""
+        self._points[tick] = point
+        if len(self._points) > self._max:
+            far = max(self._points, key=lambda known: abs(known - tick))
+            del self._points[far]
+
+    def clear(self) -> None:
+        """Forget everything, as when the screen is narrowed to one device."""
+        self._points.clear()
+
+    def window(self, last: int, count: int) -> list[Point | None]:
+        """The ``count`` intervals up to ``last``; None for each that is not known."""
+        return [self._points.get(tick) for tick in range(last - count + 1, last + 1)]
+
+    def missing(self, last: int, count: int, first_kept: int) -> tuple[int, int] | None:
+        """First and last interval of that window that are kept somewhere and not known here."""
+        begin = max(first_kept, last - count + 1)
+        gaps = [tick for tick in range(begin, last + 1) if tick not in self._points]
+        return (gaps[0], gaps[-1]) if gaps else None
+
+
+def series(
+    points: Iterable[Point | None], key: tuple[str, str], measure: Measure
+) -> list[float | None]:
+    """One number of one op over intervals; 0 where the op did nothing, None where not known."""
+    found: list[float | None] = []
+    for point in points:
+        if point is None:
+            found.append(None)
+            continue
+        op = point.ops.get(key)
+        found.append(0.0 if op is None else getattr(op, measure))
+    return found
+
+
+def latencies(points: Iterable[Point | None], key: tuple[str, str]) -> list[tuple[int, ...] | None]:
+    """Counts by latency of one op over intervals; None where not known."""
+    return [
+        None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
+        for point in points
+    ]

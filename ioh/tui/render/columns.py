@@ -1,0 +1,54 @@
+"""Columns of a table: which of them fit a width, the least useful one left out first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ioh.tui.render.line import Line
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One number of each row.
+
+    Shape:
+        ``cell`` makes its text; ``rank`` says how soon it is left out: 0 never, else the
+        largest first; ``style`` names how it looks.
+    """
+
+    title: str
+    width: int
+    cell: Callable[[Row], str]
+    rank: int = 0
+    style: str = ""
+
+
+def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
+    """The columns that fit ``room`` columns of the terminal, each with a space before it."""
+    kept = list(columns)
+    while kept and sum(c.width + 1 for c in kept) > room:
+        worst = max(kept, key=lambda c: c.rank)
+        if worst.rank == 0:
+            break
+        kept.remove(worst)
+    return kept
+
+
+def titles(columns: Sequence[Column[Row]], line: Line) -> Line:
+    """The headings, appended to ``line``."""
+    for column in columns:
+        line.add(" ").right(column.title, column.width, "head")
+    return line
+
+
+def cells(columns: Sequence[Column[Row]], row: Row, line: Line, style: str = "") -> Line:
+    """One row's numbers, appended to ``line``; ``style`` instead of each column's own."""
+    for column in columns:
+        text = column.cell(row)
+        shown = style or ("dim" if text in {".", "-"} else column.style)
+        line.add(" ").right(text, column.width, shown)
+    return line

@@ -1,0 +1,84 @@
+"""Which characters drawing uses: Unicode's blocks, or ASCII where a terminal has no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of characters.
+
+    Shape:
+        ``bars`` from none to full, for sparklines and charts; ``shades`` from none to full, for
+        heat maps; the others as their names say, each one column wide.
+    """
+
+    bars: str
+    shades: str
+    rule: str
+    live: str
+    paused: str
+    playing: str
+    record: str
+    branch: str
+    mark: str
+    finding: str
+    position: str
+    track: str
+    gap: str
+    cursor: str
+    down: str
+    up: str
+    ellipsis: str
+
+
+UNICODE = Glyphs(
+    bars=" ▁▂▃▄▅▆▇█",
+    shades=" ░▒▓█",
+    rule="─",
+    live="●",
+    paused="‖",
+    playing="▶",
+    record="●",
+    branch="└",
+    mark="▼",
+    finding="!",
+    position="█",
+    track="─",
+    gap="╳",
+    cursor="▸",
+    down="↓",
+    up="↑",
+    ellipsis="…",
+)
+ASCII = Glyphs(
+    bars=" .:-=+*#@",
+    shades=" .:*#",
+    rule="-",
+    live="*",
+    paused="=",
+    playing=">",
+    record="*",
+    branch="`",
+    mark="v",
+    finding="!",
+    position="#",
+    track="-",
+    gap="x",
+    cursor=">",
+    down="v",
+    up="^",
+    ellipsis="~",
+)
+
+
+# One column each: a frame's lines keep their width.
+_PLAIN = str.maketrans("×µ…→←·≤≥↑↓", "xu~><-<>^v")
+
+
+def to_ascii(text: str) -> str:
+    """Text of ours for a terminal that shows ASCII only; names from outside lose to ``?``."""
+    if text.isascii():
+        return text
+    return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii")

@@ -1,0 +1,162 @@
+"""The table of layers: one line for each layer's reads and writes, with its last minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ioh.model.snapshot import OpStats
+from ioh.sinks.cells import UNKNOWN, ZERO, format_duration, format_fixed, format_scaled
+from ioh.tui.history import Point, series
+from ioh.tui.render.columns import Column, cells, fitting, titles
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.line import Frame, Line
+from ioh.tui.render.spark import render_spark, resampled
+from ioh.tui.rows import LayerRow
+
+TREND_INTERVALS = 60
+_MIN_TREND = 10
+_MAX_LABEL = 24
+
+
+@dataclass(frozen=True, slots=True)
+class LayersView:
+    """What the table shows beside its rows.
+
+    Shape:
+        ``points`` are the last TREND_INTERVALS intervals; ``chosen`` is the key of the row that
+        the other panels show; ``has_focus`` whether keys move it; ``wide`` adds the columns
+        of a single layer (queue, service, errors).
+    """
+
+    points: Sequence[Point | None]
+    chosen: tuple[str, str]
+    has_focus: bool
+    glyphs: Glyphs
+    wide: bool = False
+
+
+def _ms(value_us: float | None) -> str:
+    return format_fixed(None if value_us is None else value_us / 1e3, 6, 3)
+
+
+def _of(cell: Callable[[OpStats], str]) -> Callable[[LayerRow], str]:
+    """A cell that is ``.`` rather than unknown where nothing was done."""
+
+    def shown(row: LayerRow) -> str:
+        text = cell(row.stats)
+        return ZERO if text == UNKNOWN and row.stats.count == 0 else text
+
+    return shown
+
+
+def _rate(stats: OpStats) -> str:
+    rate = stats.ops_per_s
+    return format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1)
+
+
+def _megabytes(stats: OpStats) -> str:
+    rate = stats.bytes_per_s
+    return format_fixed(None if rate is None else rate / 1e6, 7, 3)
+
+
+def _kilobytes(stats: OpStats) -> str:
+    size = stats.avg_bytes
+    return format_fixed(None if size is None else size / 1024, 6, 1)
+
+
+def _slowest(stats: OpStats) -> str:
+    """The slowest operation, and the size of that very one."""
+    if stats.max_us is None or not stats.count:
+        return UNKNOWN
+    return f"{_ms(stats.max_us)} ({format_scaled(stats.max_bytes, 1024)})"
+
+
+COLUMNS: tuple[Column[LayerRow], ...] = (
+    Column("MB/s", 7, _of(_megabytes), style="strong"),
+    Column("ops/s", 7, _of(_rate)),
+    Column("avg KB", 6, _of(_kilobytes), rank=2),
+    Column("avg ms", 6, _of(lambda s: _ms(s.latency_us)), style="strong"),
+    Column("p50", 6, _of(lambda s: _ms(s.p50_us)), rank=6),
+    Column("p95", 6, _of(lambda s: _ms(s.p95_us)), rank=8),
+    Column("p99", 6, _of(lambda s: _ms(s.p99_us)), rank=1),
+    Column("p99.9", 6, _of(lambda s: _ms(s.p999_us)), rank=10),
+    Column("max ms (KB)", 13, _of(_slowest), rank=4),
+    Column("in-fl", 5, _of(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
+)
+WIDE_COLUMNS: tuple[Column[LayerRow], ...] = (
+    *COLUMNS[:4],
+    Column("queue", 6, _of(lambda s: _ms(s.queue_us)), rank=5),
+    Column("service", 7, _of(lambda s: _ms(s.service_us)), rank=5),
+    *COLUMNS[4:],
+    Column("avg-fl", 6, _of(lambda s: format_fixed(s.avg_inflight, 6, 2)), rank=9),
+    Column("err/s", 5, _of(lambda s: format_fixed(s.errors_per_s, 5, 1)), rank=7),
+)
+
+
+def visible_columns(label_width: int, width: int, *, wide: bool) -> list[Column[LayerRow]]:
+    """The columns that fit beside the labels."""
+    return fitting(WIDE_COLUMNS if wide else COLUMNS, width - label_width)
+
+
+def hidden_count(width: int) -> int:
+    """How many of the columns that are never left out do not fit."""
+    needed = [c for c in COLUMNS if c.rank == 0]
+    room = width - 14
+    return sum(1 for at in range(len(needed)) if sum(c.width + 1 for c in needed[: at + 1]) > room)
+
+
+def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Frame:
+    """A heading and a line for each row; a click chooses the row's op."""
+    widest = max((len(_label(row, view.glyphs)) for row in rows), default=0)
+    label_width = min(_MAX_LABEL, max(12, widest))
+    columns = visible_columns(label_width, width, wide=view.wide)
+    used = label_width + sum(c.width + 1 for c in columns)
+    trend = min(TREND_INTERVALS, width - used - 2)
+    frame = Frame()
+    head = titles(columns, Line().left("", label_width))
+    if trend >= _MIN_TREND:
+        seconds = sum(p.interval_s for p in view.points if p) or len(view.points)
+        head.add("  ").add(f"MB/s, {format_duration(seconds * 1e6)}", "head")
+    frame.add(head.fitted(width))
+    for row in rows:
+        line = _render_row(row, view, columns, label_width)
+        if trend >= _MIN_TREND and row.op and not row.note:
+            line.to(used).add("  ").add(_trend(row, view, trend), _color(row))
+        hit = (0, width, "choose", f"{row.layer}/{row.op}")
+        frame.add(line.fitted(width), hit)
+    return frame
+
+
+def _color(row: LayerRow) -> str:
+    return {"R": "read", "W": "write", "": "other"}[row.direction]
+
+
+def _label(row: LayerRow, glyphs: Glyphs) -> str:
+    mark = f" {glyphs.branch} " if row.is_part else " "
+    return f"{row.direction or ' '}{mark}{row.label}"
+
+
+def _render_row(
+    row: LayerRow,
+    view: LayersView,
+    columns: Sequence[Column[LayerRow]],
+    label_width: int,
+) -> Line:
+    is_chosen = row.key == view.chosen and bool(row.op)
+    style = ("sel" if view.has_focus else "sel2") if is_chosen else _color(row)
+    label = _label(row, view.glyphs)
+    line = Line().left(label, label_width, style if row.op or row.is_part else "dim")
+    if not row.op:
+        return line.add(" ").add(row.note, "dim")
+    if row.note:  # a flow: no latencies, so their place says what it has
+        cells(columns[:2], row, line)
+        return line.add("  ").add(row.note)
+    return cells(columns, row, line, "dim" if row.stats.count == 0 else "")
+
+
+def _trend(row: LayerRow, view: LayersView, width: int) -> str:
+    values = series(view.points, row.key, "bytes_per_s")
+    if not any(values):
+        values = series(view.points, row.key, "ops_per_s")
+    return render_spark(resampled(values, min(width, len(values))), view.glyphs)

@@ -1,0 +1,155 @@
+"""A line of styled text, and a frame of lines with the places that a mouse can click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ioh.sinks.cells import cut_to, display_width
+
+Span = tuple[str, str]
+
+
+class Line:
+    """Styled text that grows to the right.
+
+    Shape:
+        ``spans`` of text and the name of a style (see theme.py); ``width`` in terminal columns.
+        Text must be printable() already.
+    """
+
+    __slots__ = ("spans", "width")
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.spans: list[Span] = []
+        self.width = 0
+        if text:
+            self.add(text, style)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Line) and self.spans == other.spans
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def text(self) -> str:
+        """The text without its styles."""
+        return "".join(text for text, _ in self.spans)
+
+    def add(self, text: str, style: str = "") -> Line:
+        """Append text; returns the line itself."""
+        if not text:
+            return self
+        if self.spans and self.spans[-1][1] == style:
+            self.spans[-1] = (self.spans[-1][0] + text, style)
+        else:
+            self.spans.append((text, style))
+        self.width += display_width(text)
+        return self
+
+    def left(self, text: str, width: int, style: str = "") -> Line:
+        """Append text cut or filled to ``width`` columns."""
+        text = cut_to(text, width)
+        return self.add(text + " " * (width - display_width(text)), style)
+
+    def right(self, text: str, width: int, style: str = "") -> Line:
+        """Append text at the right end of ``width`` columns, cut where it is longer."""
+        text = cut_to(text, width)
+        self.add(" " * (width - display_width(text)))
+        return self.add(text, style)
+
+    def extend(self, other: Line) -> Line:
+        """Append another line."""
+        for text, style in other.spans:
+            self.add(text, style)
+        return self
+
+    def to(self, column: int, style: str = "") -> Line:
+        """Fill with spaces up to a column; nothing where the line is there already."""
+        return self.add(" " * (column - self.width), style)
+
+    def fitted(self, width: int) -> Line:
+        """The line cut or filled to exactly ``width`` columns."""
+        if self.width == width:
+            return self
+        made = Line()
+        for text, style in self.spans:
+            room = width - made.width
+            if room <= 0:
+                break
+            made.add(text if display_width(text) <= room else cut_to(text, room), style)
+        return made.to(width)
+
+    def styled(self, style: str) -> Line:
+        """The same text in one style."""
+        return Line(self.text, style)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Columns ``left`` to ``right``, the last one outside, of line ``y`` that do something.
+
+    Shape:
+        ``action`` as in keys.py; ``argument`` of it: a row's number, a moment, a key.
+    """
+
+    y: int
+    left: int
+    right: int
+    action: str
+    argument: str | int | float = ""
+
+
+@dataclass(slots=True)
+class Frame:
+    """A piece of the screen: its lines from the top, and what can be clicked."""
+
+    lines: list[Line] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
+
+    def add(self, line: Line, *hits: tuple[int, int, str, str | int | float]) -> None:
+        """Append a line and its clickable columns."""
+        y = len(self.lines)
+        self.lines.append(line)
+        self.hits += [Hit(y, *hit) for hit in hits]
+
+    def below(self, other: Frame) -> None:
+        """Append another frame's lines below."""
+        y = len(self.lines)
+        self.lines += other.lines
+        self.hits += [Hit(h.y + y, h.left, h.right, h.action, h.argument) for h in other.hits]
+
+    def text(self) -> str:
+        """The whole frame as plain text, without spaces at line ends."""
+        return "".join(line.text.rstrip() + "\n" for line in self.lines)
+
+
+def beside(left: Frame, left_width: int, right: Frame, gap: int = 2) -> Frame:
+    """Two frames side by side, the right one beginning at ``left_width`` + ``gap``."""
+    made = Frame()
+    for y in range(max(len(left.lines), len(right.lines))):
+        line = left.lines[y].fitted(left_width) if y < len(left.lines) else Line()
+        line = Line().extend(line).to(left_width + gap)
+        if y < len(right.lines):
+            line.extend(right.lines[y])
+        made.add(line)
+    at = left_width + gap
+    made.hits = [*left.hits]
+    made.hits += [Hit(h.y, h.left + at, h.right + at, h.action, h.argument) for h in right.hits]
+    return made
+
+
+def clipped(frame: Frame, height: int) -> Frame:
+    """The first ``height`` lines of a frame, filled with empty ones where it has fewer."""
+    lines = frame.lines[:height]
+    lines += [Line() for _ in range(height - len(lines))]
+    return Frame(lines, [hit for hit in frame.hits if hit.y < height])
+
+
+def heading(title: Iterable[Span], width: int, rule: str = "─") -> Line:
+    """A section's heading, ruled to the end of the line."""
+    line = Line(rule * 2 + " ", "rule")
+    for text, style in title:
+        line.add(text, style or "title")
+    line.add(" ")
+    return line.add(rule * (width - line.width), "rule").fitted(width)

@@ -1,0 +1,165 @@
+"""The panels below the layers: the chosen op's table, heat map or graph, and the breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ioh.model.hist import LATENCY_BUCKETS
+from ioh.model.metric import TableSpec
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import safe_name
+from ioh.sinks.rows import direction, is_flow
+from ioh.tui.history import Measure, Point, latencies, series
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.heat import render_heat_map
+from ioh.tui.render.line import Frame, Line, Span, heading
+from ioh.tui.render.sizelat import column_label, render_size_latency
+from ioh.tui.render.spark import render_chart
+from ioh.tui.render.top import TopView, chosen_rows, render_top
+from ioh.tui.state import TableState, ViewState
+
+_TITLES = {
+    "hist": "latency by size, counts",
+    "heat": "latency over time",
+    "graph": "throughput and rate over time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PanelView:
+    """What every panel draws from."""
+
+    state: ViewState
+    snapshot: Snapshot
+    points: Sequence[Point | None]
+    glyphs: Glyphs
+
+
+def shown_layer(view: PanelView) -> LayerSnapshot | None:
+    """The layer that the panels are about; None where it is not there."""
+    layer = view.snapshot.layers.get(view.state.layer or view.state.chosen[0])
+    return layer if isinstance(layer, LayerSnapshot) else None
+
+
+def table_spec(layer: LayerSnapshot, table: TableState) -> TableSpec | None:
+    """The breakdown shown: the one asked for, or the layer's first."""
+    tables = layer.spec.tables
+    return next((t for t in tables if t.name == table.name), tables[0] if tables else None)
+
+
+def chosen_title(view: PanelView) -> str:
+    """``block read``."""
+    layer = shown_layer(view)
+    op = view.state.chosen[1]
+    return f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}" if layer else ""
+
+
+def panel(view: PanelView, width: int, height: int, kind: str = "") -> Frame:
+    """The table, heat map or graph of the chosen op, with its heading."""
+    kind = kind or view.state.panel
+    frame = Frame()
+    layer = shown_layer(view)
+    is_rtt = kind == "hist" and layer is not None and is_flow(layer.spec)
+    what = "connections by round-trip time" if is_rtt else _TITLES[kind]
+    spans: list[Span] = [(chosen_title(view), "title"), (f"  {what}", "dim")]
+    frame.add(heading(spans, width, view.glyphs.rule))
+    for line in _body(view, layer, kind, width, height - 1):
+        frame.add(line.fitted(width))
+    return frame
+
+
+def _body(
+    view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
+) -> Iterator[Line]:
+    if layer is None:
+        yield Line(" nothing to show: choose a layer that is there", "dim")
+        return
+    if kind == "hist":
+        if is_flow(layer.spec):
+            yield from _gauges(layer, width)
+            return
+        stats = layer.ops.get(view.state.chosen[1], OpStats())
+        yield from render_size_latency(stats.size_lat, width, height)
+    elif kind == "heat":
+        intervals = latencies(view.points, view.state.chosen)
+        yield from render_heat_map(intervals, width, height, view.glyphs)
+    else:
+        yield from _graphs(view, width, height)
+
+
+def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
+    """Distributions of things as they are now, such as connections by round-trip time."""
+    for spec in layer.spec.gauge_hists:
+        counts = layer.gauge_hists.get(spec.name) or ()
+        used = [bucket for bucket in range(min(len(counts), LATENCY_BUCKETS)) if counts[bucket]]
+        if not used:
+            yield Line(" none in this interval", "dim")
+            continue
+        largest = max(counts)
+        for bucket in range(min(used), max(used) + 1):
+            bar = round(counts[bucket] / largest * max(1, width - 16))
+            line = Line().right(column_label(bucket), 6, "head").right(str(counts[bucket]), 7)
+            yield line.add(" ").add("#" * bar, "read")
+
+
+def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
+    style = {"R": "read", "W": "write"}.get(direction(view.state.chosen[1]), "other")
+    upper = max(1, (height - 2) // 2)
+    graphs: tuple[tuple[Measure, str, int], ...] = (
+        ("bytes_per_s", "throughput, B/s", upper),
+        ("ops_per_s", "operations, 1/s", max(1, height - 2 - upper)),
+    )
+    for measure, title, rows in graphs:
+        yield Line(f" {title}", "head")
+        values = series(view.points, view.state.chosen, measure)
+        yield from render_chart(values, width, rows, view.glyphs, style)
+
+
+def breakdown(view: PanelView, width: int, height: int) -> Frame:
+    """The chosen layer's breakdown, with the names of its others in the heading."""
+    frame = Frame()
+    layer = shown_layer(view)
+    if layer is None:
+        frame.add(heading([("Top", "title")], width, view.glyphs.rule))
+        return frame
+    name = layer.spec.name
+    table = view.state.table_of(name)
+    spec = table_spec(layer, table)
+    spans: list[Span] = [(f"{safe_name(layer.spec.title)} by", "dim")]
+    hits: list[tuple[int, int, str, str | int | float]] = []
+    at = 3 + len(spans[0][0])
+    for other in layer.spec.tables:
+        title = safe_name(other.title)
+        spans += [(" ", ""), (title, "tab" if other is spec else "dim")]
+        hits.append((at + 1, at + 1 + len(title), "table", other.name))
+        at += 1 + len(title)
+    if table.pattern:
+        spans.append((f"  filter: {table.pattern}", "warn"))
+    frame.add(heading(spans, width, view.glyphs.rule), *hits)
+    if spec is not None:
+        rows = layer.tables.get(spec.name, ())
+        top = _top_view(view, table, len(rows), height - 1)
+        frame.below(render_top(spec, rows, top, width, height - 1))
+    return frame
+
+
+def _top_view(view: PanelView, table: TableState, count: int, height: int) -> TopView:
+    has_focus = view.state.focus == "top"
+    cursor = max(0, min(table.cursor, count - 1)) if has_focus else None
+    rows = max(1, height - 1)
+    offset = max(0, (cursor or 0) - rows + 1)
+    return TopView(view.glyphs, table.sort, table.is_ascending, table.pattern, cursor, offset)
+
+
+def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
+    """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
+    layer = shown_layer(view)
+    if layer is None:
+        return None, []
+    table = view.state.table_of(layer.spec.name)
+    spec = table_spec(layer, table)
+    if spec is None:
+        return None, []
+    top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
+    return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), top)]

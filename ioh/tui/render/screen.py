@@ -1,0 +1,267 @@
+"""Puts the pieces on the screen: header, time line, layers, panels, findings, footer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ioh.model.metric import LayerSpec
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.sinks.cells import format_unit, safe_name
+from ioh.sinks.text import render_lost
+from ioh.tui.history import Point
+from ioh.tui.render.findings import render_findings, render_strip
+from ioh.tui.render.footer import render_keys, render_message, render_prompt
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.header import HeaderView, render_header
+from ioh.tui.render.help import render_help
+from ioh.tui.render.layers import (
+    TREND_INTERVALS,
+    LayersView,
+    hidden_count,
+    render_layers,
+)
+from ioh.tui.render.line import Frame, Line, beside, clipped, heading
+from ioh.tui.render.panels import PanelView, breakdown, panel
+from ioh.tui.render.timeline import TimelineView, render_timeline
+from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.state import ViewState
+
+SIDE_BY_SIDE = 100  # columns from which two panels stand beside each other
+ROOMY = 30  # lines from which headings and the time line are always shown
+_MIN_PANEL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenData:
+    """What is drawn, beside what the user chose.
+
+    Shape:
+        ``snapshot`` narrowed already, None before the first one; ``points`` up to the interval
+        shown; ``timeline`` None where there is nothing to visit yet; ``status`` what is being
+        waited for; ``message`` of the moment and its style.
+    """
+
+    snapshot: Snapshot | None
+    header: HeaderView
+    glyphs: Glyphs
+    points: Sequence[Point | None] = ()
+    timeline: TimelineView | None = None
+    status: str = ""
+    message: tuple[str, str] = ("", "")
+    specs: Sequence[LayerSpec] = field(default_factory=tuple)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest interval is shown as it comes."""
+        return self.header.shown == "live"
+
+
+def draw(state: ViewState, data: ScreenData, width: int, height: int) -> Frame:
+    """The whole screen, exactly ``height`` lines of ``width`` columns."""
+    frame = Frame()
+    frame.add(render_header(data.snapshot, data.header, width))
+    _add_timeline(frame, data, width, height)
+    body_height = height - len(frame.lines) - 1
+    if state.screen == "help":
+        body = render_help(data.specs, width)
+    elif data.snapshot is None:
+        body = _waiting(data, width)
+    elif state.screen == "findings":
+        snapshot = data.snapshot
+        body = render_findings(
+            snapshot.findings, snapshot.not_evaluated, width, utc=data.header.utc
+        )
+    else:
+        body = _main(state, data, data.snapshot, width, body_height)
+    if state.screen != "main":
+        body = _scrolled(body, state.scroll, body_height)
+    frame.below(clipped(body, max(0, body_height)))
+    _add_footer(frame, state, data, width)
+    made = clipped(frame, height)
+    made.lines = [line.fitted(width) for line in made.lines]
+    return made
+
+
+def _add_timeline(frame: Frame, data: ScreenData, width: int, height: int) -> None:
+    if data.timeline is None or not (height >= ROOMY or not data.is_following):
+        return
+    line, hits = render_timeline(data.timeline, width)
+    piece = Frame([line], hits)
+    frame.below(piece)
+
+
+def _waiting(data: ScreenData, width: int) -> Frame:
+    frame = Frame()
+    frame.add(Line())
+    frame.add(
+        Line(" ").add(data.status or "waiting for the first interval", "accent").fitted(width)
+    )
+    return frame
+
+
+def _scrolled(body: Frame, scroll: int, height: int) -> Frame:
+    first = max(0, min(scroll, len(body.lines) - height))
+    hits = [h for h in body.hits if h.y >= first]
+    made = Frame(body.lines[first:])
+    made.hits = [type(h)(h.y - first, h.left, h.right, h.action, h.argument) for h in hits]
+    return made
+
+
+def _add_footer(frame: Frame, state: ViewState, data: ScreenData, width: int) -> None:
+    if state.is_typing:
+        pattern = state.table_of(state.chosen[0]).pattern
+        frame.add(render_prompt(pattern, width))
+        return
+    missing = hidden_count(width)
+    if data.message[0]:
+        frame.add(render_message(data.message[0], width, data.message[1]))
+    elif missing:
+        text = f"{missing} columns do not fit: make the terminal wider"
+        frame.add(render_message(text, width))
+    else:
+        line, hits = render_keys(width, is_replay=data.header.mode == "replay")
+        frame.below(Frame([line], hits))
+
+
+def _main(state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int) -> Frame:
+    frame = Frame()
+    strip = _strip(data, snapshot, width, 2 if height >= ROOMY else 1)
+    room = height - len(strip.lines)
+    rows = layer_rows(snapshot, only=state.layer)
+    if height >= ROOMY - 2 or state.layer:
+        frame.add(_heading(state, snapshot, width, data.glyphs))
+    view = LayersView(
+        data.points[-TREND_INTERVALS:],
+        state.chosen,
+        state.focus == "layers",
+        data.glyphs,
+        wide=bool(state.layer),
+    )
+    frame.below(render_layers(_fewer(rows, room - len(frame.lines) - _MIN_PANEL - 2), view, width))
+    layer = snapshot.layers.get(state.layer or state.chosen[0])
+    if state.layer and isinstance(layer, LayerSnapshot):
+        for line in _facts(layer, width, 2 if height >= ROOMY else 1):
+            frame.add(line)
+    rest = room - len(frame.lines)
+    if rest >= 2:
+        frame.below(_panels(state, data, snapshot, width, rest))
+    frame = clipped(frame, room)
+    frame.below(strip)
+    return frame
+
+
+def _heading(state: ViewState, snapshot: Snapshot, width: int, glyphs: Glyphs) -> Line:
+    if not state.layer:
+        return heading([("Layers", "title")], width, glyphs.rule)
+    layer = snapshot.layers.get(state.layer)
+    spec = snapshot.specs.get(state.layer)
+    title = safe_name(spec.title if spec else state.layer)
+    spans = [(title, "title")]
+    if isinstance(layer, LayerSnapshot):
+        spans.append((f"  counted by {safe_name(layer.source)}", "dim"))
+    return heading(spans, width, glyphs.rule)
+
+
+def _fewer(rows: list[LayerRow], room: int) -> list[LayerRow]:
+    """The rows that fit: those of layers that are not there are joined, then idle parts go."""
+    if len(rows) + 1 <= room:
+        return rows
+    missing = [row for row in rows if not row.op]
+    if len(missing) > 1:
+        names = ", ".join(row.label for row in missing)
+        joined = LayerRow("", "", "R", "not there", missing[0].stats, f"{names} (taller: why)")
+        rows = [row for row in rows if row.op]
+        reads = sum(1 for row in rows if row.direction == "R")
+        rows.insert(reads, joined)
+    while len(rows) + 1 > room:
+        idle = [row for row in rows if row.is_part and not row.stats.count]
+        if not idle:
+            break
+        rows.remove(idle[-1])
+    return rows[: max(1, room - 1)]
+
+
+def _facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
+    """A layer's own numbers that are not zero, in as many lines as there is room for."""
+    line = Line()
+    lines = 1
+    for spec in layer.spec.metrics:
+        value = layer.metrics.get(spec.derived_name)
+        if not spec.title or not value:
+            continue
+        text = format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
+        item = f"{spec.title.removesuffix('µs').rstrip()} {text}"
+        if line.width + len(item) + 3 > width:
+            if lines == height:
+                break
+            yield line.fitted(width)
+            line, lines = Line(), lines + 1
+        line.add("  ").add(item)
+    if line.width:
+        yield line.fitted(width)
+
+
+def _strip(data: ScreenData, snapshot: Snapshot, width: int, height: int) -> Frame:
+    """The worst findings; where there is room, what is lost or not measured by the probes."""
+    strip = render_strip(snapshot.findings, width, height)
+    for remark in _remarks(data, snapshot):
+        if len(strip.lines) < height:
+            strip.add(Line(" ").add(remark, "warn").fitted(width))
+    return strip
+
+
+def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
+    if data.status:
+        yield data.status
+    proc = []
+    for layer in snapshot.layers.values():
+        if isinstance(layer, Unavailable):
+            continue
+        if sum(layer.lost.values()):
+            yield render_lost(safe_name(layer.spec.title), layer)
+        if layer.source == "proc":
+            proc.append(safe_name(layer.spec.title))
+    if proc:
+        yield f"from /proc, without histograms: {', '.join(proc)} (see: ioh doctor)"
+
+
+def _panels(
+    state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int
+) -> Frame:
+    """Below the layers: the chosen op's panel, and its layer's breakdown."""
+    view = PanelView(state, snapshot, data.points, data.glyphs)
+    if state.layer:
+        return _zoomed(view, width, height)
+    if width < SIDE_BY_SIDE:
+        if state.is_alone or height < 2 * _MIN_PANEL:
+            shown = breakdown if state.focus == "top" or state.is_alone else panel
+            return shown(view, width, height)
+        upper = max(_MIN_PANEL, height - height // 2)
+        first = clipped(panel(view, width, upper), upper)
+        first.below(breakdown(view, width, height - upper))
+        return first
+    half = (width - 2) * 11 // 20
+    left = panel(view, half, height)
+    rest = height - len(left.lines)
+    if state.panel == "hist" and rest > _MIN_PANEL + 2:
+        left.below(panel(view, half, rest, "heat"))
+    return beside(clipped(left, height), half, breakdown(view, width - 2 - half, height))
+
+
+def _zoomed(view: PanelView, width: int, height: int) -> Frame:
+    upper = max(_MIN_PANEL, height // 2) if height >= 2 * _MIN_PANEL else height
+    if view.state.focus == "top" and upper == height:
+        return breakdown(view, width, height)
+    if width < SIDE_BY_SIDE:
+        frame = clipped(panel(view, width, upper), upper)
+    else:
+        half = (width - 2) // 2
+        second = "heat" if view.state.panel == "hist" else "hist"
+        left = clipped(panel(view, half, upper), upper)
+        frame = beside(left, half, panel(view, width - 2 - half, upper, second))
+        frame = clipped(frame, upper)
+    if height > upper:
+        frame.below(breakdown(view, width, height - upper))
+    return frame

@@ -1,0 +1,93 @@
+"""The time line: everything that can be visited, with marks, gaps, findings and the position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ioh.tui.feed import Extent, Moment
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.header import clock
+from ioh.tui.render.line import Hit, Line
+
+_MIN_TRACK = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineView:
+    """What the time line shows.
+
+    Shape:
+        ``at_unix_s`` is the end of the interval on the screen; ``findings`` times at which one
+        began; ``text`` says more at its right end (the mark just passed).
+    """
+
+    extent: Extent
+    at_unix_s: float
+    moments: Sequence[Moment]
+    findings: Sequence[float]
+    glyphs: Glyphs
+    utc: bool = False
+    text: str = ""
+
+
+def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
+    """One line; a click on its track goes there (hits on line 0, with times as arguments)."""
+    extent, glyphs = view.extent, view.glyphs
+    begin, end = extent.start_unix_s, extent.end_unix_s
+    spans_days = end - begin > 86_400
+    left = " " + clock(begin, utc=view.utc, with_date=spans_days) + " "
+    right = " " + clock(end, utc=view.utc, with_date=spans_days) + " "
+    text = view.text[: max(0, width - len(left) - len(right) - _MIN_TRACK)]
+    track = max(1, width - len(left) - len(right) - len(text))
+    line = Line(left, "dim")
+    marks = _cells(view, track)
+    for at in range(track):
+        glyph, style = marks.get(at, (glyphs.track, "rule"))
+        line.add(glyph, style)
+    line.add(right, "dim").add(text, "mark")
+    hits = [
+        Hit(
+            0,
+            len(left) + at,
+            len(left) + at + 1,
+            "seek",
+            begin + (end - begin) * (at + 0.5) / track,
+        )
+        for at in range(track)
+    ]
+    return line.fitted(width), hits
+
+
+def _cells(view: TimelineView, track: int) -> dict[int, tuple[str, str]]:
+    """What stands on the track, later entries covering earlier ones."""
+    begin, end = view.extent.start_unix_s, view.extent.end_unix_s
+    length = end - begin
+    glyphs = view.glyphs
+
+    def place(time_unix_s: float) -> int:
+        share = (time_unix_s - begin) / length if length > 0 else 1.0
+        return min(track - 1, max(0, int(share * track)))
+
+    found: dict[int, tuple[str, str]] = {}
+    for time_unix_s in view.findings:
+        found[place(time_unix_s)] = (glyphs.finding, "warn")
+    for moment in view.moments:
+        if moment.until_unix_s is None:
+            found[place(moment.time_unix_s)] = (glyphs.mark, "mark")
+            continue
+        for at in range(place(moment.time_unix_s), place(moment.until_unix_s) + 1):
+            found[at] = (glyphs.gap, "crit")
+    found[place(view.at_unix_s)] = (glyphs.position, "strong")
+    return found
+
+
+def passed_moment(moments: Sequence[Moment], begin_s: float, end_s: float) -> str:
+    """What to say of an interval: the mark within it, or the gap that it follows."""
+    for moment in reversed(moments):
+        if moment.until_unix_s is not None and begin_s < moment.until_unix_s <= end_s + 1e-6:
+            lost_s = moment.until_unix_s - moment.time_unix_s
+            return f"GAP of {lost_s:.0f} s: {moment.text}"
+        if moment.until_unix_s is None and begin_s < moment.time_unix_s <= end_s:
+            return f"mark: {moment.text}"
+    return ""

@@ -1,0 +1,91 @@
+"""Fetches intervals of the past in a thread: the one wanted at once, then those around it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ioh.model.snapshot import Snapshot
+from ioh.tui.feed import Feed
+from ioh.tui.history import History, point_of
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a request brought.
+
+    Shape:
+        ``snapshot`` None where that interval is lost; ``is_history``: only the history around
+        it has grown, ``snapshot`` says nothing.
+    """
+
+    tick: int
+    snapshot: Snapshot | None
+    is_history: bool = False
+
+
+class Seeker:
+    """Serves the newest request only: who holds an arrow key down wants the last one.
+
+    Args:
+        feed: Where intervals come from.
+        history: Filled with what lies before the interval wanted.
+        tell: Called from the thread with each result.
+        span: How many intervals of history are wanted.
+    """
+
+    def __init__(
+        self, feed: Feed, history: History, tell: Callable[[Found], None], span: int
+    ) -> None:
+        self._feed = feed
+        self._history = history
+        self._tell = tell
+        self._span = span
+        self._wanted: int | None = None
+        self._is_over = False
+        self._wake = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="seeker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End within the present interval."""
+        with self._wake:
+            self._is_over = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def request(self, tick: int) -> None:
+        """Ask for an interval; what was asked for before and not begun is forgotten."""
+        with self._wake:
+            self._wanted = tick
+            self._wake.notify()
+
+    def _next(self) -> int | None:
+        with self._wake:
+            while self._wanted is None and not self._is_over:
+                self._wake.wait()
+            tick, self._wanted = self._wanted, None
+            return None if self._is_over else tick
+
+    def _has_other_work(self) -> bool:
+        return self._wanted is not None or self._is_over
+
+    def _run(self) -> None:
+        while (tick := self._next()) is not None:
+            self._tell(Found(tick, self._feed.visit(tick)))
+            self._fill(tick)
+
+    def _fill(self, tick: int) -> None:
+        missing = self._history.missing(tick, self._span, self._feed.extent.first)
+        if missing is None or self._has_other_work():
+            return
+        for at, snapshot in self._feed.walk(*missing):
+            self._history.take(at, point_of(snapshot))
+            if self._has_other_work():
+                return
+        self._tell(Found(tick, None, is_history=True))

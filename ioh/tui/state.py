@@ -1,0 +1,66 @@
+"""What the user is looking at: plain values, changed by pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Screen = Literal["main", "findings", "help"]
+Panel = Literal["hist", "heat", "graph"]
+Focus = Literal["layers", "top"]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """One row of a breakdown that the whole screen is narrowed to.
+
+    Shape:
+        ``kind`` is the breakdown's name (``process``, ``device`` …), ``key`` the row's, both as
+        in the Snapshot; ``layer`` where it was chosen.
+    """
+
+    kind: str
+    key: tuple[str, ...]
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """How one breakdown is shown; see TopView."""
+
+    name: str = ""
+    sort: str = ""
+    is_ascending: bool = False
+    pattern: str = ""
+    cursor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """Everything that keys change on the screen, time apart.
+
+    Shape:
+        ``layer`` is the layer zoomed into, "" for the overview; ``chosen`` the (layer, op) that
+        panels show; ``tables`` by layer; ``is_typing`` a filter; ``scroll`` of the findings
+        and help screens; ``is_alone``: on a narrow terminal the breakdown takes the panel's place.
+    """
+
+    screen: Screen = "main"
+    layer: str = ""
+    chosen: tuple[str, str] = ("", "")
+    panel: Panel = "hist"
+    focus: Focus = "layers"
+    tables: dict[str, TableState] = field(default_factory=dict)
+    is_typing: bool = False
+    narrow: Narrow | None = None
+    scroll: int = 0
+    is_alone: bool = False
+
+    def table_of(self, layer: str) -> TableState:
+        """How a layer's breakdown is shown."""
+        return self.tables.get(layer, TableState())
+
+    def with_table(self, layer: str, **changes: object) -> ViewState:
+        """The same with a layer's breakdown shown otherwise."""
+        table = replace(self.table_of(layer), **changes)  # type: ignore[arg-type]
+        return replace(self, tables={**self.tables, layer: table})

@@ -1,0 +1,90 @@
+"""How each named style looks: in true colour, 256 or 16 colours, or none, on dark or light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from rich.style import Style
+
+ThemeName = Literal["auto", "dark", "light", "mono"]
+
+# Brightness alone orders the scale (it is near cividis), so that it reads in any kind of sight and
+# in a black-and-white picture; blue and orange tell reads from writes for the same reason.
+_HEAT_DARK = ("", "#5f7f9f", "#6f95a8", "#8aa88f", "#b0b070", "#d7bf4a", "#ffd75f", "bold #ffffaf")
+_HEAT_LIGHT = ("", "#7f8f9f", "#5f7f97", "#4f6f77", "#6f6f3f", "#7f5f10", "#7f3f00", "bold #5f0000")
+_HEAT_16 = ("", "blue", "blue", "cyan", "green", "yellow", "bold yellow", "bold white")
+_HEAT_16_LIGHT = ("", "cyan", "cyan", "blue", "blue", "magenta", "red", "bold red")
+
+_COMMON = {
+    "": "",
+    "strong": "bold",
+    "title": "bold",
+    "sel": "reverse",
+    "sel2": "bold underline",
+    "cursor": "reverse",
+    "name": "",
+}
+_DARK = {
+    "dim": "bright_black",
+    "rule": "bright_black",
+    "head": "cyan",
+    "key": "bold cyan",
+    "accent": "cyan",
+    "brand": "bold cyan",
+    "good": "green",
+    "warn": "yellow",
+    "crit": "bold bright_red",
+    "demo": "bold magenta",
+    "mark": "magenta",
+    "read": "bright_blue",
+    "write": "yellow",
+    "other": "",
+    "tab": "bold cyan underline",
+}
+_LIGHT = {
+    **_DARK,
+    "head": "blue",
+    "key": "bold blue",
+    "accent": "blue",
+    "brand": "bold blue",
+    "warn": "bold magenta",
+    "crit": "bold red",
+    "read": "blue",
+    "write": "red",
+    "tab": "bold blue underline",
+}
+_RICH = {"read": "#5fafff", "write": "#ffaf5f", "dim": "#8a8a8a", "rule": "#5f5f5f"}
+_RICH_LIGHT = {"read": "#005faf", "write": "#af5f00", "dim": "#767676", "rule": "#a8a8a8"}
+_MONO = {
+    **dict.fromkeys(_DARK, ""),
+    "key": "bold",
+    "brand": "bold",
+    "warn": "bold",
+    "crit": "bold reverse",
+    "demo": "bold reverse",
+    "tab": "bold underline",
+}
+
+
+def styles_for(theme: ThemeName, color_system: str | None) -> Mapping[str, Style]:
+    """Every named style.
+
+    Args:
+        theme: ``auto`` is dark: a terminal does not say which it is.
+        color_system: As rich calls it: ``truecolor``, ``256``, ``standard``, None for none.
+    """
+    if theme == "mono" or color_system is None:
+        named = {**_COMMON, **_MONO}
+        heat: tuple[str, ...] = ("", "", "", "", "", "", "bold", "bold")
+    else:
+        is_light = theme == "light"
+        named = {**_COMMON, **(_LIGHT if is_light else _DARK)}
+        if color_system == "standard":
+            heat = _HEAT_16_LIGHT if is_light else _HEAT_16
+        else:
+            named |= _RICH_LIGHT if is_light else _RICH
+            heat = _HEAT_LIGHT if is_light else _HEAT_DARK
+    found = {name: Style.parse(text) for name, text in named.items()}
+    found.update({f"heat{level}": Style.parse(text) for level, text in enumerate(heat)})
+    return found
