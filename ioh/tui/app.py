@@ -15,7 +15,7 @@ from textual.screen import Screen
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.tui import keeping
+from ioh.tui import keeping, textual_fixes
 from ioh.tui.actions import Context, act, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.feed import Feed, News
@@ -55,6 +55,7 @@ class IohApp(App[int]):
     ]
 
     def __init__(self, feed: Feed, options: ScreenOptions | None = None) -> None:
+        textual_fixes.apply()
         options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
         super().__init__(ansi_color=True)

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from ioh.sinks.cells import char_width
 from ioh.tui.render.glyphs import to_ascii
-from ioh.tui.render.line import Frame, Hit, Line
+from ioh.tui.render.line import SHOWN_ON_SPACES, Frame, Hit, Line
 
 # Moving the cursor costs some eight bytes: unchanged cells between two changes are repainted.
 _JOIN = 8
@@ -103,14 +103,15 @@ def _cells(line: Line) -> list[_Cell]:
     """One entry a column; the second column of a wide character is empty."""
     cells: list[_Cell] = []
     for text, style in line.spans:
+        blank = (" ", style if style in SHOWN_ON_SPACES else "")
         if text.isascii():
-            cells += [(char, style) for char in text]
+            cells += [blank if char == " " else (char, style) for char in text]
             continue
         for char in text:
             width = char_width(char)
             if not width and cells:
                 cells[-1] = (cells[-1][0] + char, style)
-            cells += [(char, style), ("", style)][:width]
+            cells += [blank if char == " " else (char, style), ("", style)][:width]
     return cells
 
 

@@ -9,6 +9,9 @@ from ioh.sinks.cells import cut_to, display_width
 
 Span = tuple[str, str]
 
+# Styles that show on a space, too; in any other one a space is a space.
+SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab"})
+
 
 class Line:
     """Styled text that grows to the right.
@@ -40,12 +43,20 @@ class Line:
         """Append text; returns the line itself."""
         if not text:
             return self
-        if self.spans and self.spans[-1][1] == style:
+        if self.spans and self._continues(text, style):
             self.spans[-1] = (self.spans[-1][0] + text, style)
         else:
             self.spans.append((text, style))
         self.width += display_width(text)
         return self
+
+    def _continues(self, text: str, style: str) -> bool:
+        """Whether text may join the last span: each change of style costs a dozen bytes a tick."""
+        last = self.spans[-1][1]
+        if last == style:
+            return True
+        is_blank = style not in SHOWN_ON_SPACES and text.isspace()
+        return is_blank and last not in SHOWN_ON_SPACES
 
     def left(self, text: str, width: int, style: str = "") -> Line:
         """Append text cut or filled to ``width`` columns."""
