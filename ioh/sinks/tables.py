@@ -101,7 +101,8 @@ def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> _Column:
     if name.endswith("_bytes_per_s"):
         shown = (format_fixed(v / 1e6 if v and is_known(v) else v, 9, 3) for v in values)
         return _Column("MB/s", tuple(shown))
-    return _Column(metric.title, tuple(format_unit(name, metric.title, v) for v in values))
+    title = safe_name(metric.title)
+    return _Column(title, tuple(format_unit(name, title, v) for v in values))
 
 
 def _key_lines(spec: TableSpec, rows: Sequence[TableRow]) -> list[str]:

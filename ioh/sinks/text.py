@@ -166,7 +166,8 @@ class TextSink:
     def _parts(self, layer: LayerSnapshot) -> Iterator[str]:
         if not (layer.parts and self._options.shows("parts")):
             return
-        yield f"---- {safe_name(layer.spec.title)} by {layer.spec.part} ---- (per second)"
+        what = f"{layer.spec.title} by {layer.spec.part}"
+        yield f"---- {safe_name(what)} ---- (per second)"
         rows: list[OpRow] = []
         for part, ops in layer.parts.items():
             rows += op_rows(layer.spec, ops, safe_name(part, 24), every_op=True)
@@ -223,7 +224,9 @@ def _pct(value: Value) -> str:
 
 def render_lost(title: str, layer: LayerSnapshot) -> str:
     """Events that a probe saw and could not account for, by reason."""
-    reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
+    reasons = ", ".join(
+        f"{safe_name(reason)} {count}" for reason, count in layer.lost.items() if count
+    )
     share = "" if layer.lost_pct is None else f" ({_pct(layer.lost_pct)})"
     return f"! {title} lost {sum(layer.lost.values())} events{share}: {reasons}"
 
@@ -235,7 +238,9 @@ def _render_sources(snapshot: Snapshot) -> Iterator[str]:
         if isinstance(layer, LayerSnapshot):
             sources.setdefault(layer.source, []).append(safe_name(layer.spec.title))
     if set(sources) - {"bpf"}:
-        listed = "; ".join(f"{source}: {', '.join(names)}" for source, names in sources.items())
+        listed = "; ".join(
+            f"{safe_name(source)}: {', '.join(names)}" for source, names in sources.items()
+        )
         yield f"source {listed}"
 
 
@@ -268,9 +273,10 @@ def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator
 
 
 def _metric(spec: MetricSpec, value: Value) -> str:
+    title = safe_name(spec.title)
     if spec.derived_name.endswith("_bytes_per_s"):
-        return f"{spec.title.removesuffix('B/s').rstrip()}: {_mega(value, 8)} MB/s"
-    return f"{spec.title} {format_unit(spec.derived_name, spec.title, value)}"
+        return f"{title.removesuffix('B/s').rstrip()}: {_mega(value, 8)} MB/s"
+    return f"{title} {format_unit(spec.derived_name, title, value)}"
 
 
 def _mega(value: Value, width: int) -> str:
@@ -350,7 +356,8 @@ def _render_gauge_hists(layer: LayerSnapshot, style: HistStyle) -> Iterator[str]
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name)
         if counts is not None and any(counts):
-            yield f"{safe_name(layer.spec.title)} {spec.title or spec.name}, now: {spec.help}"
+            what = f"{spec.title or spec.name}, now: {spec.help}"
+            yield f"{safe_name(layer.spec.title)} {safe_name(what)}"
             yield from render_columns(
                 " " * (_MIN_LABEL + 2), [HistRow(" " * (_MIN_LABEL + 2), counts)], style
             )

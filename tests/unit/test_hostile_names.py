@@ -1,0 +1,157 @@
+"""Names from outside, through every output: nothing raw reaches the terminal, nothing dies."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.model.printable import printable
+from ioh.model.sample import LayerSample, Sample
+from ioh.model.snapshot import Snapshot
+from ioh.sinks.csv import CsvSink
+from ioh.sinks.json import JsonSink
+from ioh.sinks.openmetrics import OpenMetrics
+from ioh.sinks.text import TextOptions, TextSink
+from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.sessions import recorded, samples_of
+
+ALL = TextOptions(sections=frozenset({"all"}), top=None, utc=True)
+
+
+@cache
+def samples() -> list[Sample]:
+    return hostile_samples(3)
+
+
+@cache
+def intervals() -> list[Snapshot]:
+    return [derive(older, newer) for older, newer in pairwise(samples())]
+
+
+def test_the_corpus_would_be_seen() -> None:
+    """A sink that wrote names as they are would fail the tests below."""
+    raw = [name for name in NAMES if raw_chars(name) or "\n" in name]
+    assert len(raw) > 25
+    assert len(set(NAMES)) == len(NAMES)
+    assert {len(name) for name in NAMES} >= {0, 4096}
+
+
+def test_every_name_is_in_every_table_and_shown() -> None:
+    for snapshot in intervals():
+        shown = JsonSink(None).to_json(snapshot)
+        text = json.dumps(shown, ensure_ascii=False)
+        for name in NAMES:
+            assert json.dumps(printable(name), ensure_ascii=False) in text
+
+
+def test_text_holds_nothing_raw() -> None:
+    sink = TextSink(ALL)
+    for snapshot in intervals():
+        text = sink.render(snapshot)
+        assert not raw_chars(text)
+        assert "数据库.dbf" in text
+    assert text.count("\ndate: ") + text.startswith("date: ") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_as_host_as_reason_and_alone(name: str) -> None:
+    made = without_layer(hostile_samples(2, names=(name,)), "block", name)
+    snapshot = derive(*made)
+    text = TextSink(ALL).render(snapshot)
+    assert not raw_chars(text)
+    assert text.count("\n") == lines_of_a_tame_name()
+    assert JsonSink(None).render(snapshot).isascii()
+
+
+@cache
+def lines_of_a_tame_name() -> int:
+    """The same, called ``x``: as many lines, since no name makes or ends one."""
+    made = without_layer(hostile_samples(2, names=("x",)), "block", "x")
+    return TextSink(ALL).render(derive(*made)).count("\n")
+
+
+def test_json_is_one_ascii_line_each() -> None:
+    for snapshot in intervals():
+        line = JsonSink(None).render(snapshot)
+        assert line.isascii()
+        assert not raw_chars(line)
+        assert line.count("\n") == 1
+        assert not raw_chars(json.dumps(json.loads(line), ensure_ascii=False))
+
+
+def test_csv_holds_nothing_raw_and_no_formula() -> None:
+    sink = CsvSink()
+    for snapshot in intervals():
+        text = sink.render(snapshot)
+        assert not raw_chars(text)
+        for row in csv.reader(io.StringIO(text)):
+            assert len(row) == 5
+            assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row[:4])
+
+
+def test_openmetrics_holds_nothing_raw() -> None:
+    with OpenMetrics() as metrics:
+        for sample in samples():
+            metrics.take(sample)
+        text = "".join(metrics.render())
+    assert not raw_chars(text)
+    assert text.endswith("# EOF\n")
+    line = re.compile(r'(# .*|\w+\{(\w+="([^"\\]|\\["\\])*",?)+\} \S+ \d+\.\d{3})')
+    lines = text.splitlines()
+    assert all(line.fullmatch(each) for each in lines)
+    assert sum(each == "# EOF" for each in lines) == 1
+
+
+def test_a_recording_gives_the_names_back_and_they_stay_harmless() -> None:
+    short = tuple(name for name in NAMES if len(name) < 4096)  # a recording cuts longer ones
+    made = hostile_samples(2, names=short)
+    played = samples_of(recorded(made))
+    assert [(s.hostname, s.layers) for s in played] == [(s.hostname, s.layers) for s in made]
+    assert not raw_chars(TextSink(ALL).render(derive(played[0], played[1])))
+
+
+@pytest.mark.parametrize("name", ["\x1b[31m", "a\nb", "\u202e", "\udcff"])
+def test_what_a_recording_says_of_a_layer_is_shown_harmlessly(name: str) -> None:
+    """Titles, helps, sources and reasons come from a file, too."""
+    made = [of_another_layer(sample, name) for sample in samples()]
+    for older, newer in pairwise(made):
+        snapshot = derive(older, newer)
+        assert not raw_chars(TextSink(ALL).render(snapshot))
+        assert JsonSink(None).render(snapshot).isascii()
+        assert not raw_chars(CsvSink().render(snapshot))
+
+
+def of_another_layer(sample: Sample, name: str) -> Sample:
+    layers, specs = {}, {}
+    for key, layer in sample.layers.items():
+        assert isinstance(layer, LayerSample)
+        spec = sample.specs[key]
+        specs[key] = replace(
+            spec,
+            title=f"{spec.title}{name}",
+            part=f"{spec.part}{name}" if spec.part else "",
+            metrics=tuple(replace(m, title=f"{m.title}{name}") for m in spec.metrics),
+            gauge_hists=tuple(
+                replace(m, title=f"{m.title}{name}", help=f"{m.help}{name}")
+                for m in spec.gauge_hists
+            ),
+            tables=tuple(
+                replace(
+                    table,
+                    title=f"{table.title}{name}",
+                    columns=tuple(replace(c, title=f"{c.title}{name}") for c in table.columns),
+                )
+                for table in spec.tables
+            ),
+        )
+        lost = {f"{reason}{name}": int(sample.mono_ns) for reason in spec.lost}
+        layers[key] = replace(layer, source=f"demo{name}", lost=lost, notes=())
+    return replace(sample, layers=layers, specs=specs)
