@@ -8,13 +8,19 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
-from ioh.commands.options import add_shown_arguments, add_when_arguments, layers_from
+from ioh.commands.options import (
+    add_findings_arguments,
+    add_shown_arguments,
+    add_when_arguments,
+    engine_from,
+    layers_from,
+)
 from ioh.commands.playback import speed_factor
 from ioh.commands.run import Ending, Signalled
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.pipeline import SnapshotSink, snapshots, until
+from ioh.pipeline import SnapshotSink, judged, snapshots, until
 
 MAX_SEED = (1 << 32) - 1
 
@@ -62,6 +68,7 @@ every number is made up, and the host's name and each layer's source say DEMO.""
         add_when_arguments(parser, cycle_s=1.0)
         add_shown_arguments(parser, top=5)
         add_section_arguments(parser)
+        add_findings_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Show the demo until asked to end."""
@@ -86,7 +93,7 @@ def run_demo(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
         The exit status.
 
     Raises:
-        IohError: An unknown layer was asked for.
+        IohError: An unknown layer was asked for, or the rules' configuration is wrong.
         ReaderGoneError: stdout's reader went away.
     """
     chosen = layers_from(args)
@@ -100,13 +107,13 @@ def run_demo(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
             DemoSource(args.seed, args.cycle_s, speed=args.speed) as source,
         ):
             ending.stop = source.stop
-            sink = make_sink()
+            sink, engine = make_sink(), engine_from(args)
 
             def samples() -> Iterator[Sample]:
                 for sample in source:
                     yield chosen_layers(sample, names)
 
-            for snapshot in until(snapshots(samples()), args.run_s):
+            for snapshot in until(judged(snapshots(samples()), engine), args.run_s):
                 ending.write(sink.render(snapshot))
                 if ending.received is not None:
                     break
