@@ -8,6 +8,7 @@ import sys
 from ioh.commands.options import moment
 from ioh.commands.output import write_stdout
 from ioh.commands.report import clock
+from ioh.commands.sample import recording
 from ioh.commands.text import terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
@@ -28,8 +29,8 @@ second, histograms in operations of 10,000."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("a", metavar="A", help="a recording")
-        parser.add_argument("b", metavar="B", help="another one, or the same")
+        parser.add_argument("a", metavar="A", type=recording, help="a recording")
+        parser.add_argument("b", metavar="B", type=recording, help="another one, or the same")
         group = parser.add_argument_group("which part (as for ioh replay)")
         for option, dest, what in (
             ("--from", "begin", "begin of A's span, and of B's unless --from-b is given"),

@@ -12,6 +12,7 @@ from ioh.commands.options import (
 )
 from ioh.commands.output import write_stdout
 from ioh.commands.playback import Faults, run_replay
+from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode
 from ioh.pipeline import SnapshotSink
 
@@ -35,7 +36,9 @@ running totals and histograms, as Prometheus wants them."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("file", metavar="FILE", help="a recording, or - for stdin")
+        parser.add_argument(
+            "file", metavar="FILE", type=recording, help="a recording, or - for stdin"
+        )
         parser.add_argument("--format", choices=FORMATS, default="csv", help="default: csv")
         add_when_arguments(parser, cycle_s=None)
         add_span_arguments(parser)

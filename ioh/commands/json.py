@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from ioh.commands.options import add_file_arguments
 from ioh.commands.run import run_live
+from ioh.commands.sample import tell_nothing
 from ioh.sinks.json import JsonSink
 
 
@@ -37,4 +39,5 @@ An edge of null stands for "larger"; a bucket reaches down to half of its edge."
 
             rows = args.top is None or args.top > 0
             return run_replay(args, lambda: JsonSink(args.top), speed=None, with_tables=rows)
-        return run_live(args, lambda: JsonSink(args.top))
+        sink = partial(JsonSink, args.top)
+        return run_live(args, sink, lambda why: tell_nothing(why, asks=False))

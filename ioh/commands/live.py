@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
+from ioh.commands.sample import SAMPLE, tell_nothing
 from ioh.commands.text import add_text_arguments, run_text
+
+if TYPE_CHECKING:
+    from ioh.commands import Command
 
 
 class LiveCommand:
@@ -23,5 +28,19 @@ class LiveCommand:
         add_text_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Show the layers until asked to end."""
-        return run_text(args)
+        """Show the layers until asked to end, or the bundled recording if that is wanted."""
+        wants_sample = False
+
+        def tell(why: str) -> bool:
+            nonlocal wants_sample
+            wants_sample = tell_nothing(why, asks=True)
+            return wants_sample
+
+        code = run_text(args, tell)
+        if not wants_sample:
+            return code
+        from ioh.commands import build_parser
+
+        replay = build_parser().parse_args(["replay", SAMPLE])
+        command: Command = replay.command
+        return command.run(replay)

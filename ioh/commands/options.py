@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
@@ -73,7 +74,11 @@ def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
 def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
     """The same for a command that prints a recording where it is given one."""
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="a recording instead of this machine; - for stdin"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        type=recording,
+        help="a recording instead of this machine; - for stdin",
     )
     add_when_arguments(parser, cycle_s=None)
     add_span_arguments(parser)

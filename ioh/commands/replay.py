@@ -13,6 +13,7 @@ from ioh.commands.options import (
     add_when_arguments,
 )
 from ioh.commands.playback import run_replay, speed_factor, text_remarks
+from ioh.commands.sample import recording
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.sinks.text import TextSink
 
@@ -24,6 +25,7 @@ class ReplayCommand:
     summary = "show a recording again, at its own pace; needs no root"
     examples = """\
   ioh replay db01-20261121-110012.ioh             as it was, second by second
+  ioh replay sample                               a minute that comes with ioh, to try it
   ioh replay FILE --speed 60                      a minute each second
   ioh replay FILE --from 14:40 --to 14:45         five minutes of it
   ioh replay FILE --from "fio run 3 starts"       from a mark on
@@ -34,7 +36,9 @@ A file that is still being recorded is followed. Nothing is ever written to it."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("file", metavar="FILE", help="a recording, or - for stdin")
+        parser.add_argument(
+            "file", metavar="FILE", type=recording, help="a recording, or - for stdin"
+        )
         add_when_arguments(parser, cycle_s=None)
         parser.add_argument(
             "--speed",

@@ -8,6 +8,7 @@ import time
 
 from ioh.commands.options import add_span_arguments
 from ioh.commands.output import write_stdout
+from ioh.commands.sample import recording
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
@@ -28,7 +29,7 @@ maximum is the slowest operation of all."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("file", metavar="FILE", help="a recording")
+        parser.add_argument("file", metavar="FILE", type=recording, help="a recording")
         add_span_arguments(parser)
         parser.add_argument("--top", type=int, default=5, metavar="N", help="rows of each table")
         add_section_arguments(parser)

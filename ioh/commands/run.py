@@ -11,6 +11,7 @@ from typing import Any
 
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
+from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, IohError
 from ioh.pipeline import SnapshotSink, judged, snapshots, until
 
@@ -84,13 +85,19 @@ class Ending:
             raise Signalled
 
 
-def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) -> int:
+def run_live(
+    args: argparse.Namespace,
+    make_sink: Callable[[], SnapshotSink],
+    tell_nothing: Callable[[str], bool] | None = None,
+) -> int:
     """Measure this machine as ``args`` ask and print every interval to stdout.
 
     Args:
         args: What add_live_arguments() declared.
         make_sink: Makes the sink; called after the privileged loader has been started, which
             must come before anything large is imported.
+        tell_nothing: Told why, once, where the first interval has nothing to show; returns
+            whether to end.  None: nobody is told.
 
     Returns:
         The exit status.
@@ -115,6 +122,12 @@ def run_live(args: argparse.Namespace, make_sink: Callable[[], SnapshotSink]) ->
             sink, engine = make_sink(), engine_from(args)
             source.attach()  # the first interval has every layer
             for snapshot in until(judged(snapshots(source), engine), args.run_s):
+                if tell_nothing is not None and (why := why_nothing(snapshot)):
+                    ending.stop = None  # a signal shall not wait for an answer
+                    if tell_nothing(why):
+                        break
+                    ending.stop = source.stop
+                tell_nothing = None
                 ending.write(sink.render(snapshot))
                 if ending.received is not None:
                     break

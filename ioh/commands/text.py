@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ioh.commands.options import add_file_arguments, add_live_arguments
 from ioh.commands.run import run_live
+from ioh.commands.sample import tell_nothing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.sinks.histogram import HistStyle
@@ -75,10 +76,10 @@ def terminal_width(fd: int) -> int:
         return DEFAULT_WIDTH
 
 
-def run_text(args: argparse.Namespace) -> int:
-    """Print this machine's layers as text, interval by interval."""
+def run_text(args: argparse.Namespace, tell: Callable[[str], bool] | None = None) -> int:
+    """Print this machine's layers as text, interval by interval; ``tell`` as in run_live()."""
     options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
-    return run_live(args, lambda: TextSink(options))
+    return run_live(args, lambda: TextSink(options), tell)
 
 
 class TextCommand:
@@ -106,7 +107,7 @@ environment (as in ioh.sh):
     def run(self, args: argparse.Namespace) -> int:
         """Print text until asked to end, or a whole recording."""
         if args.file is None:
-            return run_text(args)
+            return run_text(args, lambda why: tell_nothing(why, asks=False))
         from ioh.commands.replay import replay_text
 
         return replay_text(args, None)

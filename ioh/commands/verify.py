@@ -6,6 +6,7 @@ import argparse
 import time
 
 from ioh.commands.output import write_stdout
+from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
@@ -23,7 +24,9 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("file", metavar="FILE", help="a recording, or - for stdin")
+        parser.add_argument(
+            "file", metavar="FILE", type=recording, help="a recording, or - for stdin"
+        )
         parser.add_argument("--repair", metavar="NEW", help="write all that can be read there")
 
     def run(self, args: argparse.Namespace) -> int:

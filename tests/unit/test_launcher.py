@@ -170,6 +170,8 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine) -> 
         (["record", "-t", "3"], True),
         (["record", "--help"], False),
         (["replay", "recording"], False),
+        (["text", "sample"], False),
+        (["text", "--comm", "sample"], True),
         (["mark", "now"], False),
         (["text", "--help"], False),
         (["--version"], False),

@@ -18,4 +18,5 @@ def test_wheel_contains_the_probes(tmp_path: Path) -> None:
     for probe in (ROOT / "probes").rglob("*.[ch]"):
         assert f"ioh/probes/{probe.relative_to(ROOT / 'probes')}" in names
     assert "ioh/commands/__init__.py" in names
+    assert "ioh/data/sample.ioh" in names
     assert not [name for name in names if not name.startswith(("ioh/", "ioh-"))]

@@ -1,0 +1,70 @@
+"""The bundled recording, and when it is offered: where live has nothing to show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.commands.output import write_stdout
+
+if TYPE_CHECKING:
+    from ioh.model.snapshot import Snapshot
+
+SAMPLE = "sample"
+HINT = f"a real recording to look at: ioh replay {SAMPLE}"
+
+
+def sample_path() -> Path:
+    """Where the recording that comes with ioh lies."""
+    return Path(__file__).resolve().parent.parent / "data" / "sample.ioh"
+
+
+def recording(text: str) -> str:
+    """An argparse type: a file's name; ``sample``, where no file is called so, is the bundled one.
+
+    Returns:
+        The name, or the path of the bundled recording.
+    """
+    return str(sample_path()) if text == SAMPLE and not os.path.lexists(text) else text
+
+
+def why_nothing(snapshot: Snapshot) -> str:
+    """Why an interval shows no I/O of programs or disks; "" where it shows some.
+
+    TCP alone is not what anyone starts ioh for.
+    """
+    from ioh.model.snapshot import LayerSnapshot
+    from ioh.sinks.rows import is_flow
+
+    reasons = []
+    for name, layer in snapshot.layers.items():
+        if not isinstance(layer, LayerSnapshot):
+            if not layer.is_idle:
+                reasons.append(layer.reason)
+        elif not is_flow(layer.spec):
+            if any(op.count is not None or op.bytes is not None for op in layer.ops.values()):
+                return ""
+            reasons.append(f"/proc knows nothing of layer {name} here")
+    return reasons[0] if reasons else "no layer is there"
+
+
+def tell_nothing(why: str, *, asks: bool) -> bool:
+    """Say so in one line on stderr; at a terminal ask whether to show the bundled one instead.
+
+    Args:
+        why: Of why_nothing().
+        asks: Whether the command may ask.
+
+    Returns:
+        Whether the user said yes.
+    """
+    from ioh.model.printable import printable
+
+    sys.stderr.write(f"ioh: nothing to show of this machine ({printable(why)}); {HINT}\n")
+    sys.stderr.flush()
+    if not asks or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    write_stdout("Show that recording now? [y/N] ")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

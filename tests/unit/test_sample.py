@@ -1,0 +1,191 @@
+"""The bundled recording: it is whole and harmless, and offered where live has nothing to show."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.commands.sample import recording, sample_path, tell_nothing, why_nothing
+from ioh.model.derive import derive
+from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.pipeline import snapshots
+from ioh.session.records import Mark, to_text
+from tests import fakes
+from tests.hostile import raw_chars
+from tests.sessions import items, samples_of
+
+KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount", "mount")
+
+
+def bundled() -> list[Sample]:
+    return samples_of(sample_path().read_bytes())
+
+
+def test_the_recording_is_small_and_whole(capfd: pytest.CaptureFixture[str]) -> None:
+    assert sample_path().stat().st_size <= 150_000
+    assert main(["verify", "sample"]) == 0
+    assert "damaged" not in capfd.readouterr().out
+
+
+def test_it_shows_three_layers_at_work() -> None:
+    made = bundled()
+    assert 60 <= (made[-1].mono_ns - made[0].mono_ns) / 1e9 <= 100
+    last = list(snapshots(made))
+    for name in ("syscall", "block"):
+        layers = [s.layers[name] for s in last]
+        assert all(isinstance(x, LayerSnapshot) and x.source == "bpf" for x in layers)
+        counts = [x.ops["read"].count or 0 for x in layers if isinstance(x, LayerSnapshot)]
+        assert max(counts) > 1_000
+    carried = [s.layers["tcp"] for s in last]
+    assert all(isinstance(x, LayerSnapshot) and (x.ops["in"].bytes or 0) for x in carried[1:])
+
+
+def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
+    for sample in bundled():
+        assert sample.hostname == "db01"
+        for layer in sample.layers.values():
+            if not isinstance(layer, LayerSample):
+                continue
+            for key in layer.tables.get("process", {}):
+                assert key[1].startswith(KNOWN_PROGRAMS), key
+            for key in layer.tables.get("file", {}):
+                assert key[0].startswith("/srv/db"), key
+            for key in layer.tables.get("connection", {}):
+                assert all(end.startswith(("127.0.0.1:", "[::1]:")) for end in key), key
+            assert set(layer.tables.get("interface", {("lo",): ()})) == {("lo",)}
+            assert not any(raw_chars(note) for note in layer.notes)
+
+
+def test_it_has_a_mark_for_each_part() -> None:
+    marks = [item for item in items(sample_path().read_bytes()) if isinstance(item, Mark)]
+    note, *parts = [to_text(mark.text) for mark in marks]
+    assert "Bundled with ioh" in note
+    assert parts == [
+        "random reads",
+        "scans",
+        "log writes",
+        "cached reads",
+    ]
+
+
+@pytest.mark.parametrize("command", ["replay --as-text", "text", "json", "report", "export"])
+def test_every_command_takes_its_name(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    name, *options = command.split()
+    assert main([name, "sample", *options]) == 0
+    out, err = capfd.readouterr()
+    assert "db01" in out or name == "export"
+    assert err == ""
+
+
+def test_a_file_called_sample_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert recording("sample") == str(sample_path())
+    (tmp_path / "sample").write_bytes(b"")
+    assert recording("sample") == "sample"
+    assert recording("other.ioh") == "other.ioh"
+
+
+def of(layers: dict[str, LayerSample | Unavailable]) -> Snapshot:
+    older, newer = fakes.sample(1, layers), fakes.sample(2, layers)
+    return derive(older, newer)
+
+
+NOTHING: dict[str, LayerSample | Unavailable] = {
+    "program": Unavailable("no /proc", "none"),
+    "wire": LayerSample("proc", {"in": OpTotals(bytes_total=5), "out": OpTotals(bytes_total=5)}),
+    "platter": LayerSample("proc", {"read": OpTotals()}),
+}
+
+
+def test_what_counts_as_nothing() -> None:
+    assert why_nothing(of(NOTHING)) == "no /proc"
+    assert why_nothing(of({"wire": NOTHING["wire"]})) == "no layer is there"
+    idle = LayerSample("proc", {"read": OpTotals(count_total=0)})
+    assert why_nothing(of(NOTHING | {"platter": idle})) == ""
+    gone = Unavailable("no NFS here", is_idle=True)
+    empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
+    assert empty == "/proc knows nothing of layer platter here"
+
+
+def test_it_is_said_in_one_harmless_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert not tell_nothing("a\x1b[31m\nb", asks=False)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert not raw_chars(err)
+    assert "ioh replay sample" in err
+
+
+@pytest.mark.parametrize(("answer", "wants"), [("y\n", True), ("\n", False), ("", False)])
+def test_at_a_terminal_it_asks(
+    answer: str, wants: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert tell_nothing("why", asks=True) is wants
+    assert "[y/N]" in capfd.readouterr().out
+
+
+PROGRAM = """\
+import sys
+from tests import fakes
+from tests.unit.test_sample import NOTHING
+fakes.quiet = lambda count: [fakes.sample(tick, NOTHING) for tick in range(count)]
+fakes.install(kind="quiet")
+from ioh.commands import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def talk(answer: bytes, *args: str) -> tuple[int, str]:
+    """Run live with nothing to show at a terminal; returns the status and what was shown."""
+    pid, fd = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *args])
+    shown = b""
+    try:
+        while piece := os.read(fd, 1 << 16):
+            shown += piece
+            if b"[y/N] " in shown and answer:
+                os.write(fd, answer)
+                answer = b""
+    except OSError:  # the terminal's other end was closed
+        pass
+    os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
+    # A wanted recording goes at its own pace: Ctrl-C ends it.
+    code, shown = talk(b"y\n\x03", "live", "-t", "2")
+    assert code == 130
+    assert "Show that recording now?" in shown
+    code, shown = talk(b"n\n", "live", "-t", "2")
+    assert code == 0
+    assert "not shown: no /proc" in shown
+    assert shown.count("ioh replay sample") == 1
+
+
+def test_text_says_it_and_goes_on_without_asking() -> None:
+    code, shown = talk(b"", "text", "-t", "2")
+    assert code == 0
+    assert "ioh replay sample" in shown
+    assert "[y/N]" not in shown
+    assert "not shown: no /proc" in shown
+
+
+def test_it_stays_silent_where_there_is_something() -> None:
+    busy = [replace(sample) for sample in fakes.first(2)]
+    assert why_nothing(derive(*busy)) == ""
