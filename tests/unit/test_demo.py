@@ -146,3 +146,13 @@ def test_a_recording_of_the_demo_says_what_the_demo_said() -> None:
     assert len(played) == len(made)
     for old, new in zip(snapshots(made), snapshots(played), strict=True):
         assert JsonSink(None).render(new) == JsonSink(None).render(old)
+
+
+def test_the_demos_clock_keeps_up_with_a_reader_that_was_held_up() -> None:
+    with DemoSource(interval_s=0.1) as source:
+        ticks = iter(source)
+        for _ in range(3):
+            next(ticks)
+        time.sleep(0.75)
+        behind_s = [(time.monotonic_ns() - next(ticks).mono_ns) / 1e9 for _ in range(3)]
+    assert max(behind_s) < 0.5

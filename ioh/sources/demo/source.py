@@ -12,7 +12,7 @@ from ioh.model.span import Maxima
 from ioh.sources.demo.counts import Dice
 from ioh.sources.demo.machine import DemoMachine
 
-# Ticks that are made up for at once where the program was held up; more are left out of time.
+# Ticks that are made up for at once where the program was held up; time beyond is left out.
 _CATCH_UP_TICKS = 600
 
 
@@ -40,6 +40,8 @@ class DemoSource:
     ) -> None:
         self._seed, self._interval_s = seed, interval_s
         self._realtime, self._pace_s = realtime, interval_s / speed
+        # At another speed its clock is not the wall's, and none of its story shall be missing.
+        self._keeps_up = realtime and speed == 1.0
         # The first interval is told at once, as if it had been watched before.
         first_s = time.time() - interval_s
         self._start_unix_s = first_s if start_unix_s is None else start_unix_s
@@ -69,15 +71,17 @@ class DemoSource:
             return
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yield samples 0, 1, 2 …; where time was lost, one sample stands for several ticks."""
+        """Yield samples 0, 1, 2 …; at speed 1, one stands for several where time was lost."""
         machine = DemoMachine(self._seed, self._interval_s)
         yield self._read(machine, Dice(self._seed, 0))
         due_s = time.monotonic()
         while not self._stopped:
+            if self._keeps_up:
+                due_s = max(due_s, time.monotonic() - _CATCH_UP_TICKS * self._pace_s)
             ticks = self._ticks_due(due_s)
             yield self._advance(machine, ticks)
+            due_s += ticks * self._pace_s
             if self._realtime:
-                due_s = max(due_s + ticks * self._pace_s, time.monotonic())
                 self._sleep_until(due_s)
 
     def _advance(self, machine: DemoMachine, ticks: int) -> Sample:
@@ -93,10 +97,9 @@ class DemoSource:
 
     def _ticks_due(self, due_s: float) -> int:
         """How many ticks to take in now; one, unless the program was held up."""
-        if not self._realtime:
+        if not self._keeps_up:
             return 1
-        late = int((time.monotonic() - due_s) / self._pace_s)
-        return 1 + min(max(0, late), _CATCH_UP_TICKS)
+        return 1 + max(0, int((time.monotonic() - due_s) / self._pace_s))
 
     def _read(self, machine: DemoMachine, dice: Dice) -> Sample:
         return machine.read(dice, self._start_unix_s, self._start_mono_ns)
