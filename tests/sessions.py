@@ -120,7 +120,7 @@ def _ops(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, OpTotals]:
 @st.composite
 def _layer(draw: st.DrawFn, name: str) -> LayerSample | Unavailable:
     if draw(st.integers(0, 5)) == 0:
-        return Unavailable(draw(_text), draw(_text))
+        return Unavailable(draw(_text), draw(_text), draw(st.booleans()))
     spec = SPECS[name]
     tables = {
         table.name: draw(

@@ -3,130 +3,184 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Sequence
-from itertools import accumulate, count
-from operator import add
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, compress, count
+from operator import add, ne
+from typing import TypeVar
 
 from ioh.model.sample import Value
 from ioh.session.records import RecordError
 
-_MIN_INC, _MAX_INC = -(1 << 63), (1 << 64) - 1
+_T = TypeVar("_T")
+# A byte of common cells is a gap of 0, 1 or 2 (longer: 2 and the rest elsewhere), times 85, and
+# an increment of 1 to 84 (any other: 0, and elsewhere).
+_LONG_GAP, _MAX_SHORT_INC = 2, 84
+_GAPS = bytes(byte // (_MAX_SHORT_INC + 1) for byte in range(256))
+_INCS = bytes(byte % (_MAX_SHORT_INC + 1) for byte in range(256))
+_IS_LONG = bytes(gap == _LONG_GAP or not inc for gap, inc in zip(_GAPS, _INCS, strict=True))
+_MAX_VARINT_BITS = 77
+MIN_INC, MAX_INC = -(1 << 63), (1 << 64) - 1
 Counts = tuple[int, ...]
+Cells = dict[int, dict[int, int]]  # histogram -> cell -> increment
 
 
-def diff_values(
-    older: Sequence[Value], newer: Sequence[Value]
-) -> tuple[list[int], list[int], list[int], list[Value]]:
-    """Gaps and increments of integers; gaps and values of everything else."""
-    gaps: list[int] = []
-    incs: list[int] = []
-    set_gaps: list[int] = []
-    sets: list[Value] = []
-    after_inc = after_set = 0
+@dataclass(slots=True)
+class Numbers:
+    """What changed of a vector of numbers.
+
+    Shape:
+        ``older`` all of them before; ``incs`` increments of integers by position; ``sets``
+        values of whatever else changed.
+    """
+
+    older: Sequence[Value]
+    incs: dict[int, int] = field(default_factory=dict)
+    sets: dict[int, Value] = field(default_factory=dict)
+
+
+def diff_values(older: Sequence[Value], newer: Sequence[Value]) -> Numbers:
+    """What changed between two vectors of one length."""
+    found = Numbers(older)
     for at, (a, b) in enumerate(zip(older, newer, strict=True)):
         if a is b or (a == b and type(a) is type(b)):
             continue
-        if isinstance(a, int) and isinstance(b, int) and _MIN_INC <= b - a <= _MAX_INC:
-            gaps.append(at - after_inc)
-            incs.append(b - a)
-            after_inc = at + 1
+        if isinstance(a, int) and isinstance(b, int) and MIN_INC <= b - a <= MAX_INC:
+            found.incs[at] = b - a
         else:
-            set_gaps.append(at - after_set)
-            sets.append(b)
-            after_set = at + 1
-    return gaps, incs, set_gaps, sets
+            found.sets[at] = b
+    return found
 
 
-def apply_values(
-    values: list[Value],
-    gaps: Sequence[int],
-    incs: Sequence[int],
-    set_gaps: Sequence[int],
-    sets: Sequence[Value],
-) -> list[int]:
+def apply_values(values: list[Value], numbers: Numbers) -> None:
     """Change ``values`` in place.
-
-    Returns:
-        The positions changed, in no order.
 
     Raises:
         RecordError: A position beyond the end, or an increment of what is no integer.
     """
-    if len(gaps) != len(incs) or len(set_gaps) != len(sets):
-        msg = "as many gaps as changes are needed"
-        raise RecordError(msg)
-    changed: list[int] = []
     at = -1
     try:
-        for gap, inc in zip(gaps, incs, strict=True):
-            at += gap + 1
+        for at, inc in numbers.incs.items():
             values[at] += inc  # type: ignore[operator]
-            changed.append(at)
-        at = -1
-        for gap, value in zip(set_gaps, sets, strict=True):
-            at += gap + 1
+        for at, value in numbers.sets.items():
             values[at] = value
-            changed.append(at)
     except (IndexError, TypeError):
         msg = f"no integer at position {at}"
         raise RecordError(msg) from None
-    return changed
 
 
-def diff_cells(pairs: Iterable[tuple[Counts, Counts]]) -> tuple[list[int], list[int]]:
-    """Gaps and increments over many histograms laid end to end."""
-    gaps: list[int] = []
-    incs: list[int] = []
-    base = after = 0
-    for older, newer in pairs:
-        if older is not newer and older != newer:
-            for at, (a, b) in enumerate(zip(older, newer, strict=True), base):
-                if a != b:
-                    gaps.append(at - after)
-                    incs.append(b - a)
-                    after = at + 1
-        base += len(newer)
-    return gaps, incs
+def diff_cells(older: Sequence[Counts], newer: Sequence[Counts]) -> Cells:
+    """What changed of histograms."""
+    found: Cells = {}
+    for number, (a, b) in enumerate(zip(older, newer, strict=True)):
+        if a is not b and a != b:
+            found[number] = {at: b[at] - a[at] for at in compress(count(), map(ne, a, b))}
+    return found
 
 
-def apply_cells(
-    hists: list[Counts],
-    gaps: Sequence[int],
-    incs: Sequence[int],
-    unwanted: Container[int] = (),
-) -> list[int]:
-    """Change ``hists`` in place.
+def apply_cells(hists: list[list[int]], cells: Cells, unwanted: Container[int] = ()) -> None:
+    """Change ``hists`` in place, but for those that nobody will look at."""
+    for number, incs in cells.items():
+        if number not in unwanted:
+            hist = hists[number]
+            for at, inc in incs.items():
+                hist[at] += inc
 
-    Args:
-        hists: Histograms, laid end to end.
-        gaps: Places passed over before each cell.
-        incs: What to add there.
-        unwanted: Indices of histograms that nobody will look at, left as they are.
 
-    Returns:
-        Indices of the histograms changed, in order.
+def gaps_of(places: Iterable[int]) -> list[int]:
+    """How many places are passed over before each of these, which rise."""
+    found, after = [], 0
+    for place in places:
+        found.append(place - after)
+        after = place + 1
+    return found
+
+
+def places_of(gaps: Sequence[int]) -> list[int]:
+    """The reverse of gaps_of()."""
+    return list(map(add, accumulate(gaps), count()))
+
+
+def by_place(gaps: Sequence[int], values: Sequence[_T]) -> dict[int, _T]:
+    """Gaps and values as a mapping.
 
     Raises:
-        RecordError: A position beyond the last histogram.
+        RecordError: There are more of one than of the other.
     """
-    if len(gaps) != len(incs):
+    if len(gaps) != len(values):
         msg = "as many gaps as changes are needed"
         raise RecordError(msg)
-    places = list(map(add, accumulate(gaps), count()))
+    return dict(zip(places_of(gaps), values, strict=True))
+
+
+def pack_cells(cells: Cells, hists: Sequence[Counts]) -> tuple[bytes, bytes]:
+    """Increments as one byte each, and what does not fit there; see the README's appendix."""
+    starts = [0, *accumulate(map(len, hists))]
+    common, rest = bytearray(), bytearray()
+    after = 0
+    for number in sorted(cells):
+        start, incs = starts[number], cells[number]
+        for at in sorted(incs):
+            gap, inc = start + at - after, incs[at]
+            after = start + at + 1
+            short_gap = min(gap, _LONG_GAP)
+            short_inc = inc if 0 < inc <= _MAX_SHORT_INC else 0
+            common.append(short_gap * (_MAX_SHORT_INC + 1) + short_inc)
+            if short_gap == _LONG_GAP:
+                _add_varint(rest, gap - _LONG_GAP)
+            if not short_inc:
+                _add_varint(rest, inc << 1 if inc >= 0 else (-inc << 1) - 1)
+    return bytes(common), bytes(rest)
+
+
+def _add_varint(data: bytearray, number: int) -> None:
+    while number > 0x7F:
+        data.append(0x80 | number & 0x7F)
+        number >>= 7
+    data.append(number)
+
+
+def _varints(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > _MAX_VARINT_BITS:
+            return
+        if byte < 0x80:
+            yield number
+            number = shift = 0
+
+
+def unpack_cells(common: bytes, rest: bytes, hists: Sequence[Sequence[int]]) -> Cells:
+    """The reverse of pack_cells().
+
+    Raises:
+        RecordError: A position beyond the last histogram, or bytes that are missing.
+    """
+    gaps, incs = list(common.translate(_GAPS)), list(common.translate(_INCS))
+    varints = _varints(rest)
+    try:
+        for at in compress(count(), common.translate(_IS_LONG)):
+            if gaps[at] == _LONG_GAP:
+                gaps[at] += next(varints)
+            if not incs[at]:
+                inc = next(varints)
+                incs[at] = -((inc + 1) >> 1) if inc & 1 else inc >> 1
+    except StopIteration:
+        msg = "histogram cells that are cut off"
+        raise RecordError(msg) from None
+    places = places_of(gaps)
     starts = [0, *accumulate(map(len, hists))]
     if places and places[-1] >= starts[-1]:
         msg = f"no histogram cell {places[-1]}"
         raise RecordError(msg)
-    changed: list[int] = []
+    found: Cells = {}
     at = 0
     while at < len(places):
-        which = bisect_right(starts, places[at]) - 1
-        end = bisect_left(places, starts[which + 1], at)
-        if which not in unwanted:
-            start, work = starts[which], list(hists[which])
-            for place, inc in zip(places[at:end], incs[at:end], strict=True):
-                work[place - start] += inc
-            hists[which] = tuple(work)
-            changed.append(which)
+        number = bisect_right(starts, places[at]) - 1
+        end, start = bisect_left(places, starts[number + 1], at), starts[number]
+        mine = [place - start for place in places[at:end]]
+        found[number] = dict(zip(mine, incs[at:end], strict=True))
         at = end
-    return changed
+    return found

@@ -15,7 +15,9 @@ _FIRST = struct.Struct("<4sBBII")
 _CHECKS = struct.Struct("<IH")
 HEAD_BYTES = _FIRST.size + _CHECKS.size
 MAX_PAYLOAD_BYTES = 4 << 20
-ZSTD = 1  # flag: the payload is one zstd frame that tells its size
+# Flags of a payload: it is one zstd frame that tells its size; it is the next piece of a zstd
+# frame that goes from record to record; it is the first piece of one.
+ZSTD, STREAM, BEGINS = 1, 2, 4
 
 
 class Kind(IntEnum):
@@ -33,6 +35,7 @@ class Kind(IntEnum):
     END = ord("E")
 
 
+SAMPLE_KINDS = frozenset({Kind.FULL, Kind.DELTA, Kind.CHECKPOINT})
 # The file can be read without these, so no parity record covers them.
 UNCOVERED = frozenset({Kind.CHECKPOINT, Kind.PARITY, Kind.INDEX, Kind.END})
 

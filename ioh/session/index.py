@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from msgspec import Meta, Struct
-
-from ioh.session.frame import HEAD_BYTES, MARKER, MAX_PAYLOAD_BYTES, Frame, FrameScanner, Kind
+from ioh.session.frame import (
+    HEAD_BYTES,
+    MARKER,
+    MAX_PAYLOAD_BYTES,
+    SAMPLE_KINDS,
+    Frame,
+    FrameScanner,
+    Kind,
+)
+from ioh.session.packing import decompress
 from ioh.session.records import (
     Index,
     IndexEntry,
     Mark,
     RecordError,
+    decode_moment,
     decode_plain,
-    decompress,
 )
 
 Read = Callable[[int, int], bytes]  # offset, length: fewer bytes at the end of the file
 _STEP_BYTES = 1 << 16
 _MAX_TAIL_BYTES = 64 << 20
 SCAN_BYTES = 1 << 18
-_SAMPLES = frozenset({Kind.FULL, Kind.CHECKPOINT, Kind.DELTA})
-
-
-class _Moment(Struct, array_like=True):
-    """The first fields of FULL, CHECKPOINT and DELTA records, which need not be read whole."""
-
-    tick: Annotated[int, Meta(ge=0)]
-    mono_ns: int
-    time_unix_s: float
 
 
 @dataclass
@@ -87,10 +84,10 @@ def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: 
         scanner.feed(piece)
         at += len(piece)
         for event in scanner.events():
-            if not isinstance(event, Frame) or event.kind not in _SAMPLES:
+            if not isinstance(event, Frame) or event.kind not in SAMPLE_KINDS:
                 continue
             try:
-                moment = decode_plain(decompress(event.flags, event.payload), _Moment)
+                moment = decode_moment(event.payload)
             except RecordError:
                 continue
             if moment.time_unix_s > time_unix_s:
@@ -104,8 +101,8 @@ def _take(places: Places, frame: Frame) -> None:
     places.scanned_bytes = frame.end
     tick, when = places.ticks, places.last_unix_s
     try:
-        if kind in _SAMPLES:
-            moment = decode_plain(decompress(frame.flags, frame.payload), _Moment)
+        if kind in SAMPLE_KINDS:
+            moment = decode_moment(frame.payload)
             tick, when = moment.tick, moment.time_unix_s
             places.ticks, places.last_unix_s = max(places.ticks, tick + 1), when
         elif kind == Kind.MARK:

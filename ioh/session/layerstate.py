@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, SIZE_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
+from ioh.model.sample import HostSample, LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.session.cells import Counts
 from ioh.session.records import LayerShape, OpShape, RecordError, to_bytes, to_text
 
 OP_SCALARS = tuple(f.name for f in fields(OpTotals) if f.name not in {"latency", "size_lat"})
 _SCALARS = len(OP_SCALARS)
+HOST_FIELDS = tuple(f.name for f in fields(HostSample))
+HOST_NUMBERS = len(HOST_FIELDS) + 2  # and self_cpu_ns_total, bpf_ns_total
 _CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
 _ZERO_FINE: Counts = (0,) * FINE_BUCKETS
 _ZERO_CELLS: Counts = (0,) * _CELLS
@@ -51,7 +53,8 @@ def shape_of(name: str, layer: LayerSample | Unavailable) -> LayerShape:
         ValueError: A histogram of another size, which is a bug in the source.
     """
     if isinstance(layer, Unavailable):
-        return LayerShape(to_bytes(name), b"", to_bytes(layer.reason), to_bytes(layer.hint))
+        reason, hint = to_bytes(layer.reason), to_bytes(layer.hint)
+        return LayerShape(to_bytes(name), b"", reason, hint, is_idle=layer.is_idle)
     return LayerShape(
         name=to_bytes(name),
         source=to_bytes(layer.source),
@@ -137,7 +140,7 @@ class LayerState:
         self.shape = shape
         self.name = to_text(shape.name)
         self.values = zero_values(shape)
-        self.hists = zero_hists(shape)
+        self.hists = [list(counts) for counts in zero_hists(shape)]
         self._built: list[OpTotals | None] = []
         self._hists_of_op: list[tuple[int | None, int | None]] = []
         self._op_of_hist: list[int] = []
@@ -150,6 +153,7 @@ class LayerState:
             self._hists_of_op.append((places[0], places[1]))
             self._built.append(None)
         self._every = every
+        self._frozen: list[Counts | None] = [None] * len(self.hists)
         # Those of the layer's own ops, which come before those of its parts.
         self.own_hists = sum(number < len(shape.ops) for number in self._op_of_hist)
         named = (
@@ -172,6 +176,7 @@ class LayerState:
                 built[op] = None
         for hist in hists:
             built[self._op_of_hist[hist]] = None
+            self._frozen[hist] = None
 
     def check(self) -> None:
         """Counts must be integers, or unknown: formulas rely on it.
@@ -194,11 +199,17 @@ class LayerState:
             fine, cells = self._hists_of_op[number]
             found = self._built[number] = OpTotals(
                 *self.values[at : at + _SCALARS],  # type: ignore[arg-type,call-arg]
-                LatencyHist(self.hists[fine]) if fine is not None
-                else (LatencyHist() if shape.latency else None),
-                SizeLatencyHist(self.hists[cells]) if cells is not None
-                else (SizeLatencyHist() if shape.size_lat else None),
-            )  # fmt: skip
+                LatencyHist(self._counts(fine)) if shape.latency else None,
+                SizeLatencyHist(self._counts(cells)) if shape.size_lat else None,
+            )
+        return found
+
+    def _counts(self, hist: int | None) -> Counts:
+        if hist is None:
+            return ()
+        found = self._frozen[hist]
+        if found is None:
+            found = self._frozen[hist] = tuple(self.hists[hist])
         return found
 
     def layer(
@@ -207,7 +218,7 @@ class LayerState:
         """The layer's sample as it now is."""
         shape = self.shape
         if shape.reason is not None:
-            return Unavailable(to_text(shape.reason), to_text(shape.hint))
+            return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
         number = 0
         ops = {}
         for op in shape.ops:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ioh.session.frame import UNCOVERED, Damage, Event, Frame, FrameScanner, Kind
 
-GROUP_RECORDS = 32
+GROUP_RECORDS = 60
 MAX_GROUP_RECORDS = 128
 _HEAD = struct.Struct("<II")  # first sequence number, number of records
 

@@ -16,6 +16,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Frame, FrameScanner, Kind
 from ioh.session.index import last_tick_until, look_on, read_places
+from ioh.session.packing import decompress
 from ioh.session.records import (
     Gap,
     Header,
@@ -24,7 +25,6 @@ from ioh.session.records import (
     RecordError,
     Specs,
     decode_plain,
-    decompress,
     to_text,
 )
 from ioh.session.specs import check_spec

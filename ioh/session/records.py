@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+import struct
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
-import zstandard
 from msgspec import Meta, Struct
 
 from ioh.model.hist import (
@@ -16,10 +16,10 @@ from ioh.model.hist import (
 )
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Value
-from ioh.session.frame import ZSTD
 
 FORMAT_VERSION = 1
-MAX_PLAIN_BYTES = 4 << 20
+_MOMENT = struct.Struct("<Id")
+MAX_UNIX_S = 253_402_300_799.0  # the year 9999: what a calendar can show
 MAX_LAYERS = 64
 MAX_OPS = 256
 MAX_PARTS = 1024
@@ -27,14 +27,14 @@ MAX_CHANGES = 1 << 17
 MAX_ROWS = 20_000
 MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
-_LEVEL = 9
-_MIN_TO_COMPRESS = 64
 
 _Text = Annotated[bytes, Meta(max_length=2 * MAX_NAME_BYTES)]
 _Gaps = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_CHANGES)]
 _Ints = Annotated[list[int], Meta(max_length=MAX_CHANGES)]
 _Values = Annotated[list[Value], Meta(max_length=MAX_CHANGES)]
 _Names = Annotated[list[_Text], Meta(max_length=MAX_OPS)]
+_LayerAt = Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
+_PartAt = Annotated[int, Meta(ge=0, lt=MAX_PARTS)]
 _Row = tuple[
     int, Annotated[list[_Text], Meta(max_length=16)], Annotated[list[Value], Meta(max_length=64)]
 ]
@@ -105,12 +105,13 @@ class LayerShape(Struct, array_like=True):
     lost: _Names = []
     gauge_hists: _Names = []
     notes: _Names = []
+    is_idle: bool = False
 
 
 class TableShape(Struct, array_like=True, frozen=True):
     """A table: its layer's position, its name, how many key parts and columns a row has."""
 
-    layer: Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
+    layer: _LayerAt
     name: _Text
     keys: Annotated[int, Meta(ge=0, le=16)]
     columns: Annotated[int, Meta(ge=0, le=64)]
@@ -120,17 +121,23 @@ class Changes(Struct, array_like=True):
     """Differences to the sample before, sparse.
 
     Shape:
-        Three lists of positions, each a gap to the position before it (0: the very next):
-        ``gaps`` with increments, ``set_gaps`` with values set as they are, ``cell_gaps`` with
-        increments of histogram cells.
+        Two lists of positions, each a gap to the position before it (0: the very next):
+        ``gaps`` with increments, ``set_gaps`` with values set as they are.  ``cells`` and
+        ``more_cells``: see pack_cells().  ``is_folded``: see folding.py; ``members`` changes, by
+        layer, which parts add up to the whole.
     """
 
     gaps: _Gaps = []
     incs: _Ints = []
     set_gaps: _Gaps = []
     sets: _Values = []
-    cell_gaps: _Gaps = []
-    cell_incs: _Ints = []
+    cells: Annotated[bytes, Meta(max_length=MAX_CHANGES)] = b""
+    more_cells: Annotated[bytes, Meta(max_length=16 * MAX_CHANGES)] = b""
+    is_folded: bool = False
+    members: Annotated[
+        list[tuple[_LayerAt, Annotated[list[_PartAt], Meta(max_length=MAX_PARTS)]]],
+        Meta(max_length=MAX_LAYERS),
+    ] = []
 
 
 class Rows(Struct, array_like=True):
@@ -149,12 +156,45 @@ class Rows(Struct, array_like=True):
     added: Annotated[list[_Row], Meta(max_length=MAX_ROWS)] = []
 
 
+class Moment(NamedTuple):
+    """What comes first in each record of a sample, never compressed.
+
+    Shape:
+        ``tick`` counts the samples of the session, from 0.
+    """
+
+    tick: int
+    time_unix_s: float
+
+
+MOMENT_BYTES = _MOMENT.size
+
+
+def encode_moment(moment: Moment) -> bytes:
+    """The first bytes of a sample's payload."""
+    return _MOMENT.pack(moment.tick & 0xFFFFFFFF, moment.time_unix_s)
+
+
+def decode_moment(payload: bytes) -> Moment:
+    """The number and the time of a sample.
+
+    Raises:
+        RecordError: It is too short, or its time is beyond all calendars.
+    """
+    if len(payload) < MOMENT_BYTES:
+        msg = f"a sample of {len(payload)} bytes"
+        raise RecordError(msg)
+    moment = Moment(*_MOMENT.unpack_from(payload))
+    if not 0 <= moment.time_unix_s <= MAX_UNIX_S:  # not true for what is no number either
+        msg = f"a sample of {moment.time_unix_s} s"
+        raise RecordError(msg)
+    return moment
+
+
 class Full(Struct, array_like=True):
     """A sample by itself: ``changes`` and ``rows`` start from all zero and no row."""
 
-    tick: Annotated[int, Meta(ge=0)]
     mono_ns: int
-    time_unix_s: float
     hostname: _Text
     kernel: _Text
     layers: Annotated[list[LayerShape], Meta(max_length=MAX_LAYERS)]
@@ -164,15 +204,10 @@ class Full(Struct, array_like=True):
 
 
 class Delta(Struct, array_like=True):
-    """A sample as changes since sample ``tick`` - 1; a reshaped layer starts from all zero."""
+    """A sample as changes since the one before; a reshaped layer starts from all zero."""
 
-    tick: Annotated[int, Meta(ge=0)]
     mono_inc_ns: int
-    time_unix_s: float
-    reshaped: Annotated[
-        list[tuple[Annotated[int, Meta(ge=0, lt=MAX_LAYERS)], LayerShape]],
-        Meta(max_length=MAX_LAYERS),
-    ]
+    reshaped: Annotated[list[tuple[_LayerAt, LayerShape]], Meta(max_length=MAX_LAYERS)]
     changes: Changes
     rows: msgspec.Raw
 
@@ -240,49 +275,6 @@ def encode_plain(record: object) -> bytes:
         return _encoder.encode(record)
     except OverflowError as error:
         raise ValueError(str(error)) from error
-
-
-class Packer:
-    """Compresses payloads; one each writer, since a compressor holds state."""
-
-    def __init__(self) -> None:
-        self._zstd = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
-
-    def pack(self, plain: bytes) -> tuple[int, bytes]:
-        """Flags and payload: compressed where that is shorter.
-
-        Raises:
-            ValueError: More than a reader would take.
-        """
-        if len(plain) > MAX_PLAIN_BYTES:
-            msg = f"record of {len(plain)} bytes"
-            raise ValueError(msg)
-        if len(plain) >= _MIN_TO_COMPRESS:
-            packed = self._zstd.compress(plain)
-            if len(packed) < len(plain):
-                return ZSTD, packed
-        return 0, plain
-
-
-def decompress(flags: int, payload: bytes) -> bytes:
-    """A payload before compression.
-
-    Raises:
-        RecordError: It is damaged, or larger than MAX_PLAIN_BYTES, which is known before
-            anything is unpacked.
-    """
-    if not flags & ZSTD:
-        return payload
-    try:
-        size = zstandard.frame_content_size(payload)
-        if not 0 <= size <= MAX_PLAIN_BYTES:
-            msg = f"a record of {size} bytes" if size >= 0 else "a record of unknown size"
-            raise RecordError(msg)
-        decompressor = zstandard.ZstdDecompressor(max_window_size=2 * MAX_PLAIN_BYTES)
-        plain: bytes = decompressor.decompress(payload, max_output_size=MAX_PLAIN_BYTES)
-    except zstandard.ZstdError as error:
-        raise RecordError(str(error)) from None
-    return plain
 
 
 def decode_plain(plain: bytes | msgspec.Raw, kind: type[_T]) -> _T:

@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Sample
-from ioh.session.codec import Decoder
-from ioh.session.frame import Damage, Event, Frame, FrameScanner, Kind
+from ioh.session.decoder import Decoder
+from ioh.session.frame import SAMPLE_KINDS, Damage, Event, Frame, FrameScanner, Kind
+from ioh.session.packing import StreamUnpacker, decompress
 from ioh.session.parity import Mender
 from ioh.session.records import (
     FORMAT_VERSION,
+    MOMENT_BYTES,
     End,
     Gap,
     Header,
     Mark,
     RecordError,
     Specs,
+    decode_moment,
     decode_plain,
-    decompress,
     our_edges,
 )
 from ioh.session.specs import check_spec
@@ -102,6 +104,7 @@ class ItemReader:
         self._mender = Mender(0 if offset == 0 else None)
         self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
         self._decoder.specs = dict(specs or {})
+        self._unpacker = StreamUnpacker()
         self._from_tick = from_tick
         self._next_tick = 0 if offset == 0 else None
         self._needs_header = offset == 0
@@ -138,8 +141,10 @@ class ItemReader:
             yield event
             return
         try:
-            plain = decompress(event.flags, event.payload) if event.kind != Kind.PARITY else b""
-            yield from self._take(event, plain)
+            if event.kind in SAMPLE_KINDS:
+                yield from self._take_sample(event)
+            elif event.kind != Kind.PARITY:
+                yield from self._take(event, decompress(event.flags, event.payload))
         except RecordError as error:
             self._is_suspect = True
             yield BadRecord(event.offset, event.kind, str(error))
@@ -155,8 +160,6 @@ class ItemReader:
             for spec in decode_plain(plain, Specs).specs:
                 check_spec(spec)
                 self._decoder.specs[spec.name] = spec
-        elif kind in {Kind.FULL, Kind.CHECKPOINT, Kind.DELTA} and not self._needs_header:
-            yield from self._take_sample(kind, plain)
         elif kind == Kind.MARK:
             yield decode_plain(plain, Mark)
         elif kind == Kind.GAP:
@@ -165,15 +168,25 @@ class ItemReader:
             self.ended = True
             yield decode_plain(plain, End)
 
-    def _take_sample(self, kind: int, plain: bytes) -> Iterator[Item]:
-        decoder, awaited = self._decoder, self._next_tick
-        if kind == Kind.DELTA:
-            if decoder.is_broken or not decoder.take_delta(plain):
+    def _take_sample(self, frame: Frame) -> Iterator[Item]:
+        if self._needs_header:
+            return
+        decoder, awaited, payload = self._decoder, self._next_tick, frame.payload
+        moment = decode_moment(payload)
+        if frame.kind == Kind.DELTA:
+            if decoder.is_broken:
+                return
+            try:
+                plain = self._unpacker.unpack(frame.flags, payload[MOMENT_BYTES:])
+            except RecordError:
+                decoder.break_chain()
+                raise
+            if not decoder.take_delta(moment, plain):
                 return
         else:
-            if kind == Kind.CHECKPOINT and not (decoder.is_broken or self._is_suspect):
+            if frame.kind == Kind.CHECKPOINT and not (decoder.is_broken or self._is_suspect):
                 return  # known already
-            decoder.take_full(plain)
+            decoder.take_full(moment, decompress(frame.flags, payload[MOMENT_BYTES:]))
             self._is_suspect = False
         if awaited is not None and decoder.tick < awaited:
             return  # told before

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, count
-from operator import add
+from collections.abc import Mapping, Sequence
 
 from ioh.model.sample import LayerSample, Row, Sample, Table, Value
-from ioh.session.cells import apply_values, diff_values
+from ioh.session.cells import (
+    Numbers,
+    apply_values,
+    by_place,
+    diff_values,
+    gaps_of,
+    places_of,
+)
 from ioh.session.records import MAX_ROWS, RecordError, Rows, TableShape, to_bytes, to_text
 
 # Names of new rows in one record; what is beyond comes with the next one.
@@ -83,9 +88,16 @@ class TablesWriter:
                     added.append((number, names, list(row)))
                     kept[key] = row
             knowing.append(kept)
-        gaps, incs, set_gaps, sets = diff_values(older, newer)
         places = [at + i for at, width in spans for i in range(width)]
-        rows = Rows(removed, _regap(gaps, places), incs, _regap(set_gaps, places), sets, added)
+        found = diff_values(older, newer)
+        rows = Rows(
+            removed,
+            gaps_of(places[at] for at in found.incs),
+            list(found.incs.values()),
+            gaps_of(places[at] for at in found.sets),
+            list(found.sets.values()),
+            added,
+        )
         return rows, knowing
 
     def adopt(self, knowing: list[dict[Key, Row]]) -> None:
@@ -101,23 +113,6 @@ class TablesWriter:
                 for key, row in known.items()
             ]
         )
-
-
-def _places(gaps: Sequence[int]) -> list[int]:
-    return list(map(add, accumulate(gaps), count()))
-
-
-def _gaps(places: Iterable[int]) -> list[int]:
-    found, after = [], 0
-    for place in places:
-        found.append(place - after)
-        after = place + 1
-    return found
-
-
-def _regap(gaps: Sequence[int], places: Sequence[int]) -> list[int]:
-    """Gaps over a selection of places as gaps over all of them."""
-    return _gaps(places[at] for at in _places(gaps))
 
 
 class TablesState:
@@ -157,7 +152,8 @@ class TablesState:
 
     def _change(self, rows: Rows) -> None:
         """Rows one after another are one long list of values; only those touched are looked at."""
-        places = sorted({*_places(rows.gaps), *_places(rows.set_gaps)})
+        incs, sets = by_place(rows.gaps, rows.incs), by_place(rows.set_gaps, rows.sets)
+        places = sorted({*incs, *sets})
         spans: list[tuple[int, Key, int]] = []  # table, key, first value of the row
         flat: list[Value] = []
         where: dict[int, int] = {}  # place -> position in flat
@@ -177,16 +173,19 @@ class TablesState:
         if at < len(places):
             msg = f"no row at value {places[at]}"
             raise RecordError(msg)
-        gaps = _gaps(where[place] for place in _places(rows.gaps))
-        set_gaps = _gaps(where[place] for place in _places(rows.set_gaps))
-        apply_values(flat, gaps, rows.incs, set_gaps, rows.sets)
+        here = Numbers(
+            flat,
+            {where[place]: inc for place, inc in incs.items()},
+            {where[place]: value for place, value in sets.items()},
+        )
+        apply_values(flat, here)
         for number in {number for number, _, _ in spans}:
             self._tables[number] = dict(self._tables[number])
         for number, key, start in spans:
             self._tables[number][key] = tuple(flat[start : start + self._shapes[number].columns])
 
     def _remove(self, gaps: Sequence[int]) -> None:
-        gone = set(_places(gaps))
+        gone = set(places_of(gaps))
         base = 0
         for number, table in enumerate(self._tables):
             end = base + len(table)

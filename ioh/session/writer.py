@@ -8,9 +8,10 @@ import time
 from ioh import __version__
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Sample
-from ioh.session.codec import Encoder
+from ioh.session.encoder import Encoder
 from ioh.session.frame import HEAD_BYTES, UNCOVERED, Kind, make_frame
 from ioh.session.output import FULL_ERRNOS, Output
+from ioh.session.packing import Packer, StreamPacker
 from ioh.session.parity import GROUP_RECORDS, make_parity
 from ioh.session.records import (
     FORMAT_VERSION,
@@ -21,8 +22,9 @@ from ioh.session.records import (
     Index,
     IndexEntry,
     Mark,
-    Packer,
+    Moment,
     Specs,
+    encode_moment,
     encode_plain,
     our_edges,
     to_bytes,
@@ -91,7 +93,7 @@ class SessionWriter:
         self.lost_ticks = 0
         self._note, self._cycle_s, self._part = note, cycle_s, part
         self._lock = threading.Lock()
-        self._packer = Packer()
+        self._packer, self._stream = Packer(), StreamPacker()
         self._encoder = Encoder()
         self._specs: dict[str, LayerSpec] = {}
         self._seq = 0
@@ -244,15 +246,18 @@ class SessionWriter:
         if changed:
             self._note_entry(batch, Kind.SPECS, tick, now)
             self._add(batch, Kind.SPECS, Specs(changed))
-        flags, payload = self._packer.pack(plain)
+        moment = encode_moment(Moment(tick, now))
         if is_whole:
+            self._stream.begin()
+            flags, payload = self._packer.pack(plain)
             self._note_entry(batch, Kind.FULL, tick, now)
             self._checkpoint_bytes = len(payload)
             self._delta_bytes = self._delta_ticks = 0
         else:
+            flags, payload = self._stream.pack(plain)
             self._delta_bytes += len(payload) + HEAD_BYTES
             self._delta_ticks += 1
-        batch.add(Kind.FULL if is_whole else Kind.DELTA, flags, payload)
+        batch.add(Kind.FULL if is_whole else Kind.DELTA, flags, moment + payload)
         return {**self._specs, **dict(sample.specs)}
 
     def _add_header(self, batch: _Batch, sample: Sample) -> None:
@@ -290,8 +295,10 @@ class SessionWriter:
         except ValueError:  # too many rows for one record: go on without
             self._delta_ticks = 0
             return None
+        self._stream.begin()
         self._note_entry(batch, Kind.CHECKPOINT, self._encoder.tick, now)
-        batch.add(Kind.CHECKPOINT, flags, payload)
+        moment = encode_moment(Moment(self._encoder.tick, now))
+        batch.add(Kind.CHECKPOINT, flags, moment + payload)
         self._checkpoint_bytes = len(payload)
         self._delta_bytes = self._delta_ticks = 0
         self._checkpoints += 1

@@ -14,7 +14,8 @@ from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.pipeline import snapshots
 from ioh.session.frame import Damage, Frame, FrameScanner, Kind, make_frame
-from ioh.session.records import End, Gap, Header, Mark, RecordError, decompress
+from ioh.session.packing import decompress
+from ioh.session.records import End, Gap, Header, Mark, RecordError
 from ioh.session.stream import BadRecord, LostTicks, Tick
 from ioh.session.writer import SessionWriter
 from tests import fakes

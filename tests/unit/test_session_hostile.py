@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +12,18 @@ import msgspec
 import pytest
 import zstandard
 
-from ioh.session.frame import MAX_PAYLOAD_BYTES, ZSTD, Kind, make_frame
+from ioh.session.frame import (
+    BEGINS,
+    MAX_PAYLOAD_BYTES,
+    SAMPLE_KINDS,
+    STREAM,
+    ZSTD,
+    Kind,
+    make_frame,
+)
+from ioh.session.stream import BadRecord, Tick
 from tests import fakes
-from tests.sessions import recorded, small
+from tests.sessions import items, recorded, small
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 1.0
@@ -48,34 +58,65 @@ def begun(*frames: tuple[Kind, int, bytes]) -> bytes:
     return data[:end] + b"".join(extra)
 
 
-def full(**changes: object) -> bytes:
+NO_CHANGE: list[object] = [[], [], [], [], b"", b"", False, []]
+
+
+def changes(**changed: object) -> list[object]:
+    """Changes of nothing, with some fields set by their place."""
+    return [changed.get(f"f{at}", field) for at, field in enumerate(NO_CHANGE)]
+
+
+def moment(tick: int, time_unix_s: float = 2e9) -> bytes:
+    return struct.pack("<Id", tick, time_unix_s)
+
+
+def full(tick: int = 2, time_unix_s: float = 2e9, **changed: object) -> bytes:
     """A FULL record of nothing, with some fields changed."""
     fields: dict[str, object] = {
-        "tick": 9, "mono_ns": 1 << 50, "time": 1e9, "host": b"h", "kernel": b"k", "layers": [],
-        "tables": [], "changes": [[], [], [], [], [], []], "rows": [[], [], [], [], [], []],
+        "mono_ns": 1 << 50, "host": b"h", "kernel": b"k", "layers": [],
+        "tables": [], "changes": NO_CHANGE, "rows": [[]] * 6,
     }  # fmt: skip
-    return packed(list((fields | changes).values()))
+    return moment(tick, time_unix_s) + packed(list((fields | changed).values()))
+
+
+def delta(change: list[object], rows: object = None) -> bytes:
+    """A DELTA record that follows the two samples of begun()."""
+    return moment(2) + packed([10**9, [], change, [[]] * 6 if rows is None else rows])
 
 
 def bombs() -> bytes:
     bomb = zipped(bytes(256 << 20))
-    return begun(*[(Kind.DELTA, ZSTD, bomb)] * 40)
+    return begun(*[(Kind.FULL, ZSTD, moment(9) + bomb)] * 40)
+
+
+def stream_bombs() -> bytes:
+    """Pieces of a stream whose blocks each stand for 128 KiB."""
+    packer = zstandard.ZstdCompressor(level=19, write_content_size=False).compressobj()
+    bomb = packer.compress(bytes(256 << 20)) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    frame = (Kind.DELTA, STREAM | BEGINS, moment(2) + bomb)
+    return begun(frame, (Kind.FULL, 0, full()), *[frame] * 40)
 
 
 def wide_lists() -> bytes:
     """As many short items as a record may hold, in each list, again and again."""
-    plain = packed([3, 1, 1.0, [], [[0] * 131_072, [200] * 131_072] * 3, [[]] * 6])
-    return begun(*[(Kind.DELTA, ZSTD, zipped(plain))] * 60)
+    lists = [[0] * 131_072, [200] * 131_072] * 2
+    cells = [b"\x01" * 131_072, b"\xff" * 2_000_000, True, []]
+    plain = packed([10**9, [], [*lists, *cells], [[]] * 6])
+    return begun(*[(Kind.DELTA, ZSTD, moment(2) + zipped(plain))] * 60)
 
 
 def deep_nesting() -> bytes:
     deep = b"\x91" * 1_000_000
-    return begun((Kind.DELTA, 0, deep), (Kind.FULL, ZSTD, zipped(deep)), (Kind.HEADER, 0, deep))
+    zip_of_deep = moment(2) + zipped(deep)
+    return begun(
+        (Kind.DELTA, 0, moment(2) + deep), (Kind.FULL, ZSTD, zip_of_deep), (Kind.HEADER, 0, deep)
+    )
 
 
 def many_rows() -> bytes:
     rows = [[], [], [], [], [], [[0, [b"x"] * 16, [1] * 64]] * 20_000]
-    return begun((Kind.FULL, ZSTD, zipped(full(rows=rows)[: 4 << 20])))
+    plain = full(rows=rows)[len(moment(2)) :]
+    return begun((Kind.FULL, ZSTD, moment(2) + zipped(plain[: 4 << 20])))
 
 
 def no_header() -> bytes:
@@ -92,6 +133,7 @@ CASES: dict[str, Callable[[], bytes]] = {
     "heads of huge records": lambda: begun()
     + (make_frame(Kind.DELTA, 0, 9, b"x" * MAX_PAYLOAD_BYTES)[:40] * 50_000),
     "bombs": bombs,
+    "stream bombs": stream_bombs,
     "wide lists": wide_lists,
     "deep nesting": deep_nesting,
     "many rows": many_rows,
@@ -99,21 +141,26 @@ CASES: dict[str, Callable[[], bytes]] = {
     "wrong types": lambda: begun(
         *((kind, 0, packed(bad)) for kind in Kind for bad in WRONG)
     ),
-    "time beyond calendars": lambda: begun((Kind.FULL, 0, full(time=1e300, tick=2))),
-    "time that is none": lambda: begun((Kind.FULL, 0, full(time=float("nan"), tick=2))),
+    "time beyond calendars": lambda: begun((Kind.FULL, 0, full(2, 1e300))),
+    "time that is none": lambda: begun((Kind.FULL, 0, full(2, float("nan")))),
     "marks beyond calendars": lambda: begun(
         *((Kind.MARK, 0, packed([when, b"\x1b[2J"])) for when in (-1e18, 1e300, INF, float("nan")))
     ),
     "a host of infinities": lambda: begun(
-        (Kind.FULL, 0, full(tick=2, changes=[[], [], [0, 0, 0], [INF] * 3, [], []]))
+        (Kind.FULL, 0, full(changes=changes(f2=[0, 0, 0], f3=[INF] * 3)))
     ),
-    "unknown layers": lambda: begun((Kind.FULL, 0, full(tick=2, layers=[[b"zfs", b"bpf"]]))),
-    "counts that are none": lambda: begun(
-        (Kind.DELTA, 0, packed([2, 10**9, 2e9, [], [[], [], [25], [INF], [], []], [[]] * 6]))
-    ),
+    "unknown layers": lambda: begun((Kind.FULL, 0, full(layers=[[b"zfs", b"bpf"]]))),
+    "counts that are none": lambda: begun((Kind.DELTA, 0, delta(changes(f2=[25], f3=[INF])))),
     "positions beyond the end": lambda: begun(
-        (Kind.DELTA, 0, packed([2, 10**9, 2e9, [], [[1 << 40], [1], [], [], [], []], [[]] * 6]))
+        (Kind.DELTA, 0, delta(changes(f0=[1 << 40], f1=[1])))
     ),
+    "cells beyond the end": lambda: begun(
+        (Kind.DELTA, 0, delta(changes(f4=b"\xab\xab", f5=b"\xff" * 9)))
+    ),
+    "parts that are none": lambda: begun((Kind.DELTA, 0, delta(changes(f6=True, f7=[[0, [999]]])))),
+    "layers that are none": lambda: begun((Kind.DELTA, 0, delta(changes(f6=True, f7=[[63, [0]]])))),
+    "a stream that never began": lambda: begun((Kind.DELTA, STREAM, moment(2) + b"x" * 90)),
+    "samples too short": lambda: begun(*((kind, 0, b"x" * 11) for kind in SAMPLE_KINDS)),
 }  # fmt: skip
 
 
@@ -136,6 +183,14 @@ def test_a_hostile_file_is_soon_over(name: str, command: str, tmp_path: Path) ->
     assert b"\x1b" not in ran.stdout + ran.stderr
     assert float(spent_s) < LIMIT_S
     assert int(peak_kb) * 1024 < LIMIT_BYTES
+
+
+def test_the_records_above_are_taken_when_nothing_is_wrong_with_them() -> None:
+    for good in (full(), delta(NO_CHANGE)):
+        kind = Kind.FULL if good == full() else Kind.DELTA
+        told = list(items(begun((kind, 0, good))))
+        assert [item.tick for item in told if isinstance(item, Tick)] == [0, 1, 2]
+        assert not any(isinstance(item, BadRecord) for item in told)
 
 
 def test_the_limits_are_those_of_a_harmless_run(tmp_path: Path) -> None:
