@@ -138,7 +138,7 @@ def test_walking_tells_the_same_numbers_without_tables(feed: StreamFeed, source:
 def test_the_oldest_are_dropped_and_numbers_stay(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_feed, "HISTORY_BYTES", 60_000)
+    monkeypatch.setattr(stream_feed, "HISTORY_BYTES", 30_000)
     samples = fakes.first(60)
     with make(source) as feed, Listener(feed) as listener:
         feed.note(Moment(samples[0].time_unix_s, "early"))
