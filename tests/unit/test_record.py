@@ -187,7 +187,7 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
     def make(part: int) -> Output:
         return FileOutput(str(tmp_path / part_name("r.ioh", part)))
 
-    recorder = Recorder(make, max_bytes=20_000, keep=3, note="n")
+    recorder = Recorder(make, max_bytes=10_000, keep=3, note="n")
     samples = list(itertools.islice(fakes.seeded(), 60))
     for sample in samples:
         assert recorder.write(sample)
@@ -201,7 +201,7 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
             assert session.is_ended
             assert session.header.part == int(path.stem[-4:]) > 1
             told += [item.sample for item in session.items() if isinstance(item, Tick)]
-            assert session.size_bytes < 20_000 + 10_000
+            assert session.size_bytes < 10_000 + 10_000
     assert told == samples[-len(told) :]
     assert recorder.size_bytes > sum(path.stat().st_size for path in paths)
 
