@@ -134,7 +134,7 @@ class IohApp(App[int]):
         for key in KEYS:
             if key.action != "layer":
                 yield SystemCommand(
-                    key.help.capitalize(),
+                    key.help[:1].upper() + key.help[1:],
                     f"key {key.label}",
                     lambda key=key: self.do(key.action, key.argument),
                 )

@@ -12,16 +12,21 @@ _LABEL = 5
 
 
 def render_heat_map(
-    intervals: Sequence[tuple[int, ...] | None], width: int, height: int, glyphs: Glyphs
+    intervals: Sequence[tuple[int, ...] | None],
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    interval_s: float = 1.0,
 ) -> list[Line]:
-    """The newest intervals that fit, the latest at the right; ``·`` where nothing is known.
+    """The newest intervals that fit, the latest at the right; a space where nothing is known.
 
     Args:
         intervals: Counts by LATENCY_EDGES_US of each interval, oldest first; ``()`` for none.
         width: Columns, the labels' included.
-        height: Lines, the time axis' included; times that do not fit are joined with the
-            outermost rows.
+        height: Lines, the time axis' included; where not all times fit, each line stands for
+            two or more of them, its label being the longest.
         glyphs: Characters to draw with.
+        interval_s: Length of one interval, for the time axis.
     """
     columns = max(1, width - _LABEL - 1)
     known = list(intervals[-columns:])
@@ -30,32 +35,19 @@ def render_heat_map(
     if not used:
         return [Line("no operations with a known latency in this time", "dim")]
     low, high = min(used), max(used)
-    rows = max(1, height - 1)
-    while high - low + 1 > rows:  # the fastest say least
-        low += 1
-    largest = max(
-        max(_at(counts, bucket, low, high) for bucket in range(low, high + 1))
-        for counts in shown
-        if counts
-    )
+    step = -(-(high - low + 1) // max(1, height - 1))
+    starts = range(low, high + 1, step)
+    largest = max(sum(c[start : start + step]) for c in shown if c for start in starts)
     lines = []
-    for bucket in range(high, low - 1, -1):
-        line = Line().right(column_label(bucket), _LABEL, "head").add(" ")
+    for start in reversed(starts):
+        label = column_label(min(start + step - 1, high))
+        line = Line().right(label, _LABEL, "head").add(" ")
         for counts in shown:
-            if counts is None:
-                line.add(" ")
-                continue
-            level = heat_level(_at(counts, bucket, low, high) if counts else 0, largest)
-            line.add(_shade(level, glyphs), f"heat{level}" if level else "dim")
+            level = heat_level(sum(counts[start : start + step]) if counts else 0, largest)
+            line.add(_shade(level, glyphs), f"heat{level}" if level else "")
         lines.append(line)
-    lines.append(_axis(shown, columns))
+    lines.append(_axis(columns, interval_s))
     return lines
-
-
-def _at(counts: tuple[int, ...], bucket: int, low: int, high: int) -> int:
-    if bucket == low:
-        return sum(counts[: low + 1])
-    return sum(counts[high:]) if bucket == high else counts[bucket]
 
 
 def _shade(level: int, glyphs: Glyphs) -> str:
@@ -63,9 +55,9 @@ def _shade(level: int, glyphs: Glyphs) -> str:
     return glyphs.shades[0 if not level else max(1, round(level / (HEAT_LEVELS - 1) * full))]
 
 
-def _axis(shown: Sequence[object], columns: int) -> Line:
-    left = f"-{len(shown)}"
-    middle = f"-{len(shown) // 2}"
+def _axis(columns: int, interval_s: float) -> Line:
+    left = f"-{columns * interval_s:.0f} s"
+    middle = f"-{columns * interval_s / 2:.0f} s"
     line = Line().to(_LABEL + 1)
     line.add(left, "dim").to(_LABEL + 1 + columns // 2 - len(middle) // 2).add(middle, "dim")
     return line.to(_LABEL + 1 + columns - 3).add("now", "dim")

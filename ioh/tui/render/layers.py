@@ -15,7 +15,8 @@ from ioh.tui.render.spark import render_spark, resampled
 from ioh.tui.rows import LayerRow
 
 TREND_INTERVALS = 60
-_MIN_TREND = 10
+_MIN_TREND = 12
+_TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MAX_LABEL = 24
 
 
@@ -95,8 +96,9 @@ WIDE_COLUMNS: tuple[Column[LayerRow], ...] = (
 
 
 def visible_columns(label_width: int, width: int, *, wide: bool) -> list[Column[LayerRow]]:
-    """The columns that fit beside the labels."""
-    return fitting(WIDE_COLUMNS if wide else COLUMNS, width - label_width)
+    """The columns that fit beside the labels and, on a wide terminal, a short trend."""
+    trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
+    return fitting(WIDE_COLUMNS if wide else COLUMNS, width - label_width - trend)
 
 
 def hidden_count(width: int) -> int:

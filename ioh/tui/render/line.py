@@ -44,7 +44,8 @@ class Line:
         if not text:
             return self
         if self.spans and self._continues(text, style):
-            self.spans[-1] = (self.spans[-1][0] + text, style)
+            before, kept = self.spans[-1]
+            self.spans[-1] = (before + text, kept)
         else:
             self.spans.append((text, style))
         self.width += display_width(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import TableSpec
+from ioh.model.printable import printable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import direction, is_flow
@@ -17,8 +18,10 @@ from ioh.tui.render.line import Frame, Line, Span, heading
 from ioh.tui.render.sizelat import column_label, render_size_latency
 from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
-from ioh.tui.state import TableState, ViewState
+from ioh.tui.state import Narrow, TableState, ViewState
 
+# Narrowing by the probes themselves keeps everything, at the next start.
+_OPTIONS = {"process": "--pid", "device": "--device", "port": "--port"}
 _TITLES = {
     "hist": "latency by size, counts",
     "heat": "latency over time",
@@ -80,12 +83,28 @@ def _body(
             yield from _gauges(layer, width)
             return
         stats = layer.ops.get(view.state.chosen[1], OpStats())
+        if stats.size_lat is None and view.state.narrow is not None:
+            yield from _not_kept(view.state.narrow, width)
+            return
         yield from render_size_latency(stats.size_lat, width, height)
     elif kind == "heat":
         intervals = latencies(view.points, view.state.chosen)
-        yield from render_heat_map(intervals, width, height, view.glyphs)
+        yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))
     else:
         yield from _graphs(view, width, height)
+
+
+def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
+    """Why there is no histogram of one row, and how to get one."""
+    text = f" not kept for each {narrow.kind}"
+    if narrow.kind in _OPTIONS:
+        text += f"; all of it: ioh {_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
+    yield Line(text, "dim").fitted(width)
+
+
+def _interval_s(points: Sequence[Point | None]) -> float:
+    known = [point.interval_s for point in points if point is not None]
+    return sum(known) / len(known) if known else 1.0
 
 
 def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:

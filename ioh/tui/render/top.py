@@ -62,7 +62,7 @@ def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
     titled = [column for column in spec.columns if column.title]
     ranked = [column for column in titled if column.derived_name in spec.sort_by]
     ordered = ranked + [column for column in titled if column not in ranked]
-    room = max(1, (width - _MIN_KEYS) // (_NUMBER + 1))
+    room = max(1, (width - max(_MIN_KEYS, width // 3)) // (_NUMBER + 1))
     return ordered[:room]
 
 
