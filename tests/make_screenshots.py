@@ -1,51 +1,107 @@
-"""Writes screenshots/text.txt: what ``ioh text`` shows of a real fio run; needs root and fio.
+"""Writes screenshots/: what ioh shows of a real fio run; needs root and fio.
+
+Records a database-like mix for SECONDS, then draws screens and text from that recording, and from
+the NFS recording among the tests' data.
 
 Usage: sudo .venv/bin/python tests/make_screenshots.py
 """
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+from ioh.sources.file_feed import FileFeed
+from ioh.sources.replay import Span
+from ioh.tui.app import IohApp
+from ioh.tui.options import ScreenOptions
+from ioh.tui.picture import svg
+from ioh.tui.theme import styles_for
+
 REPO = Path(__file__).resolve().parents[1]
-SECONDS = 4
-TAIL = ["text", "-t", str(SECONDS), "-d", "hist,histsz,topfile"]
+TARGET = REPO / "screenshots"
+NFS_SESSION = REPO / "tests" / "data" / "nfs-session.ioh"
+SECONDS = 75
+FILL_S = 5.0
+TEXT = ["text", "-d", "hist,histsz,topfile"]
+WIDE, SMALL = (120, 40), (80, 24)
 
 
 def fio(directory: str, name: str, *options: str) -> subprocess.Popen[bytes]:
     """Start one load that lasts as long as ioh looks."""
-    common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 3}"]
+    common = [f"--directory={directory}", "--time_based", f"--runtime={SECONDS + 5}"]
     return subprocess.Popen(["fio", f"--name={name}", *common, *options], stdout=subprocess.DEVNULL)
 
 
-def main() -> int:
-    """Run a database-like mix and keep the last block of text."""
+def record(target: Path) -> None:
+    """A database-like mix: random reads and a log, then a backup that reads in order."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        tables = ["--rw=randread", "--bs=8k", "--size=512m", "--direct=1", "--iodepth=16"]
+        backup = ["--rw=read", "--bs=1m", "--size=512m", "--startdelay=25", "--rate=200m"]
         loads = [
-            fio(
-                directory,
-                "tables",
-                "--rw=randread",
-                "--bs=8k",
-                "--size=512m",
-                "--direct=1",
-                "--ioengine=libaio",
-                "--iodepth=16",
-            ),
+            fio(directory, "tables", *tables, "--ioengine=libaio", "--rate_iops=6000"),
             fio(directory, "log", "--rw=write", "--bs=16k", "--size=64m", "--fdatasync=1"),
+            fio(directory, "backup", *backup),
         ]
-        shown = subprocess.run(
-            [sys.executable, "-m", "ioh", *TAIL], cwd=REPO, capture_output=True, check=True
-        ).stdout.decode()
+        subprocess.run(
+            [sys.executable, "-m", "ioh", "record", "-o", target, "-t", str(SECONDS)],
+            cwd=REPO,
+            check=True,
+        )
         for load in loads:
             load.wait()
-    blocks = shown.split("\n\n")
-    target = REPO / "screenshots" / "text.txt"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(f"$ ioh {' '.join(TAIL)}\n{blocks[-1].strip() or blocks[-2].strip()}\n")
+
+
+async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
+    """One picture of the end of a recording, after some keys."""
+    span = Span(None, None)
+    with FileFeed(str(session), span, speed=1.0, choose=lambda _: None, utc=True) as feed:
+        app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
+        async with app.run_test(size=size) as pilot:
+            await _until_shown(app)
+            await pilot.press("end", *keys)
+            await asyncio.sleep(FILL_S)  # the history before it is read in a thread
+            frame = app.frame()
+    picture = svg(frame, styles_for("dark", "truecolor"), f"ioh replay {session.name}")
+    (TARGET / f"{name}.svg").write_text(picture)
+
+
+async def _until_shown(app: IohApp) -> None:
+    deadline = time.monotonic() + 30
+    while app.shown is None and time.monotonic() < deadline:
+        await asyncio.sleep(0.1)
+
+
+def text(session: Path) -> None:
+    """The last block of text."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "ioh", *TEXT, session], cwd=REPO, capture_output=True, check=True
+    ).stdout.decode()
+    last = shown.strip().split("\n\n")[-1]
+    (TARGET / "text.txt").write_text(f"$ ioh {' '.join(TEXT)}\n{last.strip()}\n")
+
+
+def main() -> int:
+    """Record, then draw everything."""
+    TARGET.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        session = Path(folder) / "fio.ioh"
+        record(session)
+        text(session)
+        for name, keys, size in (
+            ("overview", (), WIDE),
+            ("overview-80x24", (), SMALL),
+            ("block", ("5", "r"), WIDE),
+            ("app-writes", ("1", "w", "l"), WIDE),
+        ):
+            asyncio.run(shoot(session, keys, size, name))
+    if NFS_SESSION.exists():
+        asyncio.run(shoot(NFS_SESSION, (), WIDE, "nfs"))
+        asyncio.run(shoot(NFS_SESSION, ("2", "w"), WIDE, "nfs-client"))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ioh.model.printable import printable
 from ioh.sinks.cells import cut_to, display_width
 
 Span = tuple[str, str]
@@ -18,7 +19,6 @@ class Line:
 
     Shape:
         ``spans`` of text and the name of a style (see theme.py); ``width`` in terminal columns.
-        Text must be printable() already.
     """
 
     __slots__ = ("spans", "width")
@@ -40,9 +40,15 @@ class Line:
         return "".join(text for text, _ in self.spans)
 
     def add(self, text: str, style: str = "") -> Line:
-        """Append text; returns the line itself."""
+        """Append text; returns the line itself.
+
+        Whatever a terminal could act upon is spelled out here once more: a name that was
+        forgotten elsewhere must not be what takes a terminal over.
+        """
         if not text:
             return self
+        if not text.isprintable():
+            text = printable(text)
         if self.spans and self._continues(text, style):
             before, kept = self.spans[-1]
             self.spans[-1] = (before + text, kept)
@@ -61,12 +67,12 @@ class Line:
 
     def left(self, text: str, width: int, style: str = "") -> Line:
         """Append text cut or filled to ``width`` columns."""
-        text = cut_to(text, width)
+        text = cut_to(printable(text), width)
         return self.add(text + " " * (width - display_width(text)), style)
 
     def right(self, text: str, width: int, style: str = "") -> Line:
         """Append text at the right end of ``width`` columns, cut where it is longer."""
-        text = cut_to(text, width)
+        text = cut_to(printable(text), width)
         self.add(" " * (width - display_width(text)))
         return self.add(text, style)
 
