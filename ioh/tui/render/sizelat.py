@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 
 from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
 from ioh.sinks.cells import format_scaled, latency_label
@@ -28,12 +29,15 @@ def column_label(bucket: int) -> str:
 
 
 def heat_level(count: float, largest: float) -> int:
-    """How hot a count is, 0 (none) to HEAT_LEVELS - 1, by its logarithm against the largest."""
+    """How hot a count is, 0 (none) to HEAT_LEVELS - 1.
+
+    By the power 1.5 of the logarithm's share: a tail of one in a thousand must be seen, and
+    not as bright as the body.
+    """
     if count <= 0 or largest <= 0:
         return 0
-    share = (1 + count).bit_length() if isinstance(count, int) else int(1 + count).bit_length()
-    top = max(1, (1 + int(largest)).bit_length())
-    return max(1, min(HEAT_LEVELS - 1, round(share / top * (HEAT_LEVELS - 1))))
+    share = log2(1 + count) / log2(1 + largest)
+    return max(1, min(HEAT_LEVELS - 1, round(share**1.5 * (HEAT_LEVELS - 1))))
 
 
 def _used(hist: SizeLatencyHist) -> tuple[list[int], int, int]:
