@@ -12,7 +12,6 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from ioh.sources.file_feed import FileFeed
@@ -62,18 +61,12 @@ async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], nam
     with FileFeed(str(session), span, speed=1.0, choose=lambda _: None, utc=True) as feed:
         app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
-            await _until_shown(app)
+            await pilot.pause(FILL_S)
             await pilot.press("end", *keys)
-            await asyncio.sleep(FILL_S)  # the history before it is read in a thread
+            await pilot.pause(FILL_S)  # the history before it is read in a thread
             frame = app.frame()
     picture = svg(frame, styles_for("dark", "truecolor"), f"ioh replay {session.name}")
     (TARGET / f"{name}.svg").write_text(picture)
-
-
-async def _until_shown(app: IohApp) -> None:
-    deadline = time.monotonic() + 30
-    while app.shown is None and time.monotonic() < deadline:
-        await asyncio.sleep(0.1)
 
 
 def text(session: Path) -> None:
