@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log2
+from math import log2, sqrt
 
 from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
 from ioh.sinks.cells import format_scaled, latency_label
@@ -37,7 +37,7 @@ def heat_level(count: float, largest: float) -> int:
     if count <= 0 or largest <= 0:
         return 0
     share = log2(1 + count) / log2(1 + largest)
-    return max(1, min(HEAT_LEVELS - 1, round(share**1.5 * (HEAT_LEVELS - 1))))
+    return max(1, min(HEAT_LEVELS - 1, round(share * sqrt(share) * (HEAT_LEVELS - 1))))
 
 
 def _used(hist: SizeLatencyHist) -> tuple[list[int], int, int]:
