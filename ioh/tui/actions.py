@@ -33,9 +33,16 @@ Action = Callable[[ViewState, Context, Argument], ViewState]
 
 
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
-    """A state whose chosen op exists: a layer may have come or gone."""
+    """A state whose chosen op exists: a layer may have come or gone.
+
+    Until something was chosen by hand it is the first line, whichever layer was attached first.
+    """
     rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
-    if not rows or any(row.key == state.chosen for row in rows):
+    if not rows:
+        return state
+    if not state.has_chosen and not state.layer:
+        return replace(state, chosen=rows[0].key)
+    if any(row.key == state.chosen for row in rows):
         return state
     same = [row for row in rows if row.layer == state.chosen[0]]
     return replace(state, chosen=(same or rows)[0].key)
@@ -44,7 +51,12 @@ def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
 def act(state: ViewState, action: str, argument: Argument, context: Context) -> ViewState:
     """The state after an action; the same one where it means nothing here."""
     found = _ACTIONS.get(action)
-    return state if found is None else found(state, context, argument)
+    if found is None:
+        return state
+    changed = found(state, context, argument)
+    if changed.chosen != state.chosen or changed.layer != state.layer:
+        changed = replace(changed, has_chosen=True)
+    return changed
 
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:

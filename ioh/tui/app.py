@@ -23,6 +23,7 @@ from ioh.tui.history import History, point_of
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions
+from ioh.tui.render.findings import ranked
 from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.line import Frame
@@ -36,6 +37,7 @@ from ioh.tui.travel import Travel
 
 HISTORY_INTERVALS = 300
 MESSAGE_S = 5.0
+MAX_FINDINGS = 500
 _CHECK_S = 0.5
 
 
@@ -68,6 +70,7 @@ class IohApp(App[int]):
         )
         self.state = ViewState()
         self._latest: Snapshot | None = None
+        self._findings: dict[tuple[str, str, float], None] = {}  # in the order seen
         self.shown: Snapshot | None = None
         self._history = History()
         self._seeker = Seeker(feed, self._history, self._found_from_thread, HISTORY_INTERVALS)
@@ -263,8 +266,16 @@ class IohApp(App[int]):
             return None
         at, moments = self.shown.time_unix_s, self._feed.moments()
         text = passed_moment(moments, at - self.shown.interval_s, at)
-        findings = [finding.since_unix_s for finding in self.shown.findings]
+        findings = self._finding_times(extent.start_unix_s)
         return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
+
+    def _finding_times(self, start_unix_s: float) -> list[float]:
+        """When each finding that was seen so far began, of those that can still be visited."""
+        for finding in self.shown.findings if self.shown else ():
+            self._findings[finding.rule, finding.subject, finding.since_unix_s] = None
+        if len(self._findings) > MAX_FINDINGS:
+            self._findings.pop(next(iter(self._findings)))
+        return [since for _, _, since in self._findings if since >= start_unix_s]
 
     # ---- doing
 
@@ -315,6 +326,9 @@ class IohApp(App[int]):
                 self.say(text)
         elif handler is not None:
             handler(argument)
+        elif self.shown is not None and self.state.screen == "findings" and action == "open":
+            for finding in ranked(self.shown.findings)[:1]:
+                self.do("seek", finding.since_unix_s + self.shown.interval_s / 2)
         elif self.shown is not None:
             snapshot = self._narrowed() or self.shown
             panel = PanelView(self.state, snapshot, (), self._glyphs)

@@ -42,7 +42,8 @@ class ViewState:
     Shape:
         ``layer`` is the layer zoomed into, "" for the overview; ``chosen`` the (layer, op) that
         panels show; ``tables`` by layer; ``is_typing`` a filter; ``scroll`` of the findings
-        and help screens; ``is_alone``: on a narrow terminal the breakdown takes the panel's place.
+        and help screens; ``has_chosen``: by hand, so that a layer that joins later takes
+        nothing over; ``is_alone``: on a narrow terminal the breakdown takes the panel's place.
     """
 
     screen: Screen = "main"
@@ -55,6 +56,7 @@ class ViewState:
     narrow: Narrow | None = None
     scroll: int = 0
     is_alone: bool = False
+    has_chosen: bool = False
 
     def table_of(self, layer: str) -> TableState:
         """How a layer's breakdown is shown."""

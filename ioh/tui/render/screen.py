@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import format_unit, safe_name
+from ioh.sinks.cells import safe_name
 from ioh.sinks.text import render_lost
 from ioh.tui.history import Point
+from ioh.tui.render.facts import render_facts
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.footer import render_keys, render_message, render_prompt
 from ioh.tui.render.glyphs import Glyphs
@@ -142,7 +143,7 @@ def _main(state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, he
     frame.below(render_layers(_fewer(rows, room - len(frame.lines) - _MIN_PANEL - 2), view, width))
     layer = snapshot.layers.get(state.layer or state.chosen[0])
     if state.layer and isinstance(layer, LayerSnapshot):
-        for line in _facts(layer, width, 2 if height >= ROOMY else 1):
+        for line in render_facts(layer, width, 3 if height >= ROOMY else 1):
             frame.add(line)
     rest = room - len(frame.lines)
     if rest >= 2:
@@ -181,26 +182,6 @@ def _fewer(rows: list[LayerRow], room: int) -> list[LayerRow]:
             break
         rows.remove(idle[-1])
     return rows[: max(1, room - 1)]
-
-
-def _facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
-    """A layer's own numbers that are not zero, in as many lines as there is room for."""
-    line = Line()
-    lines = 1
-    for spec in layer.spec.metrics:
-        value = layer.metrics.get(spec.derived_name)
-        if not spec.title or not value:
-            continue
-        text = format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
-        item = f"{spec.title.removesuffix('µs').rstrip()} {text}"
-        if line.width + len(item) + 3 > width:
-            if lines == height:
-                break
-            yield line.fitted(width)
-            line, lines = Line(), lines + 1
-        line.add("  ").add(item)
-    if line.width:
-        yield line.fitted(width)
 
 
 def _strip(data: ScreenData, snapshot: Snapshot, width: int, height: int) -> Frame:
