@@ -307,9 +307,13 @@ class FakeLiveSource:
     ) -> None:
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
+        self.awaited: tuple[str, ...] = ()
+        self._preload = preload
         self._stopped = False
 
     def __enter__(self) -> FakeLiveSource:  # noqa: PYI034 (Self came with Python 3.11)
+        if self._preload is not None:
+            self._preload()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
 from ioh.model.feed import Feed, News
+from ioh.model.finding import NotEvaluated
 from ioh.model.snapshot import Snapshot
 
 TIMEOUT_S = 10.0
+
+
+class Counting:
+    """A judge that says how many intervals it has seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        self.seen += 1
+        return replace(snapshot, not_evaluated=(NotEvaluated("count", "", str(self.seen)),))
+
+
+def told(snapshot: Snapshot | None) -> str:
+    """What such a judge said of an interval."""
+    assert snapshot is not None
+    return "".join(said.reason for said in snapshot.not_evaluated)
 
 
 class Listener:

@@ -17,6 +17,7 @@ from ioh.commands.options import (
 )
 from ioh.commands.playback import speed_factor
 from ioh.commands.run import Ending, Signalled
+from ioh.commands.screen import add_screen_arguments, show_demo, wants_screen
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
@@ -69,6 +70,7 @@ every number is made up, and the host's name and each layer's source say DEMO.""
         add_shown_arguments(parser, top=5)
         add_section_arguments(parser)
         add_findings_arguments(parser)
+        add_screen_arguments(parser, is_default=False)
 
     def run(self, args: argparse.Namespace) -> int:
         """Show the demo until asked to end."""
@@ -76,6 +78,8 @@ every number is made up, and the host's name and each layer's source say DEMO.""
             from ioh.sinks.json import JsonSink
 
             return run_demo(args, lambda: JsonSink(args.top))
+        if not args.text and wants_screen(args):
+            return show_demo(args)
         from ioh.sinks.text import TextSink
 
         options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))

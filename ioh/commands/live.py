@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ioh.commands.sample import SAMPLE, tell_nothing
+from ioh.commands.screen import add_screen_arguments, show_live, wants_screen
 from ioh.commands.text import add_text_arguments, run_text
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LiveCommand:
-    """``ioh live``, also what plain ``ioh`` does: text, whether or not there is a terminal."""
+    """``ioh live``, also what plain ``ioh`` does: the screen, or text where there is none."""
 
     name = "live"
     summary = "show this machine's layers live (the default)"
@@ -21,14 +22,18 @@ class LiveCommand:
   sudo ioh                        every second, until Ctrl-C
   sudo ioh -c 5                   every five seconds
   sudo ioh --device nvme0n1       one device
-  ioh --proc                      without root: what /proc and sysfs know"""
+  ioh --proc                      without root: what /proc and sysfs know
+  sudo ioh --no-tui               text, as ioh text; also where stdout is no terminal"""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
         add_text_arguments(parser)
+        add_screen_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Show the layers until asked to end, or the bundled recording if that is wanted."""
+        if wants_screen(args):
+            return show_live(args)
         wants_sample = False
 
         def tell(why: str) -> bool:
@@ -41,6 +46,6 @@ class LiveCommand:
             return code
         from ioh.commands import build_parser
 
-        replay = build_parser().parse_args(["replay", SAMPLE])
+        replay = build_parser().parse_args(["replay", SAMPLE, "--no-tui"])
         command: Command = replay.command
         return command.run(replay)

@@ -14,6 +14,7 @@ from ioh.commands.options import (
 )
 from ioh.commands.playback import run_replay, speed_factor, text_remarks
 from ioh.commands.sample import recording
+from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
 from ioh.sinks.text import TextSink
 
@@ -53,9 +54,13 @@ A file that is still being recorded is followed. Nothing is ever written to it."
         add_shown_arguments(parser, top=5)
         add_findings_arguments(parser)
         add_section_arguments(parser)
+        add_screen_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the recording."""
+        """Show the recording."""
+        is_text = args.as_text or args.cycle_s is not None  # the screen steps as was recorded
+        if not is_text and wants_screen(args, stdin_is_pipe=args.file == "-"):
+            return show_replay(args)
         return replay_text(args, None if args.as_text else args.speed)
 
 

@@ -7,13 +7,16 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, IohError
 from ioh.pipeline import SnapshotSink, judged, snapshots, until
+
+if TYPE_CHECKING:
+    from ioh.findings.engine import Engine
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
@@ -85,6 +88,18 @@ class Ending:
             raise Signalled
 
 
+def refuse_span(args: argparse.Namespace) -> None:
+    """This machine has no past.
+
+    Raises:
+        IohError: A part of a recording was asked for.
+    """
+    for name in ("begin", "end"):
+        if getattr(args, name, None) is not None:
+            cause = "--from and --to are for recordings"
+            raise IohError(cause, "Give the file too", ExitCode.USAGE)
+
+
 def run_live(
     args: argparse.Namespace,
     make_sink: Callable[[], SnapshotSink],
@@ -106,20 +121,24 @@ def run_live(
         IohError: Something asked for does not exist or cannot be measured.
         ReaderGoneError: stdout's reader went away.
     """
-    for name in ("begin", "end"):
-        if getattr(args, name, None) is not None:
-            cause = "--from and --to are for recordings"
-            raise IohError(cause, "Give the file too", ExitCode.USAGE)
+    refuse_span(args)
     filters, layers = filters_from(args), layers_from(args)
     from ioh.sources.live import LiveSource
 
+    made: list[tuple[SnapshotSink, Engine | None]] = []
+
+    def prepare() -> None:
+        """While ioh may still read all of itself, but after the loader was forked."""
+        made.append((make_sink(), engine_from(args)))
+
+    cycle_s, use_bpf = args.cycle_s or 1.0, not args.proc
     with Ending() as ending:
         with (
             contextlib.suppress(Signalled),
-            LiveSource(layers, filters, args.cycle_s or 1.0, use_bpf=not args.proc) as source,
+            LiveSource(layers, filters, cycle_s, use_bpf=use_bpf, preload=prepare) as source,
         ):
             ending.stop = source.stop
-            sink, engine = make_sink(), engine_from(args)
+            sink, engine = made[0]
             source.attach()  # the first interval has every layer
             for snapshot in until(judged(snapshots(source), engine), args.run_s):
                 if tell_nothing is not None and (why := why_nothing(snapshot)):

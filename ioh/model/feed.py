@@ -76,12 +76,16 @@ class News:
     is_over: bool = False
 
 
+class FeedEnded(Exception):  # noqa: N818 (no error: what was asked for)
+    """Ends the screen without a word: a signal came, or the time asked for is over."""
+
+
 class Feed(Protocol):
     """Where the screen's intervals come from.
 
-    run() is called in a thread of its own; visit(), walk(), tick_at(), extent and moments() from
-    another one, meanwhile; the rest from the main thread.  None of them blocks for more than
-    50 ms, walk() for one interval each.
+    run() is called in a thread of its own; visit(), judge(), walk(), tick_at(), extent and
+    moments() from another one, meanwhile; the rest from the main thread.  None of them blocks for
+    more than 50 ms, walk() and judge() for one interval each.
     """
 
     @property
@@ -114,11 +118,23 @@ class Feed(Protocol):
         ...
 
     def stop(self) -> None:
-        """End run() soon."""
+        """End run() soon; safe to call from a signal handler."""
         ...
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval by its number; None where it is lost or not kept any more."""
+        """One interval by its number; None where it is lost or not kept any more.
+
+        It has findings where it was told or judged before.
+        """
+        ...
+
+    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+        """The same with its findings, for which several intervals before it are looked at.
+
+        Args:
+            tick: Its number.
+            is_wanted: Asked before each; where it says no, None is returned at once.
+        """
         ...
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from ioh.model.derive import derive
-from ioh.model.feed import Extent, Mode, Moment, News, RecordingState
+from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, RecordingState
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -17,6 +17,7 @@ from ioh.model.span import chosen_layers
 from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.stream import Tick
+from ioh.sources.judgements import WINDOW_TICKS, Judgements, MakeJudge, no_judge
 from ioh.sources.moments import unix_s_of
 from ioh.sources.player import Player, walk
 from ioh.sources.replay import POLL_S, Span, no_interval
@@ -54,6 +55,7 @@ class FileFeed:
         choose: The layers to show, of those in the first sample; None for all.
         run_s: Only so much of the span; None for all.
         utc: Whether clock times of ``span`` are UTC.
+        make_judge: Makes what finds what is wrong, one for each run of intervals.
 
     Raises:
         IohError: It is no recording, lacks the moments of ``span`` or layers asked for, or
@@ -69,12 +71,15 @@ class FileFeed:
         choose: Choose,
         run_s: float | None = None,
         utc: bool = False,
+        make_judge: MakeJudge = no_judge,
     ) -> None:
         self._path = path
-        self._change = threading.Condition()
+        # Reentrant: a signal handler may call end() while its thread holds it.
+        self._change = threading.Condition(threading.RLock())
         self._speed = speed
+        self._make_judge, self._judgements = make_judge, Judgements()
         self._jump: int | None = None
-        self._is_held = self._is_stopped = False
+        self._is_held = self._is_stopped = self._ends_screen = False
         self._is_running = threading.Lock()
         self._told_at = self._due = 0.0
         self._played = Session(path)
@@ -104,6 +109,10 @@ class FileFeed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End run(), wherever that runs."""
         self.stop()
         if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
             self._is_running.release()
@@ -169,6 +178,8 @@ class FileFeed:
                     start = self._next_start()
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
                 tell(News(error=error, is_over=True))
+            if self._ends_screen:
+                tell(News(error=FeedEnded(), is_over=True))
 
     def _next_start(self) -> int | None:
         """Wait for play_from() or stop(); meanwhile the recording may grow."""
@@ -184,6 +195,7 @@ class FileFeed:
     def _play(self, first: int, tell: Callable[[News], None]) -> None:
         """Tell intervals from one on, to the end, or until play_from() or stop()."""
         older: Tick | None = None
+        judge, unjudged = self._make_judge(), None
         self._due = self._told_at = 0.0
         for item in self._items(first - 1):
             if isinstance(item, Gap):
@@ -197,7 +209,17 @@ class FileFeed:
                 if not self._wait_for(max(0.0, interval_s)):
                     return
                 if interval_s > 0 and self._is_to_tell(item.tick):
-                    tell(News(item.tick, derive(older.sample, sample)))
+                    snapshot = derive(older.sample, sample)
+                    if judge is not None:
+                        # Where it plays too fast for each to be told, several are judged as one.
+                        since = older.sample if unjudged is None else unjudged
+                        judged = judge.judge(
+                            snapshot if since is older.sample else derive(since, sample)
+                        )
+                        self._judgements.keep(item.tick, judged)
+                        snapshot = self._judgements.onto(item.tick, snapshot)
+                        unjudged = sample
+                    tell(News(item.tick, snapshot))
             older = item
         if not self._is_interrupted:
             tell(News(status="the end of the recording", is_over=True))
@@ -257,6 +279,11 @@ class FileFeed:
             self._is_stopped = True
             self._change.notify_all()
 
+    def end(self) -> None:
+        """End run() soon, and the screen with it; safe to call from a signal handler."""
+        self._ends_screen = True
+        self.stop()
+
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None where it is lost."""
         extent = self._extent
@@ -266,7 +293,21 @@ class FileFeed:
             self._visited.refresh()
         self._visits.tick = tick
         found = self._visits.snapshot()
-        return None if found is None else self._chosen(found)
+        return None if found is None else self._judgements.onto(tick, self._chosen(found))
+
+    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+        """The same judged, with the WINDOW_TICKS intervals before it where they were not told."""
+        judge = None if tick in self._judgements else self._make_judge()
+        judged: Snapshot | None = None
+        if judge is not None:
+            for at in range(max(self._extent.first, tick - WINDOW_TICKS), tick + 1):
+                if not is_wanted():
+                    return None
+                snapshot = self.visit(at)
+                judged = None if snapshot is None else judge.judge(snapshot)
+            if judged is not None:
+                self._judgements.keep(tick, judged)
+        return self.visit(tick)
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
         """Intervals without their tables and parts, much faster than visit() for each."""

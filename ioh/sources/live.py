@@ -82,6 +82,14 @@ class LiveSource:
         Threads get the privileges of the one that starts them, and no thread can take them from
         another: give them away before the first thread is made.
         """
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         self._why_proc = self._why_no_bpf()
         if not self._why_proc:
             # Before anything large is imported: the child keeps what is loaded now for good.
@@ -90,7 +98,6 @@ class LiveSource:
         names = tuple(known) if self._names is None else self._names
         unknown = [name for name in names if name not in known]
         if unknown:
-            self.close()
             cause = f"unknown layer {printable(unknown[0])!r}"
             raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
         # Asked once: the loader compiles those only that have something to measure.
@@ -109,7 +116,6 @@ class LiveSource:
                 made.is_awaited = made.is_wanted and bool(made.layer.probe and self._loader)
         self._import_all()
         self._drop()
-        return self
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -148,7 +154,6 @@ class LiveSource:
             try:
                 preload()
             except ImportError as error:
-                self.close()
                 cause = f"a library is missing: {error}"
                 raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
         if self._preload is not None:

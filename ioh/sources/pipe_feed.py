@@ -10,6 +10,7 @@ from ioh.model.sample import Sample
 from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
 from ioh.sources.file_feed import is_time, sane_cycle_s
+from ioh.sources.judgements import MakeJudge, no_judge
 from ioh.sources.replay import ReplaySource
 from ioh.sources.stream_feed import StreamFeed
 
@@ -18,6 +19,7 @@ def pipe_feed(
     source: ReplaySource,
     choose: Callable[[Sample], frozenset[str] | None],
     run_s: float | None = None,
+    make_judge: MakeJudge = no_judge,
 ) -> StreamFeed:
     """The feed of what an open source of a pipe tells; marks and gaps become moments.
 
@@ -25,6 +27,7 @@ def pipe_feed(
         source: Stays the caller's.
         choose: The layers to show, of those in the first sample; None for all.
         run_s: End after so much time; None for never.
+        make_judge: Makes what finds what is wrong.
     """
 
     def samples() -> Iterator[Sample]:
@@ -55,5 +58,6 @@ def pipe_feed(
         choose=choose,
         set_speed=source.set_speed,
         run_s=run_s,
+        make_judge=make_judge,
     )
     return feed

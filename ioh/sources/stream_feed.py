@@ -11,12 +11,13 @@ from types import TracebackType
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Extent, Mode, Moment, News, RecordingState
+from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, RecordingState
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import chosen_layers
 from ioh.session.memory import MemoryRecording
+from ioh.sources.judgements import Judgements, MakeJudge, no_judge
 from ioh.sources.player import Player, walk
 from ioh.sources.side_recording import SideRecording
 from ioh.sources.tap import Tap
@@ -29,6 +30,12 @@ JOIN_TIMEOUT_S = 5.0
 def all_layers(sample: Sample) -> None:
     """For feeds of whatever there is."""
     del sample
+
+
+def no_remark(snapshot: Snapshot) -> str:
+    """For feeds whose intervals speak for themselves."""
+    del snapshot
+    return ""
 
 
 class StreamFeed:
@@ -47,7 +54,9 @@ class StreamFeed:
         choose: The layers to show, of those in the first sample; None for all.
         awaited: Names of layers that are not there yet, for the status line.
         set_speed: Takes the speed where the source has one.
-        run_s: End after so much time; None for never.
+        run_s: End the screen after so much time; None for never.
+        make_judge: Makes what finds what is wrong.
+        remark: What to say with an interval where nothing more urgent is, printable; or "".
     """
 
     def __init__(  # noqa: PLR0913
@@ -63,11 +72,14 @@ class StreamFeed:
         awaited: Callable[[], tuple[str, ...]] = tuple,
         set_speed: Callable[[float], None] | None = None,
         run_s: float | None = None,
+        make_judge: MakeJudge = no_judge,
+        remark: Callable[[Snapshot], str] = no_remark,
     ) -> None:
         self.mode, self.title, self.cycle_s, self.hostname = mode, title, cycle_s, hostname
         self._stop_source = stop
         self._choose, self._awaited, self._set_speed = choose, awaited, set_speed
-        self._run_s = run_s
+        self._run_s, self._remark = run_s, remark
+        self._judge, self._judgements = make_judge(), Judgements()
         self._tap = Tap(samples)
         self._recording = SideRecording(self._tap, self.mark)
         self._history = MemoryRecording(HISTORY_BYTES)
@@ -77,7 +89,8 @@ class StreamFeed:
         self._times = array("d")  # of samples from _times_from on, never falling
         self._times_from = 0
         self._extent = Extent()
-        self._is_stopped = False
+        self._is_stopped = self._ends_screen = False
+        self._stopped = threading.Event()
         self._is_running = threading.Lock()
 
     def __enter__(self) -> StreamFeed:  # noqa: PYI034 (Self came with Python 3.11)
@@ -89,6 +102,10 @@ class StreamFeed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and the recording in order."""
         self.stop()
         if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
             self._is_running.release()
@@ -106,20 +123,26 @@ class StreamFeed:
         return self._recording.state
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(), the end of the samples or of ``run_s``."""
+        """Read until stop(); where the samples end by themselves, wait for it."""
         with self._is_running:
-            if self._is_stopped:
-                return
+            failure: BaseException | None = None
             try:
-                news = News(status=self._read(tell), is_over=True)
+                if not self._is_stopped:
+                    self._read(tell)
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
-                news = News(error=error, is_over=True)
+                failure = error
             self._recording.close()
             self._publish(is_growing=False)
-            tell(news)
+            if failure is not None:
+                tell(News(error=failure, is_over=True))
+            elif not self._is_stopped:
+                tell(News(status="the end", is_over=True))
+                self._stopped.wait()
+            if self._ends_screen:
+                tell(News(error=FeedEnded(), is_over=True))
 
-    def _read(self, tell: Callable[[News], None]) -> str:
-        """Tell every interval; returns why they end."""
+    def _read(self, tell: Callable[[News], None]) -> None:
+        """Tell every interval."""
         if status := self._status():
             tell(News(status=status))
         names: frozenset[str] | None = None
@@ -130,17 +153,23 @@ class StreamFeed:
             newer = chosen_layers(whole, names)
             tick = self._keep(newer)
             if older is not None and newer.mono_ns > older.mono_ns:
-                snapshot = derive(older, newer)
+                snapshot = self._judged(tick, derive(older, newer))
                 elapsed_s += snapshot.interval_s
-                tell(News(tick, snapshot, self._status()))
+                tell(News(tick, snapshot, self._status() or self._remark(snapshot)))
                 if self._run_s is not None and elapsed_s >= self._run_s - snapshot.interval_s / 10:
-                    return f"ended after {elapsed_s:.0f} s, as asked for"
+                    self.end()
             elif status := self._status():
                 tell(News(status=status))
             older = newer
             if self._is_stopped:
-                break
-        return "" if self._is_stopped else "the end"
+                return
+
+    def _judged(self, tick: int, snapshot: Snapshot) -> Snapshot:
+        if self._judge is None:
+            return snapshot
+        judged = self._judge.judge(snapshot)
+        self._judgements.keep(tick, judged)
+        return judged
 
     def _status(self) -> str:
         """What the user should know now; "" for nothing."""
@@ -169,6 +198,7 @@ class StreamFeed:
             if begin > self._times_from:
                 self._times = self._times[begin - self._times_from :]
                 self._times_from = begin
+                self._judgements.forget_before(begin + 1)
                 start = self._times[0] if self._times else 0.0
                 self._moments = [
                     m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start
@@ -182,6 +212,12 @@ class StreamFeed:
         """End run() soon."""
         self._is_stopped = True
         self._stop_source()
+        self._stopped.set()
+
+    def end(self) -> None:
+        """End run() soon, and the screen with it; safe to call from a signal handler."""
+        self._ends_screen = True
+        self.stop()
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None where it is not kept any more."""
@@ -189,7 +225,13 @@ class StreamFeed:
         if not extent.first <= tick <= extent.last:
             return None
         self._visits.tick = tick
-        return self._visits.snapshot()
+        found = self._visits.snapshot()
+        return None if found is None else self._judgements.onto(tick, found)
+
+    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+        """As visit(): every interval was judged when it was told."""
+        del is_wanted
+        return self.visit(tick)
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
         """Intervals without their tables and parts, much faster than visit() for each."""

@@ -79,6 +79,13 @@ class Seeker:
         while (tick := self._next()) is not None:
             self._tell(Found(tick, self._feed.visit(tick)))
             self._fill(tick)
+            self._judge(tick)
+
+    def _judge(self, tick: int) -> None:
+        """Findings come last: they take a look at several intervals before."""
+        judged = self._feed.judge(tick, lambda: not self._has_other_work())
+        if judged is not None and not self._has_other_work():
+            self._tell(Found(tick, judged))
 
     def _fill(self, tick: int) -> None:
         missing = self._history.missing(tick, self._span, self._feed.extent.first)

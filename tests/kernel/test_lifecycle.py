@@ -75,8 +75,8 @@ def eventually(condition: Callable[[], bool]) -> bool:
 class Traces:
     """What one ioh has in the kernel while it runs."""
 
-    def __init__(self, ioh: Ioh) -> None:
-        self.family = {ioh.process.pid} | children(ioh.process.pid)
+    def __init__(self, pid: int) -> None:
+        self.family = {pid} | children(pid)
         self.programs = held(self.family, "prog_id")
         self.maps = held(self.family, "map_id")
         assert len(self.programs) >= 10  # syscall, tcp and block
@@ -103,7 +103,7 @@ def running(*arguments: str) -> Iterator[Ioh]:
 def test_ten_kills_in_a_row() -> None:
     for _ in range(10):
         with running() as ioh:
-            traces = Traces(ioh)
+            traces = Traces(ioh.process.pid)
             os.kill(ioh.process.pid, signal.SIGKILL)
             ioh.process.wait(5)
             traces.assert_gone()
@@ -129,7 +129,7 @@ def test_killed_while_it_starts(delay_ms: int) -> None:
 )
 def test_signals_that_ask(number: int, status: int) -> None:
     with running() as ioh:
-        traces = Traces(ioh)
+        traces = Traces(ioh.process.pid)
         os.kill(ioh.process.pid, number)
         assert ioh.process.wait(2) == status
         traces.assert_gone()
@@ -140,7 +140,7 @@ def test_signals_that_ask(number: int, status: int) -> None:
 def test_without_its_loader_it_goes_on_measuring(volume: Volume) -> None:
     """The loader holds nothing: what is attached stays with ioh itself."""
     with recording("--device", volume.device, cycle_s=0.25) as ioh:
-        traces = Traces(ioh)
+        traces = Traces(ioh.process.pid)
         (loader,) = children(ioh.process.pid)
         os.kill(loader, signal.SIGKILL)
         path = volume.file("data", 1000)

@@ -15,8 +15,9 @@ import pytest
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, Moment
+from ioh.model.feed import Feed, FeedEnded, Moment
 from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
 from ioh.session.output import FileOutput
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
@@ -26,7 +27,7 @@ from ioh.sources.moments import parse_when
 from ioh.sources.pipe_feed import pipe_feed
 from ioh.sources.replay import ReplaySource, Span
 from tests import fakes
-from tests.feeds import Listener
+from tests.feeds import Counting, Listener, told
 from tests.sessions import recorded, small
 
 SAMPLES = fakes.first(12)
@@ -152,6 +153,38 @@ def test_any_interval_can_be_visited(path: str) -> None:
         assert at == [1, 1, 1, 2, 11, 11]
 
 
+def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
+    with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        assert told(listener.snapshots[1]) == told(feed.visit(1)) == "1"
+        assert told(feed.visit(6)) == ""
+        assert feed.judge(6, lambda: False) is None
+        assert told(feed.visit(6)) == ""
+        # Judged with those before it, by a judge of its own.
+        assert told(feed.judge(6, lambda: True)) == "6"
+        assert told(feed.visit(6)) == "6"
+        assert told(feed.visit(5)) == ""
+        feed.play_from(9)
+        feed.set_speed(FAST)
+        listener.wait_for_tick(11)
+        assert told(listener.snapshots[11]) == told(feed.visit(11)) == "3"
+
+
+def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_feed, "MIN_TELL_S", 60.0)
+    seen: list[float] = []
+
+    class Watching(Counting):
+        def judge(self, snapshot: Snapshot) -> Snapshot:
+            seen.append(snapshot.interval_s)
+            return super().judge(snapshot)
+
+    with make(path, make_judge=Watching) as feed, Listener(feed) as listener:
+        listener.wait_for_end()
+    assert seen == [1.0, 10.0]
+    assert listener.snapshots[11].interval_s == 1.0
+
+
 def test_only_a_part_of_it(path: str) -> None:
     with make(path, begin="3", end="8") as feed, Listener(feed) as listener:
         listener.wait_for_end()
@@ -193,6 +226,15 @@ def test_the_layers_chosen_are_all_there_is(path: str) -> None:
         walked = [snapshot for _, snapshot in feed.walk(1, 3)]
         for snapshot in (listener.snapshots[3], visited, *walked):
             assert list(snapshot.layers) == ["wire"]
+
+
+@pytest.mark.parametrize("speed", [FAST, 1e-6])
+def test_it_ends_the_screen_whenever_that_is_asked_for(path: str, speed: float) -> None:
+    with make(path, speed=speed) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        feed.end()
+        listener.join()
+        assert isinstance(listener.news[-1].error, FeedEnded)
 
 
 def test_a_refusal_leaves_nothing_open(path: str) -> None:

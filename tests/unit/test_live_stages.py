@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ioh.model.derive import derive
+from ioh.model.errors import IohError
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
@@ -45,6 +46,16 @@ def test_what_is_imported_first_is_imported_as_root(root: Host) -> None:
     dropped: list[int] = []
     with early_source(preload=lambda: dropped.append(len(root.dropped))):
         assert dropped == [0]
+
+
+def test_a_preload_that_fails_leaves_no_loader(root: Host) -> None:
+    def fail() -> None:
+        raise IohError(root.loader.__class__.__name__)
+
+    with pytest.raises(IohError):
+        early_source(preload=fail).__enter__()
+    assert root.loader.socket.fileno() < 0
+    assert root.dropped == []
 
 
 def test_entering_waits_for_no_probe(root: Host) -> None:

@@ -169,10 +169,10 @@ def talk(answer: bytes, *args: str) -> tuple[int, str]:
 
 def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
     # A wanted recording goes at its own pace: Ctrl-C ends it.
-    code, shown = talk(b"y\n\x03", "live", "-t", "2")
+    code, shown = talk(b"y\n\x03", "live", "--no-tui", "-t", "2")
     assert code == 130
     assert "Show that recording now?" in shown
-    code, shown = talk(b"n\n", "live", "-t", "2")
+    code, shown = talk(b"n\n", "live", "--no-tui", "-t", "2")
     assert code == 0
     assert "not shown: no /proc" in shown
     assert shown.count("ioh replay sample") == 1

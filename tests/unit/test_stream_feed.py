@@ -16,14 +16,14 @@ import pytest
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, Moment
+from ioh.model.feed import Feed, FeedEnded, Moment
 from ioh.model.sample import Sample
 from ioh.session import marks, output
 from ioh.session.reader import Session
 from ioh.sources import stream_feed
 from ioh.sources.stream_feed import StreamFeed
 from tests import fakes
-from tests.feeds import Listener
+from tests.feeds import Counting, Listener, told
 
 SAMPLES = fakes.first(8)
 SNAPSHOTS = {
@@ -165,17 +165,40 @@ def test_the_layers_chosen_are_all_there_is(source: Source) -> None:
         Listener(feed) as listener,
     ):
         listener.wait_for_tick(2)
-        assert list(listener.snapshots[2].layers) == ["wire"]
-        visited = feed.visit(2)
-        assert visited is not None
-        assert list(visited.layers) == ["wire"]
+        for snapshot in (listener.snapshots[2], feed.visit(2)):
+            assert snapshot is not None
+            assert list(snapshot.layers) == ["wire"]
 
 
 def test_it_ends_after_the_time_asked_for(source: Source) -> None:
     source.give(*SAMPLES)
     with make(source, run_s=3.0) as feed, Listener(feed) as listener:
-        assert listener.wait_for_end().status == "ended after 3 s, as asked for"
+        assert isinstance(listener.wait_for_end().error, FeedEnded)
+        listener.join()
     assert listener.ticks == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_it_ends_the_screen_whenever_that_is_asked_for(
+    feed: StreamFeed, source: Source, is_over: bool
+) -> None:
+    source.give(*SAMPLES[:2])
+    if is_over:
+        source.stop()
+    with Listener(feed) as listener:
+        listener.wait_for_tick(1)
+        if is_over:
+            assert listener.wait_for_end().status == "the end"
+        feed.end()
+        listener.join()
+    assert isinstance(listener.news[-1].error, FeedEnded)
+
+
+def test_it_ends_the_screen_that_has_not_begun(feed: StreamFeed) -> None:
+    feed.end()
+    with Listener(feed) as listener:
+        listener.join()
+    assert [type(news.error) for news in listener.news] == [FeedEnded]
 
 
 def test_what_is_waited_for_is_told(source: Source) -> None:
@@ -190,6 +213,27 @@ def test_what_is_waited_for_is_told(source: Source) -> None:
         listener.wait_for_tick(2)
     said = "compiling the probes: syscall"
     assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
+
+
+def test_a_remark_comes_with_its_interval(source: Source) -> None:
+    source.give(*SAMPLES[:3])
+    with (
+        make(source, remark=lambda snapshot: f"of {snapshot.hostname}") as feed,
+        Listener(feed) as listener,
+    ):
+        listener.wait_for_tick(2)
+    assert listener.statuses == ["of db01", "of db01"]
+
+
+def test_what_was_found_is_found_again(source: Source) -> None:
+    source.give(*SAMPLES)
+    with make(source, make_judge=Counting) as feed, Listener(feed) as listener:
+        listener.wait_for_tick(7)
+        assert [told(listener.snapshots[tick]) for tick in (1, 4, 7)] == ["1", "4", "7"]
+        for tick in (7, 2):
+            assert told(feed.visit(tick)) == told(feed.judge(tick, lambda: True)) == str(tick)
+        for _, snapshot in feed.walk(1, 3):
+            assert snapshot.not_evaluated == ()
 
 
 def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:

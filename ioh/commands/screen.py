@@ -1,0 +1,211 @@
+"""The screen over a feed: its options, when it is shown instead of text, and its feeds."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ioh.commands.options import engine_from, filters_from, layers_from
+from ioh.commands.playback import choose_layers, refuse_live_options
+from ioh.commands.run import Ending, Signalled, refuse_span
+from ioh.commands.sample import HINT, why_nothing
+from ioh.commands.terminal import TerminalWatch, has_terminal, stderr_on_terminal, take_keyboard
+from ioh.model.feed import FeedEnded
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.findings.engine import Engine
+    from ioh.model.snapshot import Snapshot
+    from ioh.sources.file_feed import FileFeed
+    from ioh.sources.stream_feed import StreamFeed
+
+    AnyFeed = FileFeed | StreamFeed
+
+THEMES = ("auto", "dark", "light", "mono")
+TEXT_TOP = 5  # rows of each breakdown as text, unless another number is asked for
+
+
+def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = True) -> None:
+    """Declare what the screen takes.
+
+    Args:
+        parser: Of a command that shows it at a terminal.
+        is_default: Whether an option is needed to print text there instead.
+    """
+    group = parser.add_argument_group("the screen (at a terminal)")
+    if is_default:
+        group.add_argument(
+            "--no-tui", action="store_true", help="print text instead; so do -d and --top"
+        )
+    group.add_argument(
+        "--theme",
+        choices=THEMES,
+        default="auto",
+        help="colours: auto (default), dark, light, or mono for none, as NO_COLOR",
+    )
+    group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+
+
+def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
+    """Whether to show the screen: there is a terminal, and no option is one of text alone."""
+    is_text = getattr(args, "no_tui", False) or bool(args.sections) or args.top != TEXT_TOP
+    return not is_text and has_terminal(stdin_is_pipe=stdin_is_pipe)
+
+
+def show(
+    args: argparse.Namespace,
+    make_feed: Callable[[ExitStack], AnyFeed],
+    filters_text: str = "",
+) -> int:
+    """Show what a feed tells until the user or a signal ends it.
+
+    Args:
+        args: What add_screen_arguments() declared, and ``utc``.
+        make_feed: Opens the feed, which the stack shall close.
+        filters_text: What the probes were narrowed to, printable.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        IohError: There is nothing to show, or what ended the feed.
+    """
+    with Ending() as ending:
+        with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
+            feed = make_feed(stack)
+            stack.enter_context(stderr_on_terminal())
+            watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
+            ending.stop = stack.enter_context(watch).end
+            from ioh.tui.app import run_screen
+            from ioh.tui.options import ScreenOptions
+
+            options = ScreenOptions(
+                theme=args.theme,
+                ascii_only=args.ascii,
+                utc=args.utc,
+                filters_text=filters_text,
+                speed=args.speed if feed.mode == "replay" else 1.0,
+            )
+            return run_screen(feed, options)
+        return ending.code
+
+
+def show_live(args: argparse.Namespace) -> int:
+    """This machine on the screen."""
+    refuse_span(args)
+    filters, layers = filters_from(args), layers_from(args)
+
+    def make(stack: ExitStack) -> StreamFeed:
+        from ioh.sources.live import LiveSource
+
+        cycle_s, use_bpf = args.cycle_s, not args.proc
+        engines: list[Engine | None] = []
+
+        def preload() -> None:
+            """Read what the screen and its feed need, while it can be read."""
+            import ioh.sources.stream_feed  # noqa: F401
+            from ioh.tui.preload import preload_screen
+
+            preload_screen()
+            engines.append(engine_from(args))
+
+        source = stack.enter_context(
+            LiveSource(layers, filters, cycle_s, use_bpf=use_bpf, preload=preload)
+        )
+        from ioh.sources.stream_feed import StreamFeed
+
+        return stack.enter_context(
+            StreamFeed(
+                source,
+                source.stop,
+                mode="live",
+                cycle_s=cycle_s,
+                hostname=os.uname().nodename,
+                awaited=lambda: source.awaited,
+                run_s=args.run_s,
+                make_judge=lambda: engines[0],
+                remark=_remark,
+            )
+        )
+
+    return show(args, make, filters_text(args))
+
+
+def _remark(snapshot: Snapshot) -> str:
+    """What to say where this machine shows nothing."""
+    why = why_nothing(snapshot)
+    return f"nothing to show of this machine ({printable(why)}); {HINT}" if why else ""
+
+
+def filters_text(args: argparse.Namespace) -> str:
+    """What the probes were narrowed to, for the header."""
+    names = ("pid", "comm", "cgroup", "device", "port")
+    given = [(name, getattr(args, name)) for name in names]
+    return "  ".join(f"{name} {printable(str(value))}" for name, value in given if value)
+
+
+def show_replay(args: argparse.Namespace) -> int:
+    """A recording on the screen, from a file or, the keyboard being elsewhere, from stdin."""
+    refuse_live_options(args)
+    from ioh.sources.replay import ReplaySource, Span
+
+    span = Span(args.begin, args.end)
+
+    def make(stack: ExitStack) -> AnyFeed:
+        if args.file != "-":
+            from ioh.sources.file_feed import FileFeed
+
+            return stack.enter_context(
+                FileFeed(
+                    args.file,
+                    span,
+                    speed=args.speed,
+                    choose=lambda sample: choose_layers(args, sample),
+                    run_s=args.run_s,
+                    utc=args.utc,
+                    make_judge=lambda: engine_from(args),
+                )
+            )
+        from ioh.sources.pipe_feed import pipe_feed
+
+        source = ReplaySource("-", span, speed=args.speed, utc=args.utc, stdin_fd=take_keyboard())
+        stack.enter_context(source)
+        return stack.enter_context(
+            pipe_feed(
+                source,
+                lambda sample: choose_layers(args, sample),
+                run_s=args.run_s,
+                make_judge=lambda: engine_from(args),
+            )
+        )
+
+    return show(args, make)
+
+
+def show_demo(args: argparse.Namespace) -> int:
+    """The made-up load on the screen."""
+    chosen = layers_from(args)
+
+    def make(stack: ExitStack) -> StreamFeed:
+        from ioh.sources.demo import DemoSource
+        from ioh.sources.stream_feed import StreamFeed
+
+        source = stack.enter_context(DemoSource(args.seed, args.cycle_s, speed=args.speed))
+        return stack.enter_context(
+            StreamFeed(
+                source,
+                source.stop,
+                mode="demo",
+                cycle_s=args.cycle_s,
+                hostname="demo",
+                choose=lambda _: None if chosen is None else frozenset(chosen),
+                run_s=args.run_s,
+                make_judge=lambda: engine_from(args),
+            )
+        )
+
+    return show(args, make)

@@ -1,0 +1,143 @@
+"""The terminal that a screen takes over, and how it is left when all else fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+# How long the screen may take to end by itself after a signal.
+GRACE_S = 3.0
+# Keyboard protocol, alternate screen, cursor, mouse, focus and paste reports: as they were.
+_RESTORE = b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\r\n"
+
+
+def has_terminal(*, stdin_is_pipe: bool) -> bool:
+    """Whether a screen can be shown: a terminal to write on and one to read keys from."""
+    if os.environ.get("TERM", "dumb") in {"", "dumb"} or not os.isatty(1):
+        return False
+    if not stdin_is_pipe:
+        return os.isatty(0)
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def take_keyboard() -> int:
+    """Put the terminal in the place of stdin; returns a descriptor of what stdin was.
+
+    Raises:
+        OSError: There is no terminal.
+    """
+    stdin = os.dup(0)
+    terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    os.dup2(terminal, 0)
+    os.close(terminal)
+    return stdin
+
+
+@contextlib.contextmanager
+def stderr_on_terminal() -> Iterator[None]:
+    """The screen is written to stderr: point that at the terminal, wherever it was sent."""
+    saved = os.dup(2)
+    os.dup2(1, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+class TerminalWatch:
+    """Sees that the process ends when its terminal has gone, or when a signal asks for it.
+
+    Writing to a terminal that has gone can block the screen for ever, and reading from it never
+    blocks again; so that is not left to the screen.  A context manager.
+
+    Args:
+        end: Asks the screen to end.
+        close: Ends everything else in order, recordings above all; called from a thread, once.
+        code: The exit status by then.
+    """
+
+    def __init__(
+        self, end: Callable[[], None], close: Callable[[], None], code: Callable[[], int]
+    ) -> None:
+        self._end, self._close, self._code = end, close, code
+        self._terminal = os.dup(0)
+        self._before: list[Any] | None = None
+        with contextlib.suppress(termios.error):
+            self._before = termios.tcgetattr(self._terminal)
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
+
+    def __enter__(self) -> TerminalWatch:  # noqa: PYI034 (Self came with Python 3.11)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._is_over = True
+        self._wake()
+        self._thread.join()
+        for fd in (self._wake_read, self._wake_write, self._terminal):
+            os.close(fd)
+
+    def end(self) -> None:
+        """Ask the screen to end, and see that it does; safe to call from a signal handler."""
+        self._end()
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # full: it is awake already
+            os.write(self._wake_write, b"x")
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._terminal, 0)  # tells only that it has hung up
+        poll.register(self._wake_read, select.POLLIN)
+        found = dict(poll.poll())
+        if self._is_over:
+            return
+        has_gone = self._terminal in found
+        if not has_gone:
+            deadline = time.monotonic() + GRACE_S
+            while not self._is_over and time.monotonic() < deadline and not has_gone:
+                time.sleep(0.05)
+                has_gone = bool(_hung_up(self._terminal))
+        self._leave(has_gone=has_gone)
+
+    def _leave(self, *, has_gone: bool) -> None:
+        if self._is_over:
+            return
+        self._end()
+        self._close()
+        if not has_gone:
+            self._restore()
+        os._exit(self._code())
+
+    def _restore(self) -> None:
+        with contextlib.suppress(OSError, termios.error):
+            if self._before is not None:
+                termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
+            if select.select([], [self._terminal], [], 0.2)[1]:
+                os.write(self._terminal, _RESTORE)
+
+
+def _hung_up(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, 0)
+    return bool(poll.poll(0))

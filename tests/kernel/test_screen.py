@@ -1,0 +1,79 @@
+"""The screen over real probes: it comes before they do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.test_lifecycle import Traces, held
+from tests.pty_screen import LEFT, ROOT, PtyScreen
+
+PROGRAMS = 10  # of syscall, tcp and block, at least
+IOH = [sys.executable, "-m", "ioh"]
+ENDINGS: dict[str, Callable[[PtyScreen], None]] = {
+    "a key": lambda shown: shown.press("q"),
+    "SIGTERM": lambda shown: os.kill(shown.pid, signal.SIGTERM),
+    "SIGHUP": lambda shown: os.kill(shown.pid, signal.SIGHUP),
+    "SIGKILL": lambda shown: os.kill(shown.pid, signal.SIGKILL),
+    "the connection": PtyScreen.close,
+}
+
+
+@pytest.mark.parametrize("ending", list(ENDINGS))
+def test_nothing_is_left_however_it_ends(tmp_path: Path, ending: str) -> None:
+    with PtyScreen(IOH, tmp_path) as shown:
+        shown.wait_for("compiling the probes")  # painted before they are there
+        shown.wait_until(lambda: attached(shown) >= PROGRAMS)
+        traces = Traces(shown.pid)
+        ENDINGS[ending](shown)
+        assert shown.wait() == (-signal.SIGKILL if ending == "SIGKILL" else 0)
+        traces.assert_gone()
+        assert "Traceback" not in shown.text
+
+
+def attached(shown: PtyScreen) -> int:
+    """How many programs ioh itself holds."""
+    return len(held({shown.pid}, "prog_id"))
+
+
+@pytest.mark.parametrize("delay_s", [0.05, 0.2, 0.5, 1.0])
+def test_ended_while_it_starts(tmp_path: Path, delay_s: float) -> None:
+    with PtyScreen(IOH, tmp_path) as shown:
+        shown.read(delay_s)
+        os.kill(shown.pid, signal.SIGTERM)
+        status = shown.wait()
+        # Before Python has begun to listen, the signal has its usual effect.
+        assert status in {0, -signal.SIGTERM}
+        assert "Traceback" not in shown.text
+
+
+def test_a_checkout_that_only_root_can_read(tmp_path: Path) -> None:
+    """Once root is given to nobody, nothing of ioh can be read, and nothing needs to be."""
+    checkout = tmp_path / "root"
+    checkout.mkdir(mode=0o700)
+    for name in ("ioh", "probes"):
+        shutil.copytree(ROOT / name, checkout / name)
+    nobody = {"SUDO_UID": "65534", "SUDO_GID": "65534", "PYTHONPATH": str(checkout)}
+    with (
+        tempfile.TemporaryDirectory() as elsewhere,
+        PtyScreen(IOH, checkout, env={**nobody, "TMPDIR": elsewhere}) as shown,
+    ):
+        Path(elsewhere).chmod(0o777)
+        shown.wait_until(lambda: attached(shown) >= PROGRAMS)
+        assert Path(f"/proc/{shown.pid}").stat().st_uid == 65534
+        shown.press("\x10")
+        shown.wait_for("Search for commands")
+        shown.press("\x1b", "?", "\x1b", "2", "\x1b", "l", "g", "f", "\x1b", "S", "R")
+        shown.wait_for("since the current directory cannot be written")
+        shown.press("R", "q")
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+        assert "Traceback" not in shown.text
+        assert "Error" not in shown.text

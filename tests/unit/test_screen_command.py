@@ -1,0 +1,282 @@
+"""The commands that show the screen: when they do, how they end, and what they leave behind."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import build_parser, screen, terminal, with_command
+from ioh.session.reader import Session
+from tests import fakes
+from tests.pty_screen import LEFT, ROOT, PtyScreen
+from tests.sessions import recorded
+
+DEMO = [sys.executable, "-m", "ioh", "demo"]
+PRELOADED = """
+import sys
+from ioh.commands import build_parser, main
+from ioh.layers import all_layers
+import ioh.commands.screen, ioh.findings.engine, ioh.sources.demo, ioh.sources.stream_feed
+import ioh.sources.side_recording
+from ioh.tui.preload import preload_screen
+build_parser(), all_layers(), preload_screen(), ioh.findings.engine.Engine()
+late = []
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in sys.stdlib_module_names:
+            late.append(name)
+sys.meta_path.insert(0, Hook())
+code = main(["demo"])
+print("late:", *late, "end")
+sys.exit(code)
+"""
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return build_parser().parse_args(with_command(words))
+
+
+def recordings(folder: Path) -> list[bool]:
+    """Of those that have begun, whether they have ended in order."""
+    found = []
+    for path in folder.glob("*.ioh"):
+        if path.stat().st_size:
+            with Session(str(path)) as session:
+                found.append(session.is_ended)
+    return found
+
+
+def start_recording(shown: PtyScreen, folder: Path) -> None:
+    shown.press("R")
+    shown.wait_until(lambda: bool(recordings(folder)))
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ((), True),
+        (("-c", "5", "--pid", "7", "--theme", "mono", "--ascii"), True),
+        (("--no-tui",), False),
+        (("-d", "hist"), False),
+        (("--top", "all"), False),
+        (("replay", "x"), True),
+        (("replay", "x", "--no-tui"), False),
+        (("replay", "x", "-d", "hist"), False),
+        (("demo",), True),
+        (("demo", "-d", "all"), False),
+    ],
+)
+def test_options_of_text_print_text(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], shown: bool
+) -> None:
+    monkeypatch.setattr(screen, "has_terminal", lambda **_: True)
+    assert screen.wants_screen(parsed(*words)) == shown
+
+
+@pytest.mark.parametrize(
+    ("term", "ttys", "is_pipe", "found"),
+    [
+        ("xterm", {0, 1}, False, True),
+        ("dumb", {0, 1}, False, False),
+        ("", {0, 1}, False, False),
+        ("xterm", {0}, False, False),
+        ("xterm", {1}, False, False),
+        ("xterm", {0}, True, False),
+    ],
+)
+def test_what_a_terminal_is(
+    monkeypatch: pytest.MonkeyPatch, term: str, ttys: set[int], is_pipe: bool, found: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(os, "isatty", ttys.__contains__)
+    assert terminal.has_terminal(stdin_is_pipe=is_pipe) == found
+
+
+def test_what_was_narrowed_is_printable() -> None:
+    args = parsed("--pid", "7", "--comm", "a\x1b", "--device", "sda")
+    assert screen.filters_text(args) == "pid 7  comm a\\x1b  device sda"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["text", "-t", "1", "-c", "0.1"],
+        ["json", "-t", "1", "-c", "0.1"],
+        ["record", "-t", "1", "-c", "0.1", "-o", "r.ioh"],
+        ["demo", "--text", "-t", "1"],
+        ["replay", "run.ioh", "--as-text"],
+    ],
+)
+def test_text_never_loads_the_screens_library(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(3)))
+    program = (
+        "import sys; from tests import fakes; fakes.install(); from ioh.commands import main; "
+        f"code = main({words!r}); "
+        "print(sorted(m for m in sys.modules if m.partition('.')[0] in ('textual', 'rich')), "
+        "file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_terminal_that_shows_no_screen_gets_text(tmp_path: Path) -> None:
+    with PtyScreen([*DEMO, "-t", "1"], tmp_path, env={"TERM": "dumb"}) as shown:
+        assert shown.wait() == 0
+        assert "avg_ms" in shown.text
+        assert b"\x1b" not in shown.shown
+
+
+def test_a_key_ends_it(tmp_path: Path) -> None:
+    with PtyScreen(DEMO, tmp_path) as shown:
+        shown.wait_for("nfs client", "block")
+        shown.press("q")
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)]
+)
+def test_signals_end_it_and_the_terminal_is_as_it_was(
+    tmp_path: Path, number: int, status: int
+) -> None:
+    with PtyScreen(DEMO, tmp_path) as shown:
+        shown.wait_for("block")
+        start_recording(shown, tmp_path)
+        os.kill(shown.pid, number)
+        assert shown.wait() == status
+        assert LEFT in shown.shown
+        assert "Traceback" not in shown.text
+    assert recordings(tmp_path) == [True]
+
+
+def test_the_time_asked_for_ends_it(tmp_path: Path) -> None:
+    with PtyScreen([*DEMO, "-t", "2"], tmp_path) as shown:
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+
+
+def test_a_terminal_that_goes_ends_it_and_the_recording_in_order(tmp_path: Path) -> None:
+    with PtyScreen(DEMO, tmp_path) as shown:
+        shown.wait_for("block")
+        start_recording(shown, tmp_path)
+        shown.close()
+        assert shown.wait() == 0
+    assert recordings(tmp_path) == [True]
+
+
+def test_a_terminal_that_goes_without_a_word_ends_it(tmp_path: Path) -> None:
+    """nohup: nobody hears SIGHUP."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+        "from ioh.commands import main; sys.exit(main(['demo']))"
+    )
+    with PtyScreen([sys.executable, "-c", program], tmp_path) as shown:
+        shown.wait_for("block")
+        shown.close()
+        assert shown.wait() == 0
+
+
+def test_a_screen_that_does_not_end_is_left(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time, tty; from ioh.commands import terminal; "
+        "terminal.GRACE_S = 0.1; "
+        "watch = terminal.TerminalWatch(lambda: None, lambda: print('closed'), lambda: 7); "
+        "watch.__enter__(); tty.setraw(0); "
+        "signal.signal(signal.SIGTERM, lambda *_: watch.end()); print('begun', flush=True); "
+        "time.sleep(100)"
+    )
+    with PtyScreen([sys.executable, "-u", "-c", program], tmp_path) as shown:
+        shown.wait_for("begun")
+        before = termios.tcgetattr(shown.fd)[3]
+        assert not before & termios.ECHO
+        os.kill(shown.pid, signal.SIGTERM)
+        assert shown.wait() == 7
+        assert termios.tcgetattr(shown.fd)[3] & termios.ECHO
+        assert "closed" in shown.text
+        assert LEFT in shown.shown
+
+
+def test_stderr_may_be_elsewhere(tmp_path: Path) -> None:
+    command = ["sh", "-c", f"exec {sys.executable} -m ioh demo 2>log"]
+    with PtyScreen(command, tmp_path) as shown:
+        shown.wait_for("block")
+        shown.press("q")
+        assert shown.wait() == 0
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_recording_on_the_screen(tmp_path: Path) -> None:
+    (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(5)))
+    command = [sys.executable, "-m", "ioh", "replay", "run.ioh", "--speed", "20"]
+    with PtyScreen(command, tmp_path) as shown:
+        shown.wait_for("db01", "run.ioh", "the end of the recording")
+        shown.press("q")
+        assert shown.wait() == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.ioh"]
+
+
+def test_a_recording_from_a_pipe_leaves_the_keyboard_to_the_screen(tmp_path: Path) -> None:
+    (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(5)))
+    command = ["sh", "-c", f"cat run.ioh | {sys.executable} -m ioh replay - --speed 20"]
+    with PtyScreen(command, tmp_path) as shown:
+        shown.wait_for("db01", "the end")
+        shown.press("q")
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+
+
+def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> None:
+    program = (
+        "from tests import fakes; from tests.unit.test_sample import NOTHING; import sys; "
+        "fakes.quiet = lambda count: [fakes.sample(tick, NOTHING) for tick in range(count)]; "
+        "fakes.install(kind='quiet', delay_s=0.05); from ioh.commands import main; "
+        "sys.exit(main(['live', '-c', '0.1']))"
+    )
+    with PtyScreen([sys.executable, "-c", program], tmp_path) as shown:
+        shown.wait_for("nothing to show of this machine")
+        shown.press("q")
+        assert shown.wait() == 0
+
+
+@pytest.mark.parametrize("word", ["nothing.ioh", "."])
+def test_what_cannot_be_shown_is_one_line(tmp_path: Path, word: str) -> None:
+    with PtyScreen([sys.executable, "-m", "ioh", "replay", word], tmp_path) as shown:
+        assert shown.wait() == 2
+        assert LEFT not in shown.shown
+        assert len(shown.text.strip().splitlines()) == 1
+
+
+def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
+    """Through every screen and panel, the palette, a picture, a recording and the way back."""
+    with PtyScreen([sys.executable, "-c", PRELOADED], tmp_path) as shown:
+        shown.wait_for("block")
+        shown.press("\x10")
+        shown.wait_for("Search for commands")
+        shown.press("zoo", "\x1b", "?", "\x1b", "2", "\r", "\x1b", "0", "h", "l", "g", "t")
+        shown.press("/", "abc", "\r", "\x1b", "f", "\x1b", "c", " ", "\x1b[D", "\x1b[H", "\x1b[F")
+        shown.press("\x1b[<35;20;10M\x1b[<0;20;10M\x1b[<0;20;10m")
+        start_recording(shown, tmp_path)
+        shown.press("R")
+        shown.wait_until(lambda: recordings(tmp_path) == [True])
+        shown.press("S")
+        shown.wait_until(lambda: bool(list(tmp_path.glob("*.svg"))))
+        shown.press("q")
+        assert shown.wait() == 0
+        assert shown.text.rpartition("late:")[2].split() == ["end"]
