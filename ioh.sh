@@ -341,7 +341,15 @@ needs_root() { # does ioh look at this machine, or only at a file?
 
 run_ioh() {
     if [ "$uid" != 0 ] && needs_root "$@" && can_sudo; then
-        exec sudo -- "$venv/bin/python" -I -B -m ioh "$@"
+        set -- "$venv/bin/python" -I -B -m ioh "$@"
+        # sudo forgets the environment; only asking `env` for it needs no right of its own.
+        before=$1
+        for name in COLORTERM NO_COLOR CWIDTH PAD; do
+            eval "value=\${$name-}"
+            [ -z "$value" ] || set -- "$name=$value" "$@"
+        done
+        [ "$1" = "$before" ] || set -- env "$@"
+        exec sudo -- "$@"
     fi
     exec "$venv/bin/python" -I ${foreign:+-B} -m ioh "$@"
 }

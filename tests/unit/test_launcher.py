@@ -192,6 +192,14 @@ def test_asks_sudo_only_to_look_at_this_machine(
     assert machine.calls[-1].endswith(" ".join(["-m ioh", *arguments]))
 
 
+def test_how_a_user_wants_it_shown_goes_through_sudo(machine: Machine) -> None:
+    machine.run("--setup")
+    machine.environment |= {"NO_COLOR": "1", "PAD": "a b"}
+    assert machine.run(UID="1000", SUDO="1") == (0, [])
+    assert machine.calls[0].startswith("sudo -- env PAD=a b NO_COLOR=1 ")
+    assert machine.calls[-1].endswith("-m ioh")
+
+
 def test_two_first_uses_at_once_make_one_environment(machine: Machine) -> None:
     machine.log.write_text("")
     both = [machine.start("text", SLEEP="0.5") for _ in range(2)]
