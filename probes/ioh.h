@@ -8,10 +8,13 @@
 #define IOH_H
 
 /*
- * Tracepoint programs run with preemption off, so plain adds to per-CPU values
- * are exact as long as no interrupt runs the same program on that CPU.  A probe
- * that interrupts do run defines IOH_ATOMIC before it includes this file.
+ * Until 7.0 tracepoint programs run with preemption off, so plain adds to per-CPU
+ * values are exact as long as no interrupt runs the same program on that CPU.  A
+ * probe that interrupts do run defines IOH_ATOMIC before it includes this file.
  */
+#ifdef PREEMPTED
+#define IOH_ATOMIC
+#endif
 #ifdef IOH_ATOMIC
 #define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
 #else
@@ -52,6 +55,56 @@ static inline void count_lost(u32 reason)
 	if (n)
 		ADD(*n, 1);
 }
+
+#ifdef COPIES
+/*
+ * Since 7.0 (commits a46023d5616e, f7d327654b88) a probe can be preempted, and the kernel
+ * skips its program for everybody else who comes by on that CPU until it goes on.  So each
+ * program is loaded COPIES times, one behind the other on the same tracepoint: who finds one
+ * busy is served by the next.  The first one that runs takes the event, the others leave it.
+ */
+struct turns {
+	u64 runs;
+	u64 taken;
+};
+
+BPF_TABLE("lru_hash", u64, u64, takers, TAKERS);
+BPF_PERCPU_ARRAY(turns, struct turns, EVENTS);
+
+/* One copy's turn at an event that another copy has taken, or has not: 1 when it is ours. */
+static inline int take_turn(u32 event, int taken)
+{
+	struct turns *t = turns.lookup(&event);
+
+	if (t) {
+		__sync_fetch_and_add(&t->runs, 1);
+		if (!taken)
+			__sync_fetch_and_add(&t->taken, 1);
+	}
+	return !taken;
+}
+
+/*
+ * Whether no other copy has taken this event.  subject is the address that it is about, or one
+ * inside of that which belongs to nothing else; stamp is never the same at the next event of
+ * its kind about the same subject.
+ */
+static inline int is_first(u32 event, u64 subject, u64 stamp)
+{
+	u64 *before = takers.lookup(&subject);
+
+	if (before && *before == stamp)
+		return take_turn(event, 1);
+	if (before)
+		*before = stamp;
+	else if (takers.update(&subject, &stamp))
+		count_lost(LOST_MAP_FULL);
+	return take_turn(event, 0);
+}
+#else
+#define take_turn(event, taken) 1
+#define is_first(event, subject, stamp) 1
+#endif
 
 /* 1 when v > limit, without a branch; the barrier keeps clang from making one of it. */
 static inline u64 above(u64 v, u64 limit)

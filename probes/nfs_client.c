@@ -18,9 +18,9 @@
  */
 /* Callers may be preempted, and kernels of 2026 no longer promise otherwise. */
 #define IOH_ATOMIC
-#include "ioh.h"
 enum { LOST_MAP_FULL, LOST_NO_START };
 
+#include "ioh.h"
 #include "path.h"
 #include "nfs.h"
 
@@ -90,12 +90,16 @@ static inline void name_requester(struct pending *p)
 	bpf_get_current_comm(&p->comm, sizeof(p->comm));
 }
 
-static inline void begin(const char *request, const char *inode, u32 op)
+/* A request has no stamp yet: one that is pending has been begun by another copy of this. */
+static inline void begin(u32 event, const char *request, const char *inode, u32 op)
 {
 	u64 key = (u64)request;
 	struct pending p = {.op = op};
-	struct op_totals *t = totals_of(device_of(inode), op);
+	struct op_totals *t;
 
+	if (!take_turn(event, pendings.lookup(&key) != NULL))
+		return;
+	t = totals_of(device_of(inode), op);
 	if (t)
 		ADD(t->started, 1);
 	name_requester(&p);
@@ -110,7 +114,7 @@ int on_read_start(struct bpf_raw_tracepoint_args *ctx)
 	const char *hdr = (const char *)ctx->args[0], *inode = NULL;
 
 	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
-	begin(hdr, inode, OP_READ);
+	begin(AT_READ_START, hdr, inode, OP_READ);
 	return 0;
 }
 
@@ -122,7 +126,7 @@ int on_write_start(struct bpf_raw_tracepoint_args *ctx)
 
 	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
 	READ(stable, FIELD(hdr, nfs_pgio_header_args_stable));
-	begin(hdr, inode, write_op(stable));
+	begin(AT_WRITE_START, hdr, inode, write_op(stable));
 	return 0;
 }
 
@@ -132,7 +136,7 @@ int on_commit_start(struct bpf_raw_tracepoint_args *ctx)
 	const char *data = (const char *)ctx->args[0], *inode = NULL;
 
 	READ(inode, FIELD(data, nfs_commit_data_inode));
-	begin(data, inode, OP_COMMIT);
+	begin(AT_COMMIT_START, data, inode, OP_COMMIT);
 	return 0;
 }
 
@@ -171,6 +175,15 @@ static inline void note_flow(const char *inode, u32 dev, const struct pending *p
 	note_file(inode, key.ino, dev);
 }
 
+/* When this attempt of the call began; no two attempts of one task begin at the same time. */
+static inline u64 began_at(const char *task)
+{
+	u64 began = 0;
+
+	READ(began, FIELD(task, rpc_task_tk_start));
+	return began;
+}
+
 /*
  * One answer has come.  again: it moved only a part, and the client sends the same request
  * once more for the rest, without another nfs_initiate_*.
@@ -178,7 +191,7 @@ static inline void note_flow(const char *inode, u32 dev, const struct pending *p
 static inline void finish(const char *request, const char *task, const char *inode, u32 op,
 			  u64 bytes, int again)
 {
-	u64 key = (u64)request, now = bpf_ktime_get_ns(), began = 0, sent = 0;
+	u64 key = (u64)request, now = bpf_ktime_get_ns(), sent = 0;
 	struct pending *found = pendings.lookup(&key), p = {.op = op};
 	u32 dev = device_of(inode);
 	struct op_totals *t = totals_of(dev, op);
@@ -187,7 +200,6 @@ static inline void finish(const char *request, const char *task, const char *ino
 
 	/* A constant here makes code whose alignment the verifier of 6.1 cannot follow. */
 	asm volatile("" : "+r"(bytes));
-	READ(began, FIELD(task, rpc_task_tk_start));
 	READ(rqst, FIELD(task, rpc_task_tk_rqstp));
 	READ(status, FIELD(task, rpc_task_tk_status));
 	if (found) {
@@ -199,7 +211,7 @@ static inline void finish(const char *request, const char *task, const char *ino
 	} else {
 		/* Begun before ioh attached: timed from where the RPC was. */
 		count_lost(LOST_NO_START);
-		p.start_ns = began;
+		p.start_ns = began_at(task);
 		__builtin_memcpy(p.comm, "(before)", 9);
 	}
 	if (!t)
@@ -232,6 +244,8 @@ int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 	u32 asked = 0, eof = 0;
 	u64 got = 0;
 
+	if (!is_first(AT_READ_DONE, (u64)hdr, began_at(task)))
+		return 0;
 	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
 	READ(asked, FIELD(hdr, nfs_pgio_header_args_count));
 	READ(got, FIELD(hdr, nfs_pgio_header_res_count));
@@ -256,6 +270,8 @@ int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 	u32 asked = 0, stable = 0, granted = STABLE_HOWS;
 	u64 got = 0;
 
+	if (!is_first(AT_WRITE_DONE, (u64)hdr, began_at(task)))
+		return 0;
 	READ(inode, FIELD(hdr, nfs_pgio_header_inode));
 	READ(asked, FIELD(hdr, nfs_pgio_header_args_count));
 	READ(stable, FIELD(hdr, nfs_pgio_header_args_stable));
@@ -277,8 +293,15 @@ int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 int on_commit_done(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *task = (const char *)ctx->args[0], *data = (const char *)ctx->args[1];
-	const char *inode = NULL;
+	const char *inode = NULL, *next = NULL;
 
+	/* The task is the first thing in it, and its address taken by on_rpc(). */
+	if (!is_first(AT_COMMIT_DONE, (u64)data + 1, began_at(task)))
+		return 0;
+	/* Unlike those of READ and WRITE, this one comes for attempts, too, that are repeated. */
+	READ(next, FIELD(task, rpc_task_tk_action));
+	if (next)
+		return 0;
 	READ(inode, FIELD(data, nfs_commit_data_inode));
 	finish(data, task, inode, OP_COMMIT, 0, 0);
 	return 0;
@@ -295,6 +318,8 @@ int on_rpc(struct bpf_raw_tracepoint_args *ctx)
 	u16 timeouts = 0;
 	int status = 0;
 
+	if (!is_first(AT_RPC, (u64)task, began_at(task)))
+		return 0;
 	READ(clnt, FIELD(task, rpc_task_tk_client));
 	READ(program, FIELD(clnt, rpc_clnt_cl_prog));
 	if (program != NFS_PROGRAM)

@@ -17,9 +17,9 @@
  *         one's read-ahead had already begun to fetch looks cached.
  */
 #define IOH_ATOMIC
-#include "ioh.h"
 enum { LOST_MAP_FULL, LOST_NO_START };
 
+#include "ioh.h"
 #include "path.h"
 #include "nfs.h"
 
@@ -47,7 +47,10 @@ struct serving {
 	u32 op;
 	u32 dev;
 	u32 bios;
-	u32 pad;
+	u32 done; /* operations of the compound */
+#ifdef COPIES
+	u32 seen[EVENTS]; /* by event: at which operation a copy has had it last, and one */
+#endif
 };
 
 struct flow_key {
@@ -71,6 +74,34 @@ static inline struct serving *serving_here(void)
 	return servings.lookup(&tid);
 }
 
+/* When the call came: not the same for two calls of one thread. */
+static inline u64 came_at(const char *rqst)
+{
+	u64 came = 0;
+
+	READ(came, FIELD(rqst, svc_rqst_rq_stime));
+	return came;
+}
+
+/* Whether no other copy of this program has had this event of a call. */
+#define IS_OUR_CALL(event, rqst) is_first(event, (u64)(rqst) + (event), came_at(rqst))
+
+/* The same for one that comes once in each operation of a compound. */
+static inline int is_our_part(u32 event, struct serving *s, const char *rqst)
+{
+#ifdef COPIES
+	int taken;
+
+	if (!s)
+		return IS_OUR_CALL(event, rqst);
+	taken = s->seen[event] == s->done + 1;
+	s->seen[event] = s->done + 1;
+	return take_turn(event, taken);
+#else
+	return 1;
+#endif
+}
+
 /* svc_process(const struct svc_rqst *rqst, const char *name): a call has been decoded */
 int on_call(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -78,6 +109,8 @@ int on_call(struct bpf_raw_tracepoint_args *ctx)
 	u32 tid = bpf_get_current_pid_tgid(), program = 0;
 	struct serving s = {.op = NOTHING, .request = (u64)rqst};
 
+	if (!IS_OUR_CALL(AT_CALL, rqst))
+		return 0;
 	READ(program, FIELD(rqst, svc_rqst_rq_prog));
 	if (program != NFS_PROGRAM)
 		return 0;
@@ -175,10 +208,8 @@ static inline void give_up(struct serving *s)
 	s->op = NOTHING;
 }
 
-static inline void start(u32 op)
+static inline void start(struct serving *s, u32 op)
 {
-	struct serving *s = serving_here();
-
 	if (!s)
 		return;
 	give_up(s);
@@ -191,24 +222,29 @@ static inline void start(u32 op)
 /* nfsd_read_start(rqstp, fhp, u64 offset, u32 len): len is what was asked for */
 int on_read_start(struct bpf_raw_tracepoint_args *ctx)
 {
-	start(OP_READ_DISK);
+	struct serving *s = serving_here();
+
+	if (is_our_part(AT_READ_START, s, (const char *)ctx->args[0]))
+		start(s, OP_READ_DISK);
 	return 0;
 }
 
 /* nfsd_read_done(rqstp, fhp, u64 offset, u32 len): len is what was read */
 int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 {
+	const char *rqst = (const char *)ctx->args[0];
 	struct serving *s = serving_here();
 	u32 op;
 
+	if (!is_our_part(AT_READ_DONE, s, rqst))
+		return 0;
 	if (!s || s->op != OP_READ_DISK) {
 		count_lost(LOST_NO_START);
 		return 0;
 	}
 	op = s->bios ? OP_READ_DISK : OP_READ_CACHED;
 	s->op = NOTHING;
-	finish((const char *)ctx->args[0], inode_of((const char *)ctx->args[1]), op, s->start_ns,
-	       (u32)ctx->args[3]);
+	finish(rqst, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
@@ -238,28 +274,37 @@ static inline u32 stable_of(const char *rqst)
 /* nfsd_write_start(rqstp, fhp, u64 offset, u32 len) */
 int on_write_start(struct bpf_raw_tracepoint_args *ctx)
 {
-	start(OP_WRITE_UNSTABLE + stable_of((const char *)ctx->args[0]));
+	const char *rqst = (const char *)ctx->args[0];
+	struct serving *s = serving_here();
+
+	if (is_our_part(AT_WRITE_START, s, rqst))
+		start(s, OP_WRITE_UNSTABLE + stable_of(rqst));
 	return 0;
 }
 
 /* nfsd_write_done(rqstp, fhp, u64 offset, u32 len): len is what was written */
 int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 {
+	const char *rqst = (const char *)ctx->args[0];
 	struct serving *s = serving_here();
 	u32 op;
 
+	if (!is_our_part(AT_WRITE_DONE, s, rqst))
+		return 0;
 	if (!s || s->op < OP_WRITE_UNSTABLE || s->op > OP_WRITE_FILE_SYNC) {
 		count_lost(LOST_NO_START);
 		return 0;
 	}
 	op = s->op;
 	s->op = NOTHING;
-	finish((const char *)ctx->args[0], inode_of((const char *)ctx->args[1]), op, s->start_ns,
-	       (u32)ctx->args[3]);
+	finish(rqst, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
-/* nfsd_file_acquire(rqstp, struct inode *inode, ...): the file of the call has been opened */
+/*
+ * nfsd_file_acquire(rqstp, struct inode *inode, ...): the file of the call has been opened.
+ * Takes no turns: more than once is as good, and a COMMIT without counts as lost (no_start).
+ */
 int on_file(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
@@ -269,7 +314,10 @@ int on_file(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Runs for every bio of the machine, in the context of whoever submits it. */
+/*
+ * Runs for every bio of the machine, in the context of whoever submits it.  Takes no turns: it
+ * matters only whether there was one.
+ */
 int on_bio(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct serving *s = serving_here();
@@ -298,10 +346,12 @@ int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
 	struct serving *s = serving_here();
 	struct proc_key key = {.version = 4};
 	const char *results = NULL;
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 
-	if (!s)
+	if (!s || !take_turn(AT_COMPOUND, s->done == (u32)ctx->args[1]))
 		return 0;
+	s->done = ctx->args[1];
+	now = bpf_ktime_get_ns();
 	bpf_probe_read_kernel_str(key.name, sizeof(key.name), (const void *)ctx->args[3]);
 	one.errors = (u32)ctx->args[2] != 0;
 	one.execute_ns = now - s->step_ns;
@@ -325,7 +375,7 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 	struct serving *s = serving_here();
 	struct proc_key key = {};
 
-	if (!s)
+	if (!IS_OUR_CALL(AT_REPLY, rqst) || !s)
 		return 0;
 	give_up(s);
 	READ(key.version, FIELD(rqst, svc_rqst_rq_vers));

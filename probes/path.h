@@ -19,23 +19,29 @@ struct file_path {
 };
 
 BPF_HASH(paths, struct file_key, struct file_path, 4096);
-BPF_PERCPU_ARRAY(scratch, struct file_path, 1);
+/* By thread, not by CPU: since 7.0 a probe can be preempted by another one on its CPU. */
+BPF_HASH(drafts, u64, struct file_path, 128);
+BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
 
 static inline void keep_path(u64 ino, u32 dev, const char *dentry)
 {
 	struct file_key key = {.ino = ino, .dev = dev};
 	const char *parent = NULL, *name = NULL;
-	struct file_path *p;
+	u64 who = bpf_get_current_pid_tgid();
 	u32 zero = 0, at = 0;
+	struct file_path *p;
 	long n;
 	int i;
 
 	if (paths.lookup(&key))
 		return;
-	p = scratch.lookup(&zero);
+	p = blank_path.lookup(&zero);
+	/* Refused: user space asks for this name once more. */
+	if (!p || drafts.insert(&who, p))
+		return;
+	p = drafts.lookup(&who);
 	if (!p)
 		return;
-	p->complete = 0;
 	for (i = 0; i < PATH_PARTS; i++) {
 		READ(parent, FIELD(dentry, dentry_d_parent));
 		if (parent == dentry || !parent) {
@@ -62,4 +68,5 @@ static inline void keep_path(u64 ino, u32 dev, const char *dentry)
 	}
 	p->length = at;
 	paths.update(&key, p);
+	drafts.delete(&who);
 }

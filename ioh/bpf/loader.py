@@ -189,6 +189,7 @@ def _attach(
     answer |= {
         "maps": [asdict(spec) for spec in attached.maps],
         "programs": len(attached.program_fds),
+        "copies": attached.copies,
         "points": dict(attached.points),
         "missing": dict(attached.missing),
         "seconds": round(time.monotonic() - started, 3),

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from ioh.model.filters import Filters
 
 
+_TAKERS_SMALL_HOST = 16384
+_TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
+
+
 @dataclass(frozen=True, slots=True)
 class AttachedProgram:
     """A probe that runs: keep every descriptor open for as long as it shall.
 
     Shape:
         ``maps[i]`` belongs to ``map_fds[i]``.  ``points`` tells which way each event was
-        attached, ``missing`` which optional events this kernel does not have.
+        attached, ``missing`` which optional events this kernel does not have.  ``program_fds``
+        ends with ``copies`` programs for each of ``points``, in that order.
     """
 
     maps: tuple[MapSpec, ...]
@@ -38,6 +43,7 @@ class AttachedProgram:
     link_fds: tuple[int, ...]
     points: Mapping[str, str]
     missing: Mapping[str, str]
+    copies: int
 
 
 def c_constant(value: int | str) -> str:
@@ -80,6 +86,31 @@ def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] 
     return chosen
 
 
+def all_defines(
+    layer: type[Layer], host: HostFacts, filters: Filters, chosen: Mapping[str, int]
+) -> Mapping[str, int | str] | Unavailable:
+    """The ``-D`` constants of one layer's probe: its own, and what every probe may ask for.
+
+    Shape:
+        ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place
+        among the chosen ones.
+    """
+    own = layer.defines(host, filters)
+    if isinstance(own, Unavailable):
+        return own
+    defines = dict(own)
+    if layer.trusts(host):
+        defines["TRUSTED"] = 1
+    if host.preempted:
+        defines["PREEMPTED"] = 1
+    if layer.copies(host) > 1:
+        takers = max(_TAKERS_SMALL_HOST, _TAKERS_PER_CPU * host.cpu_count)
+        defines |= {"COPIES": layer.copies(host), "EVENTS": len(chosen), "TAKERS": takers}
+    for at, (name, point) in enumerate(chosen.items()):
+        defines |= {f"ON_{name.upper()}": point + 1, f"AT_{name.upper()}": at}
+    return defines
+
+
 def attach_program(
     layer: type[Layer], host: HostFacts, filters: Filters
 ) -> AttachedProgram | Unavailable:
@@ -92,14 +123,9 @@ def attach_program(
     chosen = choose_points(layer.events, host)
     if isinstance(chosen, Unavailable):
         return chosen
-    defines = layer.defines(host, filters)
+    defines = all_defines(layer, host, filters, chosen)
     if isinstance(defines, Unavailable):
         return defines
-    if layer.trusts(host):
-        defines = {**defines, "TRUSTED": 1}
-    for event in layer.events:
-        if event.name in chosen:
-            defines = {**defines, f"ON_{event.name.upper()}": chosen[event.name] + 1}
     # bcc insists on a kernel source tree and needs these few stand-in headers of it.
     os.environ["BCC_KERNEL_SOURCE"] = str(probes_dir())
     try:
@@ -118,7 +144,7 @@ def attach_program(
         programs, links = _attach_all(bpf, layer, chosen, host)
     except Exception as error:  # noqa: BLE001 (bcc raises bare Exception)
         return Unavailable(f"BPF refused: {error}", "ioh doctor says what this kernel allows")
-    return _describe(bpf, layer.events, chosen, programs, links)
+    return _describe(bpf, layer.events, chosen, (programs, links), layer.copies(host))
 
 
 def _attach_all(
@@ -140,6 +166,7 @@ def _attach_all(
             msg = f"cannot put {step.function} into {step.array}"
             raise OSError(msg)
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
+    points = [point for point in points for _ in range(layer.copies(host))]
     handlers = [load(bpf, point.function, point.event, host) for point in points]
     links = [
         _attach(program, point.event, typed=layer.trusts(host))
@@ -152,6 +179,7 @@ def _load_raw(bpf: BPF, function: str, event: str, host: HostFacts) -> int:
     del event, host
     import bcc
 
+    bpf.funcs.pop(function.encode(), None)  # bcc would give back the copy it loaded before
     fd: int = bpf.load_func(function, bcc.BPF.RAW_TRACEPOINT).fd
     return fd
 
@@ -179,8 +207,8 @@ def _describe(
     bpf: BPF,
     events: tuple[Event, ...],
     chosen: Mapping[str, int],
-    programs: list[int],
-    links: list[int],
+    fds: tuple[list[int], list[int]],
+    copies: int,
 ) -> AttachedProgram:
     lib = _declared_lib()
     maps: list[MapSpec] = []
@@ -198,8 +226,9 @@ def _describe(
         map_fds.append(lib.bpf_table_fd_id(bpf.module, index))
     points = {e.name: e.points[chosen[e.name]].event for e in events if e.name in chosen}
     missing = {e.name: e.gives for e in events if e.name not in chosen}
+    programs, links = fds
     return AttachedProgram(
-        tuple(maps), tuple(map_fds), tuple(programs), tuple(links), points, missing
+        tuple(maps), tuple(map_fds), tuple(programs), tuple(links), points, missing, copies
     )
 
 

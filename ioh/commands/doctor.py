@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ioh.sources.verdicts import Verdict
 
 _COST_S = 3.0
-_MARK = {"ok": "ok  ", "no": "NO  ", "note": "note"}
+_MARK = {"ok": "ok  ", "no": "NO  ", "wait": "... ", "note": "note"}
 
 
 class DoctorCommand:
@@ -30,7 +30,8 @@ class DoctorCommand:
     examples = """\
   sudo ioh doctor
 
-Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines say why)."""
+Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines say why),
+or not yet."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """It has no options."""
@@ -59,7 +60,7 @@ Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines 
             _print(judge_host(source.read().host))
             write_stdout(f"ok    ioh keeps    {source.kept.value}\n")
             write_stdout(_cost(source))
-        missing = any(v.state == "no" for v in verdicts)
+        missing = any(v.state in {"no", "wait"} for v in verdicts)
         return ExitCode.UNAVAILABLE if missing else ExitCode.OK
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Maps
 
 
+# An event is lost where as many threads of one CPU are preempted amid a program of its kind.
+# Under emulation, where a program takes 50 µs, 1 % of events met a busy one; of 4, 0.005 %.
+_COPIES = 6
 PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
 
 
@@ -75,6 +78,7 @@ class Layer(ABC):
     events: ClassVar[tuple[Event, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
     prefers_typed: ClassVar[bool] = False
+    takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
     idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
 
@@ -92,6 +96,11 @@ class Layer(ABC):
     def trusts(cls, host: HostFacts) -> bool:
         """Whether its probe shall be loaded BTF-typed, with ``-DTRUSTED``; costs less a run."""
         return cls.prefers_typed and host.trusted_loads
+
+    @classmethod
+    def copies(cls, host: HostFacts) -> int:
+        """How many times each of its programs is attached, for when one of them is busy."""
+        return _COPIES if cls.takes_turns and host.preempted else 1
 
     @classmethod
     def is_wanted(cls, root: Path = Path("/")) -> bool:

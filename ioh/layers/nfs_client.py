@@ -128,6 +128,7 @@ _MEMBERS = [
     ("nfs_writeverf", "committed"),
     ("nfs_commit_data", "inode"),
     ("rpc_task", "tk_start"),
+    ("rpc_task", "tk_action"),
     ("rpc_task", "tk_status"),
     ("rpc_task", "tk_rqstp"),
     ("rpc_task", "tk_client"),
@@ -156,6 +157,7 @@ class NfsClient(Layer):
     spec = SPEC
     probe = "nfs_client"
     modules = ("sunrpc", "nfs")
+    takes_turns = True
     idle = "no NFS file system is mounted on this host"
     events = (
         Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),

@@ -57,6 +57,7 @@ SPEC = LayerSpec(
 
 _MEMBERS = [
     ("svc_rqst", "rq_addr"),
+    ("svc_rqst", "rq_stime"),
     ("svc_rqst", "rq_prog"),
     ("svc_rqst", "rq_vers"),
     ("svc_rqst", "rq_proc"),
@@ -135,6 +136,7 @@ class NfsServer(Layer):
     spec = SPEC
     probe = "nfs_server"
     modules = ("sunrpc", "nfsd")
+    takes_turns = True
     idle = "no NFS server is running on this host"
     events = (
         Event("reply", (raw("svc_stats_latency", "on_reply"),)),

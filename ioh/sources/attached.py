@@ -14,6 +14,7 @@ from ioh.model.sample import LayerSample, Unavailable
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
+COMPILING = "its probe is still being compiled"
 _PROG_INFO_BYTES = 232
 # Offsets in struct bpf_prog_info (uapi, never changed): run_time_ns, run_cnt (5.1) and
 # recursion_misses (5.12).
@@ -39,6 +40,8 @@ class AttachedLayer:
         self.link_fds: list[int] = []
         self.why_proc = "BPF was not asked for"
         self.hint = ""
+        self.copies = 1
+        self._skipped = 0
         self.points: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self.attach_seconds: float | None = None
@@ -67,6 +70,7 @@ class AttachedLayer:
         first_link = len(specs) + int(answer["programs"])
         self.program_fds = fds[len(specs) : first_link]
         self.link_fds = fds[first_link:]
+        self.copies, self._skipped = int(answer["copies"]), 0
         self.points, self.missing = answer["points"], answer["missing"]
         self.attach_seconds = answer["seconds"]
         self.why_proc = self.hint = ""
@@ -88,11 +92,15 @@ class AttachedLayer:
             return Unavailable(self.broken, "please report this")
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
-        """Add runs that the kernel skipped because the program was already active on that CPU."""
+        """Add events that met no program: each of its copies was active already on that CPU."""
         from dataclasses import replace
 
-        _, misses = self.run_time()
-        return replace(sample, lost={**sample.lost, "recursion": misses})
+        from ioh.bpf.skips import skipped_events
+
+        misses = [misses for _, misses in self._program_counts()]
+        skipped = skipped_events(misses, self.maps.get("turns"), self.copies)
+        self._skipped = max(self._skipped, skipped)
+        return replace(sample, lost={**sample.lost, "recursion": self._skipped})
 
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
         from dataclasses import replace
@@ -101,20 +109,24 @@ class AttachedLayer:
             return sample
         return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
 
-    def run_time(self) -> tuple[int, int]:
-        """CPU time of the probe's programs in ns (while statistics are on), and skipped runs."""
+    def run_time_ns(self) -> int:
+        """CPU time of the probe's programs, while statistics are on."""
+        return sum(spent for spent, _ in self._program_counts())
+
+    def _program_counts(self) -> list[tuple[int, int]]:
+        """Of each program: CPU time in ns, and runs that the kernel skipped."""
         lib = libbpf()
-        spent = misses = 0
+        counts: list[tuple[int, int]] = []
         if lib is None:
-            return 0, 0
+            return counts
         info = ctypes.create_string_buffer(_PROG_INFO_BYTES)
         for fd in self.program_fds:
             length = ctypes.c_uint32(_PROG_INFO_BYTES)
             ctypes.memset(info, 0, _PROG_INFO_BYTES)
             if lib.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(length)) == 0:
-                spent += struct.unpack_from("=Q", info, _RUN_TIME_AT)[0]
-                misses += struct.unpack_from("=Q", info, _MISSES_AT)[0]
-        return spent, misses
+                spent = struct.unpack_from("=Q", info, _RUN_TIME_AT)[0]
+                counts.append((spent, struct.unpack_from("=Q", info, _MISSES_AT)[0]))
+        return counts
 
     def close(self) -> None:
         """Detach the probe."""

@@ -106,12 +106,12 @@ class LiveSource:
             if known[name].probe and name in wanted:
                 self._request(name)
         self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
-        from ioh.sources.attached import AttachedLayer
+        from ioh.sources.attached import COMPILING, AttachedLayer
 
         for name in known:  # in the order of the path
             if name in names:
                 made = self.attached[name] = AttachedLayer(known[name](self._filters))
-                made.why_proc = self._why_proc or "its probe did not answer in time"
+                made.why_proc = self._why_proc or COMPILING
                 made.is_wanted = name in wanted
                 made.is_awaited = made.is_wanted and bool(made.layer.probe and self._loader)
         self._import_all()
@@ -193,13 +193,15 @@ class LiveSource:
 
     def _follow_modules(self) -> None:
         """Attach what has come (a first mount), detach what has gone, so its module can go."""
+        from ioh.sources.attached import COMPILING
+
         for name, attached in self.attached.items():
             was_wanted = attached.is_wanted
             attached.is_wanted = attached.layer.is_wanted()
             if was_wanted and not attached.is_wanted:
-                attached.restart(self._why_proc or "its probe is being attached")
+                attached.restart(self._why_proc or COMPILING)
             elif attached.is_wanted and not was_wanted and attached.layer.probe:
-                attached.why_proc = self._why_proc or "its probe is being attached"
+                attached.why_proc = self._why_proc or COMPILING
                 try:
                     self._request(name)
                 except OSError as error:
@@ -320,7 +322,7 @@ class LiveSource:
         def run_time_ns() -> int | None:
             if fd is None:
                 return None
-            return sum(attached.run_time()[0] for attached in self.attached.values())
+            return sum(attached.run_time_ns() for attached in self.attached.values())
 
         try:
             yield run_time_ns

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ioh.model.sample import HostSample
+from ioh.sources.attached import COMPILING
 
 if TYPE_CHECKING:
     from ioh.bpf.checkup import BpfFacts
     from ioh.sources.attached import AttachedLayer
 
-State = Literal["ok", "no", "note"]
+State = Literal["ok", "no", "wait", "note"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,10 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[Verdict]:
         if not attached.is_wanted:
             detail = f"{attached.layer.idle}; attached when that changes"
             verdicts.append(Verdict("note", name, detail))
+            continue
+        if attached.why_proc == COMPILING:
+            detail = f"{COMPILING}: this machine is slow, or busy; /proc until then"
+            verdicts.append(Verdict("wait", name, detail))
             continue
         if attached.why_proc:
             detail = f"from /proc only: {attached.why_proc}"

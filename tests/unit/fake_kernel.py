@@ -44,14 +44,14 @@ _MEMBERS = {
     "rpc_clnt": "cl_prog cl_vers",
     "rpc_procinfo": "p_name",
     "rpc_rqst": "rq_xtime rq_ntrans",
-    "rpc_task": "tk_start tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
+    "rpc_task": "tk_start tk_action tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
     "sock": "sk_protocol",
     "sock_common": "skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr"
     " skc_v6_daddr skc_v6_rcv_saddr",
     "super_block": "s_dev s_magic s_bdev s_root",
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
-    "svc_rqst": "rq_addr rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
+    "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
     "task_struct": "files thread_info flags",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us",
@@ -124,8 +124,17 @@ class FakeBtf:
             owner, _, path = member.partition(".")
             del self.offsets[owner, path]
 
-    def host(self, machine: str = "x86_64", *, trusted: bool = True, cpus: int = 4) -> HostFacts:
-        return HostFacts(cast("Btf", self), machine, cpus, 4096, trusted_loads=trusted)
+    def host(
+        self,
+        machine: str = "x86_64",
+        *,
+        trusted: bool = True,
+        cpus: int = 4,
+        preempted: bool = False,
+    ) -> HostFacts:
+        return HostFacts(
+            cast("Btf", self), machine, cpus, 4096, trusted_loads=trusted, preempted=preempted
+        )
 
 
 def linux_6_18() -> FakeBtf:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.bpf.program import c_constant, choose_points
+from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers import all_layers
 from ioh.layers.base import Event, raw
@@ -27,15 +27,20 @@ ALL_FILTERS = Filters(
 
 
 def defines_of(
-    name: str, btf: FakeBtf, filters: Filters | None = None, machine: str = "x86_64"
+    name: str,
+    btf: FakeBtf,
+    filters: Filters | None = None,
+    machine: str = "x86_64",
+    *,
+    trusted: bool = False,
+    preempted: bool = False,
 ) -> Mapping[str, int | str]:
-    """All of the ``-D`` constants that attach_program() would compile with."""
-    layer, host = all_layers()[name], btf.host(machine)
+    layer, host = all_layers()[name], btf.host(machine, trusted=trusted, preempted=preempted)
     chosen = choose_points(layer.events, host)
     assert not isinstance(chosen, Unavailable), chosen
-    defines = layer.defines(host, filters or Filters())
+    defines = all_defines(layer, host, filters or Filters(), chosen)
     assert not isinstance(defines, Unavailable), defines
-    return {**defines, **{f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}}
+    return defines
 
 
 def refusal(name: str, btf: FakeBtf, machine: str = "x86_64") -> Unavailable:
@@ -45,16 +50,15 @@ def refusal(name: str, btf: FakeBtf, machine: str = "x86_64") -> Unavailable:
 
 
 @pytest.mark.parametrize("filters", [Filters(), ALL_FILTERS], ids=["all", "filtered"])
+@pytest.mark.parametrize("preempted", [True, False])
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_probe_is_whole_on_this_kernel(
-    name: str, kernel: str, trusted: bool, filters: Filters
+    name: str, kernel: str, trusted: bool, preempted: bool, filters: Filters
 ) -> None:
     layer, btf = all_layers()[name], KERNELS[kernel]()
-    defines = dict(defines_of(name, btf, filters))
-    if trusted and layer.prefers_typed:
-        defines["TRUSTED"] = 1
+    defines = defines_of(name, btf, filters, trusted=trusted, preempted=preempted)
     text = ProbeText(layer.probe, defines)
     assert text.undefined() == set()
     chosen = choose_points(layer.events, btf.host())

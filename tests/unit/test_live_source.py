@@ -26,7 +26,7 @@ from ioh.sources import attached as attached_module
 from ioh.sources import live
 from ioh.sources.live import LiveSource
 
-WAITED = "its probe did not answer in time"
+WAITED = "its probe is still being compiled"
 Read = Callable[[], LayerSample]
 
 
@@ -92,7 +92,8 @@ class Host:
     def attach(self, name: str) -> None:
         """The loader's answer for a layer with one map, one program and one link."""
         spec = {"name": "m", "kind": 2, "key_size": 4, "value_size": 8, "max_entries": 1}
-        told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5, "programs": 1}
+        told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
+        told |= {"programs": 1, "copies": 1}
         self.answer({"verb": "attach", "layer": name, "maps": [spec], **told}, fds=3)
 
 
@@ -334,7 +335,7 @@ def test_the_probes_cost_is_measured_in_a_short_window(root: Host) -> None:
     clock = Clock(root.patch)
     spent = itertools.count(0, 5_000_000)  # 5 ms of each window of 100 ms
     with source("a") as running:
-        root.patch.setattr(running.attached["a"], "run_time", lambda: (next(spent), 0))
+        root.patch.setattr(running.attached["a"], "run_time_ns", lambda: next(spent))
         root.patch.setattr(running._loader.__class__, "ask", lambda *_: stats_answer())
         assert running.read().bpf_ns_total is None
         running._measure_cost()

@@ -204,6 +204,7 @@ ATTACHED = AttachedProgram(
     link_fds=(30, 31),
     points={"exit": "sys_exit"},
     missing={"split": "splits"},
+    copies=2,
 )
 
 
@@ -232,7 +233,7 @@ def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
     answer, fds = attach(monkeypatch, ATTACHED)
     assert fds == [10, 11, 20, 21, 22, 30, 31]
     assert [MapSpec(**spec) for spec in answer["maps"]] == list(ATTACHED.maps)
-    assert (answer["programs"], answer["layer"]) == (3, "block")
+    assert (answer["programs"], answer["copies"], answer["layer"]) == (3, 2, "block")
     assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
     assert json.loads(json.dumps(answer)) == answer
 

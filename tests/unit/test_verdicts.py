@@ -11,7 +11,7 @@ from ioh.bpf.checkup import BpfFacts
 from ioh.layers import all_layers
 from ioh.model.filters import Filters
 from ioh.model.sample import HostSample
-from ioh.sources.attached import AttachedLayer
+from ioh.sources.attached import COMPILING, AttachedLayer
 from ioh.sources.verdicts import Verdict, judge_bpf, judge_host, judge_layers
 
 CAPABLE = BpfFacts(
@@ -130,6 +130,14 @@ def test_an_attached_layer() -> None:
     assert judge_layers([attached()]) == [
         Verdict("ok", "layer block", "attached in 0.50 s: block_rq_complete, block_rq_issue")
     ]
+
+
+def test_a_probe_that_takes_its_time_is_no_fault() -> None:
+    layer = attached()
+    layer.why_proc = COMPILING
+    (verdict,) = judge_layers([layer])
+    assert (verdict.state, verdict.mend) == ("wait", "")
+    assert verdict.detail.startswith(COMPILING)
 
 
 def test_what_this_kernel_does_not_give_is_a_note() -> None:
