@@ -1,0 +1,109 @@
+"""Records the NFS session that other tests replay: ``python -m tests.vm.make_session``.
+
+A virtual machine is NFS server and client at once.  Seven phases, each with a mark at its start;
+about 90 s, half of it under emulation for the machine to start.  Only fio's system calls are
+recorded, so that no path of the machine that made it is in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.kernel.rig import ioh_command, ioh_environment, run
+from tests.vm.nfs import Server, mounted
+
+ROOT = Path(__file__).parents[2]
+SESSION = ROOT / "tests" / "data" / "nfs-session.ioh"
+KERNEL = "6.1"
+PHASE_S = 8
+STARTED_S = 300
+NOTE = "fio on NFS mounts of v4.2 and v3, server and clients in one virtual machine"
+
+JOBS = {
+    "v4.2: random reads, O_DIRECT": ("4.2", {"rw": "randread", "bs": "8k", "direct": 1}),
+    "v4.2: buffered writes, fsync every 1 MB": ("4.2", {"rw": "write", "bs": "64k", "fsync": 16}),
+    "v3: writes, O_SYNC": ("3", {"rw": "randwrite", "bs": "16k", "sync": 1}),
+    "v3: reads and writes, O_DIRECT": ("3", {"rw": "randrw", "bs": "32k", "direct": 1}),
+    "v4.2: reads of the client's cache": ("4.2", {"rw": "randread", "bs": "4k", "rate_iops": 400}),
+    "v4.2: reads, 20 ms and 1 % loss on the way": ("4.2", {"rw": "read", "bs": "64k", "direct": 1}),
+}
+BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
+
+
+def main() -> None:
+    """Outside of the machine: start it, and keep what it recorded."""
+    with tempfile.TemporaryDirectory() as out:
+        kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
+        inside = f"{sys.executable} -m tests.vm.make_session"
+        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "900"}
+        boot = [str(ROOT / "tests/vm/boot.sh"), kernel, f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"]
+        subprocess.run(boot, cwd=ROOT, env=environment, check=True)
+        shutil.copyfile(Path(out) / SESSION.name, SESSION)
+    SESSION.chmod(0o644)
+    print(f"{SESSION}: {SESSION.stat().st_size} bytes")
+
+
+def record(out: Path) -> None:
+    """Inside: the workload under ``ioh record``."""
+    server = Server()
+    with (
+        mounted("4.2", "rsize=131072", "wsize=131072") as new,
+        mounted("3", "rsize=65536", "wsize=65536", client=2) as old,
+    ):
+        places = {"4.2": new, "3": old}
+        for place in places.values():
+            fio(place, {"rw": "write", "bs": "1m", "end_fsync": 1, "time_based": 0})
+        server.drop_caches()
+        # On a local file system first: what is written to the outer one costs a tick.
+        local = Path("/tmp") / SESSION.name
+        arguments = ["record", "-o", str(local), "--comm", "fio", "--note", NOTE]
+        # Probes that came late would make its first half minute one from /proc.
+        patient = f"import ioh.sources.live as live; live.ATTACH_TIMEOUT_S = {STARTED_S};"
+        patient += f"import ioh.commands; raise SystemExit(ioh.commands.main({arguments!r}))"
+        recorder = subprocess.Popen([sys.executable, "-c", patient], env=ioh_environment(), cwd="/")
+        wait_until_recording(local)
+        for name, (version, options) in JOBS.items():
+            run(*ioh_command("mark", name, "--file", str(local)))
+            run_phase(server, name, places[version], options)
+        run(*ioh_command("mark", "idle", "--file", str(local)))
+        time.sleep(4)
+        recorder.terminate()
+        assert recorder.wait(30) == 0
+        shutil.copyfile(local, out / SESSION.name)
+
+
+def wait_until_recording(path: Path) -> None:
+    """Wait until the probes run: the file begins with the first tick."""
+    deadline = time.monotonic() + STARTED_S
+    while not path.exists() or path.stat().st_size == 0:
+        assert time.monotonic() < deadline, "ioh did not start"
+        time.sleep(0.5)
+
+
+def run_phase(server: Server, name: str, place: Path, options: dict[str, object]) -> None:
+    """One job for its time."""
+    if name != BAD_LINK:
+        fio(place, options)
+        return
+    with server.netem("srv1", "delay", "20ms", "loss", "1%"):
+        fio(place, options)
+
+
+def fio(place: Path, options: dict[str, object]) -> None:
+    """fio in that directory, always on the same file."""
+    words = {"time_based": 1, "runtime": PHASE_S, "size": "24m", "filename": "data", **options}
+    given = [f"--{key}={value}" for key, value in words.items() if value != 0]
+    run("fio", "--name=j", "--overwrite=1", f"--directory={place}", *given)
+
+
+if __name__ == "__main__":
+    if os.environ.get("IOH_IN_VM"):
+        record(Path(sys.argv[1]))
+    else:
+        main()
