@@ -53,7 +53,7 @@ class FileFeed:
         span: Which part of it can be visited.
         speed: Times its own pace.
         choose: The layers to show, of those in the first sample; None for all.
-        run_s: Only so much of the span; None for all.
+        run_s: Only so much of the span, and end the screen then; None for all, and stay.
         utc: Whether clock times of ``span`` are UTC.
         make_judge: Makes what finds what is wrong, one for each run of intervals.
 
@@ -77,6 +77,7 @@ class FileFeed:
         # Reentrant: a signal handler may call end() while its thread holds it.
         self._change = threading.Condition(threading.RLock())
         self._speed = speed
+        self._ends_after_play = run_s is not None
         self._make_judge, self._judgements = make_judge, Judgements()
         self._jump: int | None = None
         self._is_held = self._is_stopped = self._ends_screen = False
@@ -221,7 +222,9 @@ class FileFeed:
                         unjudged = sample
                     tell(News(item.tick, snapshot))
             older = item
-        if not self._is_interrupted:
+        if self._ends_after_play and not self._is_interrupted:
+            self.end()
+        elif not self._is_interrupted:
             tell(News(status="the end of the recording", is_over=True))
 
     def _items(self, tick: int) -> Iterator[Tick | Gap]:

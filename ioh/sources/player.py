@@ -13,7 +13,9 @@ from ioh.session.stream import Tick
 
 # Samples read on from the last position rather than from a checkpoint, which lies farther away.
 _NEAR_TICKS = 16
-_KEPT = 4
+# Who steps back goes on so: the samples before are kept on the way from the checkpoint to the one.
+_BACK_TICKS = 16
+_KEPT = _BACK_TICKS + 4
 
 
 class History(Protocol):
@@ -104,23 +106,29 @@ class Player:
     def _sample(self, tick: int) -> Sample | None:
         found = self._kept.get(tick) or self._read_on(tick)
         if found is None:
-            self._ahead, self._ahead_tick = self.session.ticks(tick), tick - 1
+            steps_back = bool(self._kept) and 0 < min(self._kept) - tick <= 2
+            begin = max(self.session.first_tick, tick - _BACK_TICKS) if steps_back else tick
+            self._ahead, self._ahead_tick = self.session.ticks(begin), begin - 1
             # Where the records right there are damaged, others may lead there too.
             found = self._read_on(tick) or self.session.sample_at(tick)
         if found is not None:
-            self._kept.pop(tick, None)
-            self._kept[tick] = found
-            while len(self._kept) > _KEPT:
-                del self._kept[next(iter(self._kept))]
+            self._keep(tick, found)
         return found
 
+    def _keep(self, tick: int, sample: Sample) -> None:
+        self._kept.pop(tick, None)
+        self._kept[tick] = sample
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+
     def _read_on(self, tick: int) -> Sample | None:
-        if not self._ahead_tick < tick <= self._ahead_tick + _NEAR_TICKS:
+        if not self._ahead_tick < tick <= self._ahead_tick + _NEAR_TICKS + 1:
             return None
         for item in self._ahead:
             self._ahead_tick = item.tick
             if item.tick >= tick:
                 return item.sample if item.tick == tick else None
+            self._keep(item.tick, item.sample)
         return None
 
 

@@ -15,7 +15,6 @@ import ioh.tui
 
 # What they import late, of all that this screen leads them to; a test looks for more.
 _LATE = (
-    "rich.traceback",
     "textual.command",
     "textual.drivers.headless_driver",
     "textual.drivers.linux_driver",

@@ -204,7 +204,7 @@ def test_only_a_part_of_it(path: str) -> None:
 
 def test_only_so_much_of_it(path: str) -> None:
     with make(path, begin="2", run_s=3) as feed, Listener(feed) as listener:
-        listener.wait_for_end()
+        assert isinstance(listener.wait_for_end().error, FeedEnded)
         assert listener.ticks == [3, 4, 5]
 
 

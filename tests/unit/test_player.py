@@ -66,6 +66,19 @@ def test_a_step_forward_does_not_read_from_a_checkpoint_again(
     assert begun == [49]
 
 
+def test_steps_back_do_not_each_read_from_a_checkpoint(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    player = Player(history)
+    player.tick = 140
+    for tick in range(140, 100, -1):
+        assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert player.step(-1)
+    assert len(begun) <= 2 + 40 // 15
+
+
 def test_a_brief_reading_tells_the_same_of_each_layer(history: History) -> None:
     brief = list(history.ticks(140, is_brief=True))
     assert [item.tick for item in brief] == list(range(140, 150))
