@@ -43,7 +43,7 @@ def interval_of(session: Path, stamp: str) -> dict[str, Any]:
     shown = subprocess.run(
         command, cwd=ROOT, env=ioh_environment(), capture_output=True, check=True
     ).stdout
-    found = [
+    found: list[dict[str, Any]] = [
         interval
         for interval in map(json.loads, shown.splitlines())
         if int(interval["time_unix_s"]) == int(time_unix_s)
