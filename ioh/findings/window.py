@@ -4,31 +4,45 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
-# Ten minutes at one a second; a shorter cycle has a shorter memory instead of a larger one.
-MAX_SNAPSHOTS = 600
+# A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
+MAX_SNAPSHOTS = 400
+DETAIL_S = 40.0
 
 
 class Window:
-    """The newest Snapshots without a gap between them, oldest first; never empty for a rule."""
+    """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
+
+    Those older than DETAIL_S have lost their breakdowns, parts and histograms, which are most
+    of a Snapshot; their rates, means and percentiles stay.
+    """
 
     def __init__(self, span_s: float = 10.0) -> None:
         self._span_s = span_s
-        self._kept: deque[Snapshot] = deque(maxlen=MAX_SNAPSHOTS)
+        self._detail_s = min(DETAIL_S, span_s)
+        self._older: deque[Snapshot] = deque()
+        self._kept: deque[Snapshot] = deque()
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
         self._kept.append(snapshot)
-        oldest_s = snapshot.time_unix_s - self._span_s
-        while self._kept[0].time_unix_s < oldest_s:
-            self._kept.popleft()
+        now_s = snapshot.time_unix_s
+        while self._kept[0].time_unix_s < now_s - self._detail_s or len(self._kept) > MAX_SNAPSHOTS:
+            self._older.append(_without_details(self._kept.popleft()))
+        oldest_s = now_s - self._span_s
+        while self._older and (
+            self._older[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
+        ):
+            self._older.popleft()
 
     def clear(self) -> None:
         """Forget everything: what comes next does not follow from it."""
+        self._older.clear()
         self._kept.clear()
 
     @property
@@ -37,16 +51,16 @@ class Window:
         return self._kept[-1]
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._older) + len(self._kept)
 
     def __iter__(self) -> Iterator[Snapshot]:
-        return iter(self._kept)
+        return chain(self._older, self._kept)
 
     def recent(self, seconds: float) -> tuple[Snapshot, ...]:
         """The newest intervals that together last at least ``seconds``, or all there are."""
         chosen: list[Snapshot] = []
         covered_s = 0.0
-        for snapshot in reversed(self._kept):
+        for snapshot in chain(reversed(self._kept), reversed(self._older)):
             if covered_s >= seconds * 0.95:
                 break
             chosen.append(snapshot)
@@ -55,7 +69,22 @@ class Window:
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
-        return duration_s(self._kept) >= seconds * 0.95
+        return duration_s(self) >= seconds * 0.95
+
+
+def _without_details(snapshot: Snapshot) -> Snapshot:
+    layers = {
+        name: replace(
+            layer,
+            ops={op: replace(x, latency=None, size_lat=None) for op, x in layer.ops.items()},
+            tables={},
+            parts={},
+        )
+        if isinstance(layer, LayerSnapshot)
+        else layer
+        for name, layer in snapshot.layers.items()
+    }
+    return replace(snapshot, layers=layers)
 
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
@@ -112,7 +141,6 @@ class OpSum:
     queue_us: float | None = None
     max_us: float | None = None
     avg_inflight: float | None = None
-    by_size: dict[int, int] = field(default_factory=dict)
 
     @property
     def ops_per_s(self) -> float:

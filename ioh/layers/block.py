@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Layer, raw
 from ioh.layers.block_probe import block_defines
+from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.submitters import SubmitterTable
 from ioh.model.derive import add_ops
@@ -104,6 +105,12 @@ SPEC = LayerSpec(
                 gauge("inflight", "In flight at the sample instant.", "in-fl"),
                 gauge("queue_depth_limit", "nr_requests of the queue.", "depth"),
                 gauge("max_request_bytes", "Largest request, max_sectors_kb.", "max req"),
+                gauge("max_hw_request_bytes", "Largest the hardware takes.", ""),
+                gauge("max_segments", "Most pieces of memory in one request.", ""),
+                gauge("read_ahead_bytes", "Read-ahead window, read_ahead_kb.", ""),
+                gauge("chunk_bytes", "Stripe that no request may cross.", ""),
+                gauge("rotational", "1 where the device says that it turns; VMs say so too.", ""),
+                gauge("stacked", "1 where its I/O appears again on another device.", ""),
             ),
             ("read_bytes_per_s", "write_bytes_per_s"),
         ),
@@ -119,6 +126,8 @@ SPEC = LayerSpec(
             ),
             ("read_bytes_per_s", "write_bytes_per_s"),
         ),
+        LIMITS,
+        JOBS,
     ),
     lost=("no_start", "map_full", "negative", "unseen"),  # the probe counts all but the last
 )
@@ -152,12 +161,16 @@ class Block(Layer):
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
         self._previous: dict[bytes, OpTotals] = {}
         self._keeps_issue_times = False
+        self._machine = MachineTables(root, self._devices)
         self._submitters = SubmitterTable()
         self._unseen = UnseenRequests()
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats alone."""
-        return self._diskstats.sample()
+        disks = self._diskstats.sample()
+        if isinstance(disks, Unavailable):
+            return disks
+        return replace(disks, tables={**disks.tables, **self._machine.read()})
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each device's totals, and from diskstats what the kernel counts itself."""
@@ -191,6 +204,7 @@ class Block(Layer):
             tables={
                 "device": _device_rows(known.tables.get("device", {}), named),
                 "process": self._submitters.read(maps["submitters"]),
+                **self._machine.read(),
             },
             parts=named,
             lost={

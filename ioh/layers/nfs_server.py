@@ -17,7 +17,7 @@ from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable
 from ioh.procfs.mountinfo import Location, MountTable
-from ioh.procfs.nfsd import read_nfsd
+from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -43,6 +43,7 @@ SPEC = LayerSpec(
     metrics=(
         gauge("threads", "Threads of nfsd.", "threads"),
         gauge("busy_threads", "Threads serving a call at the sample instant.", "busy"),
+        gauge("max_block_bytes", "Largest READ or WRITE that the server offers.", ""),
         counter("replayed_calls_total", "Calls answered from the cache of replies.", "replays/s"),
         counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
     ),
@@ -202,6 +203,7 @@ class NfsServer(Layer):
             metrics={
                 "threads": stats.threads if stats is not None else None,
                 "busy_threads": len(maps["servings"].items_bytes()),
+                "max_block_bytes": read_max_block_bytes(self.root),
                 "replayed_calls_total": stats.replayed if stats is not None else None,
                 "unlisted_total": unlisted,
             },
@@ -226,7 +228,11 @@ class NfsServer(Layer):
                 "write": OpTotals(count_total=stats.calls("WRITE"), bytes_total=stats.write_bytes),
                 "commit": OpTotals(count_total=stats.calls("COMMIT"), bytes_total=0),
             },
-            metrics={"threads": stats.threads, "replayed_calls_total": stats.replayed},
+            metrics={
+                "threads": stats.threads,
+                "max_block_bytes": read_max_block_bytes(self.root),
+                "replayed_calls_total": stats.replayed,
+            },
             notes=self._filter_notes(),
         )
 

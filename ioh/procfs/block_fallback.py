@@ -28,6 +28,15 @@ _OPS = {
     "flush": ("flushes_total", "", "flush_ms_total"),
     "discard": ("discards_total", "discard_bytes_total", "discard_ms_total"),
 }
+# Columns that are fields of BlockDevice under the same names.
+_SETTINGS = (
+    "queue_depth_limit",
+    "max_request_bytes",
+    "max_hw_request_bytes",
+    "max_segments",
+    "read_ahead_bytes",
+    "chunk_bytes",
+)
 _MERGES = ("read_merges_total", "write_merges_total", "discard_merges_total")
 
 _NOTES = (
@@ -239,8 +248,10 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats, device: BlockDevi
         values[f"{name}_ns_total"] = None if time_ms is None else time_ms * _NS_PER_MS
     values["inflight"] = disk.inflight
     if device is not None:
-        values["queue_depth_limit"] = device.queue_depth_limit
-        values["max_request_bytes"] = device.max_request_bytes
+        for name in _SETTINGS:
+            values[name] = getattr(device, name)
+        values["rotational"] = None if device.rotational is None else int(device.rotational)
+        values["stacked"] = int(device.is_stacked)
     return tuple(values.get(column.name) for column in table.raw_columns)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.model.printable import printable
-from ioh.procfs.diskstats import parse_dev, split_dev
+from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import MountTable
 
@@ -36,7 +36,8 @@ class BlockDevice:
 
     Units:
         Bytes; ``max_request_bytes`` is the limit in force (max_sectors_kb),
-        ``max_hw_request_bytes`` the hardware's; ``queue_depth_limit`` is nr_requests.
+        ``max_hw_request_bytes`` the hardware's; ``chunk_bytes`` the stripe that no request may
+        cross (chunk_sectors), None where there is none; ``queue_depth_limit`` is nr_requests.
 
     Source:
         /sys/dev/block/<major>:<minor>.
@@ -54,6 +55,8 @@ class BlockDevice:
     max_request_bytes: int | None = None
     max_hw_request_bytes: int | None = None
     max_segments: int | None = None
+    read_ahead_bytes: int | None = None
+    chunk_bytes: int | None = None
     queue_depth_limit: int | None = None
     scheduler: str | None = None
     rotational: bool | None = None
@@ -129,6 +132,8 @@ def read_block_device(
         max_request_bytes=_from_kib(f"{queue}/max_sectors_kb"),
         max_hw_request_bytes=_from_kib(f"{queue}/max_hw_sectors_kb"),
         max_segments=read_int(f"{queue}/max_segments"),
+        read_ahead_bytes=_from_kib(f"{queue}/read_ahead_kb"),
+        chunk_bytes=(read_int(f"{queue}/chunk_sectors") or 0) * SECTOR_BYTES or None,
         queue_depth_limit=read_int(f"{queue}/nr_requests") if has_requests else None,
         scheduler=parse_scheduler(read_line(f"{queue}/scheduler")) if has_requests else None,
         rotational=None if rotational is None else rotational != 0,

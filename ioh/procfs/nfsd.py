@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ioh.procfs.files import ROOT, path_under, read_text
+from ioh.procfs.files import ROOT, path_under, read_int, read_text
 
 # Procedure numbers of RFC 1813, operation numbers of RFC 7530 and (READ_PLUS, 68) RFC 7862.
 _V3 = {"READ": (6,), "WRITE": (7,), "COMMIT": (21,)}
@@ -74,3 +74,8 @@ def read_nfsd(root: Path = ROOT) -> NfsdStats | None:
     """Read it; None where the nfsd module is not loaded."""
     text = read_text(path_under(root, "proc/net/rpc/nfsd"))
     return None if text is None else parse_nfsd(text)
+
+
+def read_max_block_bytes(root: Path = ROOT) -> int | None:
+    """Largest READ or WRITE that nfsd offers its clients; None where that is not told."""
+    return read_int(path_under(root, "proc/fs/nfsd/max_block_size"))

@@ -94,6 +94,12 @@ def test_growth_of_one_disk(root: Path) -> None:
         "inflight": 3,
         "queue_depth_limit": 64,
         "max_request_bytes": 1280 * 1024,
+        "max_hw_request_bytes": 33553408,
+        "max_segments": 168,
+        "read_ahead_bytes": None,
+        "chunk_bytes": None,
+        "rotational": 1,
+        "stacked": 0,
     }
 
 

@@ -1,0 +1,165 @@
+"""Links, windows and queues of the network that carry all they can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, duration_s, rows_of, sum_metric
+from ioh.findings.words import per_s, percent, rate
+from ioh.model.finding import Evidence
+
+SPAN_S = 5.0
+# Metric of the tcp layer, threshold, what it is, what to do, the command.
+_DROPS = (
+    (
+        "listen_overflows",
+        "overflows_min_per_s",
+        "connections are refused because a program's accept queue is full",
+        "Let the program accept faster, or give it a longer queue (its listen() and somaxconn).",
+        "ss -ltn; sysctl net.core.somaxconn",
+    ),
+    (
+        "backlog_drops",
+        "drops_min_per_s",
+        "segments are dropped because a socket's backlog is full",
+        "The receiving program is too slow, or its receive buffer too small.",
+        "ss -tmi; sysctl net.ipv4.tcp_rmem",
+    ),
+    (
+        "in_discards",
+        "drops_min_per_s",
+        "IP packets are dropped on arrival for want of memory",
+        "Give the network buffers more memory.",
+        "nstat -az IpInDiscards; sysctl net.core.rmem_max",
+    ),
+)
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Interfaces, drops, and connections that wait for their peer's window."""
+    if window.covers(SPAN_S):
+        yield from _links(window, limits)
+        yield from _drops(window, limits)
+        yield from _windows(window, limits)
+
+
+def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
+    recent = window.recent(SPAN_S)
+    for row in rows_of(window.newest, "tcp", "interface"):
+        name = row.key[0]
+        for way, word in (("in", "inwards"), ("out", "outwards")):
+            used = [
+                found.values.get(f"{way}_used_pct") or 0.0
+                for snapshot in recent
+                for found in rows_of(snapshot, "tcp", "interface")
+                if found.key == row.key
+            ]
+            if not used or min(used) < limits["link_min_pct"]:
+                continue
+            speed = row.values.get("speed_bits_per_s") or 0
+            moved = row.values.get(f"{way}_bytes_per_s") or 0.0
+            yield Verdict(
+                subject=f"{name} {way}",
+                severity="warning",
+                confidence="high",
+                cause=f"Interface {name} is full {word}: {rate(moved)} is "
+                f"{percent(used[-1] / 100)} of its {speed / 1e9:g} Gbit/s.",
+                evidence=(
+                    Evidence(
+                        f"at least {percent(min(used) / 100)} in each of the last {len(used)} "
+                        "intervals",
+                        f"{way}_used_pct",
+                        min(used),
+                        limits["link_min_pct"],
+                        f"/proc/net/dev, /sys/class/net/{name}/speed",
+                    ),
+                ),
+                advice="The link is the limit: a faster one, a second one, or less traffic on it.",
+                command=f"ip -s link show {name}; ethtool {name}",
+            )
+
+
+def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
+    recent = window.recent(SPAN_S)
+    for metric, threshold, what, advice, command in _DROPS:
+        total = sum_metric(recent, "tcp", f"{metric}_per_s") or 0.0
+        a_second = total / duration_s(recent)
+        if a_second >= limits[threshold]:
+            yield Verdict(
+                subject=metric,
+                severity="warning",
+                confidence="high",
+                cause=f"{per_s(a_second)} {what}, each second.",
+                evidence=(
+                    Evidence(
+                        f"{total:,.0f} in {duration_s(recent):.0f} s",
+                        f"{metric}_per_s",
+                        a_second,
+                        limits[threshold],
+                        "/proc/net/netstat, /proc/net/snmp",
+                    ),
+                ),
+                advice=advice,
+                command=command,
+            )
+
+
+def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
+    recent = window.recent(SPAN_S)
+    for row in rows_of(window.newest, "tcp", "connection"):
+        rows = [
+            found.values
+            for snapshot in recent
+            for found in rows_of(snapshot, "tcp", "connection")
+            if found.key == row.key
+        ]
+        out = sum(values.get("out_bytes_per_s") or 0.0 for values in rows) / len(recent)
+        if len(rows) < len(recent) or out < limits["window_bytes_min_per_s"]:
+            continue
+        if min(values.get("busy_pct") or 0.0 for values in rows) < limits["busy_min_pct"]:
+            continue
+        held = min(values.get("rwnd_limited_pct") or 0.0 for values in rows)
+        if held < limits["window_min_pct"]:
+            continue
+        yield Verdict(
+            subject=" ".join(row.key),
+            severity="warning",
+            confidence="medium",
+            cause=f"The receiver {row.key[1]} holds {row.key[0]} up for at least "
+            f"{percent(held / 100)} of the time: its window is full at {rate(out)}.",
+            evidence=(
+                Evidence(
+                    f"limited by the peer's window {percent(held / 100)} of the time it had data",
+                    "rwnd_limited_pct",
+                    held,
+                    limits["window_min_pct"],
+                    "TCP_INFO tcpi_rwnd_limited",
+                ),
+            ),
+            advice="The receiver reads too slowly, or its receive buffer is too small for the "
+            "distance.",
+            command="sysctl net.ipv4.tcp_rmem   (on the receiver)",
+        )
+
+
+RULE = Rule(
+    name="connection_limits",
+    title="Connection limit",
+    layer="tcp",
+    judge=judge,
+    watches="Use of each link's speed, dropped packets and refused connections, connections held "
+    "up by their receiver's window.",
+    sources="/proc/net/dev, /sys/class/net/*/speed, /proc/net/snmp and netstat, TCP_INFO.",
+    blind="Links whose speed is not known: virtual ones, loopback. Fibre Channel.",
+    false_alarm="A pipe to a slow program is limited by its window on purpose.",
+    thresholds=(
+        Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),
+        Threshold("overflows_min_per_s", 1.0, "each is a connection refused or late by a second"),
+        Threshold("drops_min_per_s", 10.0, "each costs a retransmission"),
+        Threshold("busy_min_pct", 90.0, "it has data to send all the time"),
+        Threshold("window_min_pct", 50.0, "most of that time it may not"),
+        Threshold("window_bytes_min_per_s", 1e6, "a trickle is limited by its program"),
+    ),
+    needs=("tcp",),
+)

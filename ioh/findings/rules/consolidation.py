@@ -1,0 +1,130 @@
+"""Small calls that leave as few large requests: by read-ahead, write-back, NFS gathering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.nfs import mounts, off_disk_bytes
+from ioh.findings.pieces import Pieces
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, sum_metric, sum_op
+from ioh.findings.words import duration, size, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+READS_S = 10.0
+WRITES_S = 30.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Reads through the page cache, buffered writes, and each NFS mount."""
+    recent = window.recent(READS_S)
+    pieces = _reads(recent)
+    if pieces is not None and _is_joined(pieces, limits, READS_S):
+        yield _verdict(pieces, "Reads", "read-ahead", "requests", "disk", is_measured=True)
+    for op, who in (("read", "read-ahead of the NFS client"), ("write", "the NFS client")):
+        for mount in mounts(window.recent(WRITES_S), op):
+            if window.covers(WRITES_S) and _is_joined(mount.pieces, limits, WRITES_S):
+                what, where = f"{op.upper()}s", mount.point
+                yield _verdict(
+                    mount.pieces, f"{op.capitalize()}s", who, what, where, is_measured=False
+                )
+    if window.covers(WRITES_S):
+        pieces = _writes(window.recent(WRITES_S))
+        if pieces is not None and _is_joined(pieces, limits, WRITES_S):
+            yield _verdict(pieces, "Writes", "write-back", "requests", "disk", is_measured=False)
+
+
+def _is_joined(pieces: Pieces, limits: Limits, seconds: float) -> bool:
+    """Many small ones above, few large ones below, the same bytes."""
+    return (
+        pieces.calls / seconds >= limits["calls_min_per_s"]
+        and pieces.pieces > 0
+        and pieces.calls / pieces.pieces >= limits["ratio_min"]
+        and pieces.call_size <= limits["call_max_bytes"]
+        and pieces.conserves(limits["bytes_off_max_pct"] / 100)
+    )
+
+
+def _reads(recent: Sequence[Snapshot]) -> Pieces | None:
+    calls, ops, bytes_ = (
+        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
+        for name in ("read_calls", "read_lower_ops", "read_lower_bytes")
+    )
+    buffered = sum_op(recent, "syscall", "read_buffered")
+    direct = sum_op(recent, "syscall", "read_direct")
+    if direct.bytes > buffered.bytes / 10 or not ops:
+        return None
+    below = sum_op(recent, "block", "read").latency_us
+    return Pieces(calls, buffered.bytes, ops, bytes_, buffered.latency_us, below)
+
+
+def _writes(recent: Sequence[Snapshot]) -> Pieces | None:
+    """Buffered writes beside what the disks wrote: inferred from rates."""
+    kinds = {
+        kind: sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "direct", "sync")
+    }
+    buffered = kinds["buffered"]
+    elsewhere = kinds["direct"].bytes + kinds["sync"].bytes + off_disk_bytes(recent, "write")
+    if elsewhere > buffered.bytes / 10:
+        return None
+    below = sum_op(recent, "block", "write")
+    return Pieces(
+        buffered.count,
+        buffered.bytes,
+        below.count,
+        below.bytes,
+        buffered.latency_us,
+        below.latency_us,
+    )
+
+
+def _verdict(  # noqa: PLR0913
+    pieces: Pieces, verb: str, who: str, what: str, where: str, *, is_measured: bool
+) -> Verdict:
+    joined = pieces.calls / pieces.pieces
+    how = "" if is_measured else " (inferred from rates: they leave later)"
+    return Verdict(
+        subject=f"{verb.lower()} {where}",
+        layer="syscall" if what == "requests" else "nfs_client",
+        severity="info",
+        confidence="high" if is_measured else "medium",
+        cause=f"{times(joined)} {verb.lower()} of {size(pieces.call_size)} become 1 of "
+        f"{size(pieces.piece_size)} ({what}) by {who}{how}: {duration(pieces.above_us or 0)} a "
+        f"call above, {duration(pieces.below_us or 0)} below.",
+        evidence=(
+            Evidence(
+                f"{pieces.calls:,.0f} calls became {pieces.pieces:,.0f} {what}",
+                "",
+                joined,
+                source="probe: what each call submitted" if is_measured else "rates of both layers",
+            ),
+            Evidence(f"{size(pieces.call_bytes)} above, {size(pieces.piece_bytes)} below"),
+        ),
+        advice="Good for throughput. Calls are faster than the storage, and each request slower "
+        "than one of the calls' size would be: to measure the storage, use O_DIRECT.",
+        command="fio --direct=1 ...",
+    )
+
+
+RULE = Rule(
+    name="consolidation",
+    title="Consolidation",
+    layer="syscall",
+    judge=judge,
+    watches="How many calls became one request or RPC, where the same bytes went down.",
+    sources="Reads: the probe's charge of requests to calls. Writes and NFS: rates of both "
+    "layers over 30 s, since write-back belongs to no call.",
+    blind="Joining inside the disk or the server.",
+    false_alarm="None: it is told, not warned of. Bytes written twice before they are written "
+    "back once keep it silent.",
+    thresholds=(
+        Threshold("ratio_min", 4.0, "two to one is what neighbours in a queue give by chance"),
+        Threshold("calls_min_per_s", 1000, "with fewer calls nobody measures the storage"),
+        Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
+        Threshold("bytes_off_max_pct", 20.0, "else the bytes below are not those above"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    span_s=WRITES_S + 5,
+)

@@ -1,0 +1,220 @@
+"""Calls that leave for the disk in pieces: how many, how small, and which limit cuts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ioh.findings.devices import PAGE_BYTES, Device, carrier
+from ioh.findings.pieces import Pieces, how
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, duration_s, sum_metric, sum_op
+from ioh.findings.words import per_s, size, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 3.0
+_PURE = 0.9  # so much of the calls must be of one kind for what they became to be theirs
+
+
+class _Limit(NamedTuple):
+    """What cuts: its name, the file that has it, its bytes, what to do about it."""
+
+    name: str
+    file: str
+    bytes: float
+    advice: str
+    command: str
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Reads and writes apart."""
+    recent = window.recent(SPAN_S)
+    for pieces, verb, op, is_buffered in (_reads(recent), _writes(recent)):
+        if pieces is None or pieces.pieces / duration_s(recent) < limits["pieces_min_per_s"]:
+            continue
+        if pieces.per_call < limits["ratio_min"] or pieces.piece_size > limits["piece_max_bytes"]:
+            continue
+        if pieces.call_size < limits["ratio_min"] * pieces.piece_size * 0.9:
+            continue
+        if pieces.conserves(limits["bytes_off_max_pct"] / 100):
+            yield from _verdict(recent, pieces, verb, op, is_buffered=is_buffered)
+
+
+_Found = tuple[Pieces | None, str, str, bool]
+
+
+def _reads(recent: Sequence[Snapshot]) -> _Found:
+    """Read calls that reached a device, all of them direct or all of them buffered."""
+    direct = sum_op(recent, "syscall", "read_direct")
+    buffered = sum_op(recent, "syscall", "read_buffered")
+    calls, cached, ops, bytes_ = (
+        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
+        for name in ("read_calls", "read_calls_cached", "read_lower_ops", "read_lower_bytes")
+    )
+    is_buffered = buffered.bytes > direct.bytes
+    main, other = (buffered, direct) if is_buffered else (direct, buffered)
+    uncached = calls - cached
+    if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
+        return None, "reads", "read", is_buffered
+    if is_buffered:
+        # Read-ahead serves some calls from what others fetched: per call, all calls count.
+        made = Pieces(calls, main.bytes, ops, bytes_, main.latency_us)
+    else:
+        # Buffered calls that touched nothing stand beside the direct ones and fetched nothing.
+        made = Pieces(uncached, main.bytes, ops, bytes_, main.latency_us)
+    return made, "reads", "read", is_buffered
+
+
+def _writes(recent: Sequence[Snapshot]) -> _Found:
+    """Direct and synchronous writes: what their callers submit is theirs."""
+    kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
+    calls, ops, bytes_ = (
+        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
+        for name in ("write_calls", "write_lower_ops", "write_lower_bytes")
+    )
+    count = sum(kind.count for kind in kinds)
+    if not count or count < _PURE * calls:
+        return None, "writes", "write", False
+    busiest = max(kinds, key=lambda kind: kind.count)
+    total = sum(kind.bytes for kind in kinds)
+    return Pieces(count, total, ops, bytes_, busiest.latency_us), "writes", "write", False
+
+
+def _verdict(
+    recent: Sequence[Snapshot], pieces: Pieces, verb: str, op: str, *, is_buffered: bool
+) -> Iterator[Verdict]:
+    device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
+    if device is not None:
+        timed = Pieces(
+            pieces.calls,
+            pieces.call_bytes,
+            pieces.pieces,
+            pieces.piece_bytes,
+            pieces.above_us,
+            device.sum.latency_us,
+        )
+        pieces = timed
+    limit = _which_limit(pieces, device, is_buffered=is_buffered)
+    if limit is None and pieces.per_call < 4:
+        return  # nothing to point at, and little to gain
+    name = device.name if device is not None else ""
+    order = how(pieces)
+    is_serial = order == "one after another"
+    shown = [f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"]
+    if order:
+        shown.append(order)
+    where = f" {limit.name} of {name} is {size(limit.bytes)}." if limit is not None else ""
+    yield Verdict(
+        subject=f"{verb} {name}".strip(),
+        severity="warning" if is_serial and limit is not None else "info",
+        confidence="high" if limit is not None else "low",
+        cause=f"{verb.capitalize()} of {size(pieces.call_size)} become {', '.join(shown)}.{where}",
+        evidence=tuple(_evidence(recent, pieces, device, limit, verb)),
+        advice=limit.advice
+        if limit is not None
+        else "No limit of the device explains it: the file may lie in many pieces, or the buffer "
+        "may not be aligned.",
+        command=limit.command if limit is not None else "filefrag -v FILE",
+    )
+
+
+def _which_limit(pieces: Pieces, device: Device | None, *, is_buffered: bool) -> _Limit | None:
+    if device is None:
+        return None
+    request = device.setting("max_request_bytes")
+    hardware = device.setting("max_hw_request_bytes")
+    segments = device.setting("max_segments")
+    ahead = device.setting("read_ahead_bytes")
+    chunk = device.setting("chunk_bytes")
+    if pieces.is_cut_at(request) and request:
+        return _request_limit(device, request, hardware, pieces.call_size)
+    if is_buffered and pieces.is_cut_at(ahead) and ahead:
+        file = device.queue_file("read_ahead_kb")
+        want = int(pieces.call_size) // 1024
+        advice = "The page cache fetches no more at a time: widen its window to the reads' size."
+        return _Limit("read_ahead_kb", file, ahead, advice, f"echo {want} > {file}")
+    if pieces.is_cut_at(chunk) and chunk:
+        advice = "No request may cross a stripe: use stripes as large as the I/O, or I/O as small."
+        return _Limit("chunk_sectors", device.queue_file("chunk_sectors"), chunk, advice, "")
+    if segments and pieces.is_cut_at(segments * PAGE_BYTES):
+        advice = "The buffer lies in too many pieces of memory: use huge pages for it."
+        file = device.queue_file("max_segments")
+        return _Limit("max_segments x 4 KB", file, segments * PAGE_BYTES, advice, "")
+    return None
+
+
+def _request_limit(
+    device: Device, request: float, hardware: float | None, call_size: float
+) -> _Limit:
+    file = device.queue_file("max_sectors_kb")
+    if hardware is not None and request >= hardware:
+        advice = "It is the hardware's own limit (max_hw_sectors_kb): have more I/O in flight."
+        return _Limit("max_sectors_kb", file, request, advice, "")
+    want = int(min(hardware or call_size, call_size)) // 1024
+    most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
+    advice = f"Let requests be as large as the I/O{most}."
+    return _Limit("max_sectors_kb", file, request, advice, f"echo {want} > {file}")
+
+
+def _evidence(
+    recent: Sequence[Snapshot],
+    pieces: Pieces,
+    device: Device | None,
+    limit: _Limit | None,
+    verb: str,
+) -> Iterator[Evidence]:
+    seconds = duration_s(recent)
+    yield Evidence(
+        f"{per_s(pieces.calls / seconds)} {verb} a second became "
+        f"{per_s(pieces.pieces / seconds)} requests: {times(pieces.per_call)} a call, counted in "
+        "each caller's own context",
+        f"{verb[:-1]}_lower_ops_per_op",
+        pieces.per_call,
+        source="probe: requests charged to the call",
+    )
+    yield Evidence(
+        f"{size(pieces.call_bytes)} asked, {size(pieces.piece_bytes)} submitted",
+        f"{verb[:-1]}_lower_bytes_per_s",
+        pieces.piece_bytes / seconds,
+    )
+    if limit is not None:
+        yield Evidence(
+            f"{limit.name} = {size(limit.bytes)}", "", pieces.piece_size, limit.bytes, limit.file
+        )
+    if device is not None and pieces.at_once is not None:
+        yield Evidence(
+            f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
+            f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} under way at a time",
+            "latency_us",
+            pieces.above_us,
+        )
+
+
+RULE = Rule(
+    name="fragmentation",
+    title="Fragmentation",
+    layer="syscall",
+    judge=judge,
+    watches="How many requests each read, and each direct or synchronous write, becomes, whether "
+    "one after another or at once, and which limit of the device has just that size.",
+    sources="The probes charge every request to the call that submitted it; limits from "
+    "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
+    "chunk_sectors.",
+    blind="Buffered writes are written back by the kernel later and belong to no call (see "
+    "writeback_size). Direct and buffered reads of one interval are not judged when mixed.",
+    false_alarm="Striped arrays cut on purpose, and their pieces go at once: that is only told, "
+    "not warned of.",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "fewer than two requests a call cost next to nothing"),
+        Threshold(
+            "piece_max_bytes",
+            262144,
+            "from 256 KB on the transfer takes longer than what each request costs",
+        ),
+        Threshold("bytes_off_max_pct", 25.0, "else other I/O than these calls' is in the sum"),
+        Threshold("pieces_min_per_s", 50, "fewer requests a second are no load"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+)

@@ -1,0 +1,131 @@
+"""The storage's own work: resync, check, balance, scrub, trim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, duration_s, rows_of, sum_op
+from ioh.findings.words import percent, rate
+from ioh.model.finding import Evidence
+
+SPAN_S = 5.0
+# Programs and kernel threads whose I/O is upkeep, not work: by their names, 15 bytes at most.
+_UPKEEP = re.compile(
+    r"md\d+_(resync|reshape|recovery)|fstrim|btrfs|btrfs-scrub.*|e2scrub.*|xfs_scrub.*|xfs_fsr|"
+    r"fsck.*|e2fsck|xfs_repair|badblocks|e4defrag|duperemove|mdadm|lvconvert|pvmove|zpool|updatedb.*"
+)
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Jobs that the kernel tells of, upkeep's share of the I/O, and discards."""
+    for row in rows_of(window.newest, "block", "job"):
+        done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
+        progress = f", {done:.1f} % done" if done is not None else ""
+        fast = f" at {rate(speed)}" if speed else ""
+        yield Verdict(
+            subject=f"{row.key[0]} {row.key[1]}",
+            severity="warning",
+            confidence="high",
+            cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
+            "every disk below.",
+            evidence=(
+                Evidence(
+                    f"{row.key[1]}{progress}", "done_pct", done, None, "/proc/mdstat, /sys/fs/btrfs"
+                ),
+            ),
+            advice="Measure again when it has ended, or slow it down meanwhile.",
+            command="sysctl dev.raid.speed_limit_max",
+        )
+    yield from _upkeep(window, limits)
+    yield from _discards(window, limits)
+
+
+def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
+    recent = window.recent(SPAN_S)
+    by_name: dict[str, float] = {}
+    total = 0.0
+    for snapshot in recent:
+        for row in rows_of(snapshot, "block", "process"):
+            moved = sum(
+                (row.values.get(f"{op}_bytes_per_s") or 0.0) * snapshot.interval_s
+                for op in ("read", "write")
+            )
+            total += moved
+            if _UPKEEP.fullmatch(row.key[1]):
+                by_name[row.key[1]] = by_name.get(row.key[1], 0.0) + moved
+    if not by_name or not total:
+        return
+    seconds = duration_s(recent)
+    upkeep = sum(by_name.values())
+    if (
+        upkeep / seconds < limits["bytes_min_per_s"]
+        or upkeep / total * 100 < limits["share_min_pct"]
+    ):
+        return
+    names = ", ".join(sorted(by_name))
+    yield Verdict(
+        subject="upkeep",
+        severity="warning",
+        confidence="high",
+        cause=f"{names} makes {percent(upkeep / total)} of the disks' I/O "
+        f"({rate(upkeep / seconds)}): upkeep, not work.",
+        evidence=(
+            Evidence(
+                f"{rate(upkeep / seconds)} of {rate(total / seconds)} submitted",
+                "read_bytes_per_s",
+                upkeep / total * 100,
+                limits["share_min_pct"],
+                "probe of the block layer: who submitted",
+            ),
+        ),
+        advice="Measure again when it has ended, or run it at another time and at low priority.",
+        command=f"ps -C {names.split(',')[0]} -o pid,etime,args",
+    )
+
+
+def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
+    recent = window.recent(SPAN_S)
+    discard = sum_op(recent, "block", "discard")
+    if discard.bytes_per_s < limits["discard_bytes_min_per_s"]:
+        return
+    yield Verdict(
+        subject="discard",
+        severity="warning",
+        confidence="high",
+        cause=f"{rate(discard.bytes_per_s)} are being discarded (trim): many disks serve nothing "
+        "else meanwhile.",
+        evidence=(
+            Evidence(
+                f"{discard.count:,} discards in {SPAN_S:.0f} s",
+                "bytes_per_s",
+                discard.bytes_per_s,
+                limits["discard_bytes_min_per_s"],
+                "probe of the block layer",
+            ),
+        ),
+        advice="Measure again when fstrim has ended; mount without the option discard.",
+        command="systemctl list-timers fstrim.timer; findmnt -O discard",
+    )
+
+
+RULE = Rule(
+    name="maintenance",
+    title="Storage maintenance",
+    layer="block",
+    judge=judge,
+    watches="md resync, check and reshape, btrfs balance and replace; I/O submitted by scrubs, "
+    "checks and the like; discards.",
+    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the probe's submitters by name, "
+    "discards.",
+    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub whose worker "
+    "threads go by another name.",
+    false_alarm="A program of one of these names that does real work.",
+    thresholds=(
+        Threshold("share_min_pct", 20.0, "less does not change what is measured"),
+        Threshold("bytes_min_per_s", 10e6, "less is a trickle"),
+        Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
+    ),
+    needs=("block",),
+)

@@ -1,0 +1,107 @@
+"""Calls on NFS files that leave as several READs or WRITEs because of rsize or wsize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.nfs import Mount, mounts
+from ioh.findings.pieces import how
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, duration_s, metric_of, sum_op
+from ioh.findings.words import duration, per_s, size, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 10.0
+_DIRECT = 0.9
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each mount and direction."""
+    recent = window.recent(SPAN_S)
+    seconds = duration_s(recent)
+    for op in ("read", "write"):
+        for mount in mounts(recent, op):
+            pieces = mount.pieces
+            if pieces.pieces / seconds < limits["pieces_min_per_s"]:
+                continue
+            if pieces.per_call < limits["ratio_min"]:
+                continue
+            if pieces.piece_size > limits["piece_max_bytes"]:
+                continue
+            limit = mount.settings.get(f"{op[0]}size_bytes")
+            off = limits["bytes_off_max_pct"] / 100
+            if limit and pieces.is_cut_at(limit) and pieces.conserves(off):
+                yield _verdict(recent, mount, op, limit)
+
+
+def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) -> Verdict:
+    pieces, setting, rpc = mount.pieces, f"{op[0]}size", op.upper()
+    kinds = ("direct", "sync") if op == "write" else ("direct",)
+    own = sum(sum_op(recent, "syscall", f"{op}_{kind}").bytes for kind in kinds)
+    everything = sum_op(recent, "syscall", op).bytes
+    is_own = bool(everything) and own >= _DIRECT * everything
+    order = how(pieces) if is_own else ""
+    measured = f", {order}" if order else ""
+    if not is_own and op == "write":
+        measured = "; buffered, so this is inferred from rates: the client sends them later"
+    server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
+    offers = f" This server offers {size(server_max)}." if server_max else ""
+    seconds = duration_s(recent)
+    return Verdict(
+        subject=f"{op}s {mount.point}",
+        severity="warning",
+        confidence="high" if is_own else "medium",
+        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.per_call)} "
+        f"{rpc}s of {size(pieces.piece_size)}{measured}. {setting}={limit:.0f} on {mount.export}.",
+        evidence=(
+            Evidence(
+                f"{per_s(pieces.calls / seconds)} {op} calls a second became "
+                f"{per_s(pieces.pieces / seconds)} {rpc}s: {times(pieces.per_call)} a call",
+                f"{op}s_per_s",
+                pieces.per_call,
+                source="probe of calls by mount; /proc/self/mountstats",
+            ),
+            Evidence(
+                f"{setting} = {size(limit)}",
+                f"{setting}_bytes",
+                pieces.piece_size,
+                limit,
+                "/proc/self/mountstats",
+            ),
+            Evidence(
+                f"a call takes {duration(pieces.above_us or 0)}, a {rpc} "
+                f"{duration(pieces.below_us or 0)}",
+                "latency_us",
+                pieces.above_us,
+            ),
+        ),
+        advice=f"Mount with {setting}=1048576; the server may offer less "
+        f"(its /proc/fs/nfsd/max_block_size).{offers}",
+        command=f"umount {mount.point} && mount -o {setting}=1048576 {mount.export} {mount.point}",
+    )
+
+
+RULE = Rule(
+    name="nfs_fragmentation",
+    title="Fragmentation",
+    layer="nfs_client",
+    judge=judge,
+    watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
+    "wsize has just that size.",
+    sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
+    "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
+    "this machine.",
+    blind="Several mounts at one mount point; what the server was asked for at mount time.",
+    false_alarm="Read-ahead and write-back join small calls again: only calls larger than the "
+    "limit are judged, by mean size.",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
+        Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
+        Threshold("bytes_off_max_pct", 20.0, "else the two layers did not move the same data"),
+        Threshold("pieces_min_per_s", 20, "fewer are no load"),
+    ),
+    needs=("nfs_client",),
+    probed=("syscall",),
+    span_s=SPAN_S,
+)

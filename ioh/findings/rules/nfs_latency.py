@@ -1,0 +1,144 @@
+"""Which part of an NFS call's time is the client's, the network's and the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.nfs import metric_mean
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, duration_s, rows_of, sum_metric, sum_op
+from ioh.findings.words import duration, per_s, percent
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 5.0
+_PORT = "2049"
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """READ and WRITE apart."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    for op in ("read", "write"):
+        calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s") or 0.0
+        if calls / duration_s(recent) < limits["calls_min_per_s"]:
+            continue
+        queue, rtt, whole = (
+            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
+            for part in ("queue", "rtt", "execute")
+        )
+        if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
+            continue
+        if queue >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3):
+            yield _client(recent, op, queue, whole)
+            continue
+        wire = _network_us(recent)
+        served = sum_op(recent, "nfs_server", op).latency_us
+        if served is not None and rtt - served >= limits["added_min_ms"] * 1e3:
+            yield _network(op, rtt - served, whole, "READs and WRITEs timed at both ends", served)
+        elif wire is not None and wire >= limits["share_min_pct"] / 100 * rtt:
+            if wire >= limits["added_min_ms"] * 1e3:
+                yield _network(op, wire, whole, "TCP's smoothed round trip to port 2049", None)
+        elif rtt >= limits["server_min_ms"] * 1e3 and wire is not None:
+            yield _server(op, rtt - wire, whole)
+
+
+def _network_us(recent: Sequence[Snapshot]) -> float | None:
+    """The round trip that TCP measures on connections of NFS, mean of the intervals."""
+    known = [
+        float(value)
+        for snapshot in recent
+        for row in rows_of(snapshot, "tcp", "port")
+        if row.key[0] == _PORT and (value := row.values.get("srtt_us")) is not None
+    ]
+    return sum(known) / len(known) if known else None
+
+
+def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> Verdict:
+    rows = rows_of(recent[-1], "nfs_client", "mount")
+    connections = max((row.values.get("connections") or 1 for row in rows), default=1)
+    return Verdict(
+        subject=f"{op} client",
+        severity="warning",
+        confidence="high",
+        cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
+        f"before they are sent: too few slots or connections ({connections:.0f}).",
+        evidence=(
+            Evidence(
+                f"{percent(queue / whole)} of the time before sending",
+                f"rpc_{op}_queue_us",
+                queue,
+                whole,
+                "probe of the RPC layer, as mountstats has it",
+            ),
+            Evidence(
+                f"{connections:.0f} connections", "connections", float(connections), None,
+                "/proc/self/mountstats, xprt:",
+            ),
+        ),
+        advice="Give the mount more connections (nconnect) or sessions more slots "
+        "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
+        command="mount -o nconnect=8 SERVER:/EXPORT /MOUNT   (after umount)",
+    )  # fmt: skip
+
+
+def _network(op: str, wire: float, whole: float, source: str, served: float | None) -> Verdict:
+    beside = f", the server only {duration(served)}" if served is not None else ""
+    return Verdict(
+        subject=f"{op} network",
+        severity="warning",
+        confidence="high" if served is not None else "medium",
+        cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}"
+        f"{beside}.",
+        evidence=(
+            Evidence(f"{duration(wire)} between client and server", "srtt_us", wire, None, source),
+        ),
+        advice="Look at the path: retransmits, a full link, distance. Larger rsize and wsize and "
+        "more in flight hide it.",
+        command="ss -ti dport = :2049",
+    )
+
+
+def _server(op: str, server_us: float, whole: float) -> Verdict:
+    return Verdict(
+        subject=f"{op} server",
+        severity="warning",
+        confidence="medium",
+        cause=f"The server takes {duration(server_us)} of each {op.upper()}'s {duration(whole)}: "
+        "neither this client nor the network adds it.",
+        evidence=(
+            Evidence(
+                f"{per_s(server_us)} us between sending and the reply, less TCP's round trip",
+                f"rpc_{op}_rtt_us",
+                server_us,
+            ),
+        ),
+        advice="Run ioh on the server: its nfs server and block rows say whether its disks or its "
+        "file system take it.",
+        command="sudo ioh text",
+    )
+
+
+RULE = Rule(
+    name="nfs_latency",
+    title="NFS latency",
+    layer="nfs_client",
+    judge=judge,
+    watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
+    "server.",
+    sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
+    "trip on port 2049; the server's own time where it is this machine.",
+    blind="The server's parts, from a client.",
+    false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
+    "40 ms, when little is sent.",
+    thresholds=(
+        Threshold("whole_min_ms", 2.0, "a faster call is a good one"),
+        Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
+        Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
+        Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
+        Threshold("calls_min_per_s", 20, "a mean over fewer calls says little"),
+    ),
+    needs=("nfs_client",),
+    hold_s=4.0,
+)

@@ -1,0 +1,83 @@
+"""Read-ahead that fetches what nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.devices import carrier
+from ioh.findings.nfs import off_disk_bytes
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, metric_of, sum_metric, sum_op
+from ioh.findings.words import percent, rate, size, times
+from ioh.model.finding import Evidence
+
+SPAN_S = 10.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Bytes that readers made the page cache fetch, beside the bytes that they read."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    buffered = sum_op(recent, "syscall", "read_buffered")
+    direct = sum_op(recent, "syscall", "read_direct")
+    ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
+    fetched = (sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0) - direct.bytes
+    wanted = buffered.bytes - off_disk_bytes(recent, "read")
+    if not ops or wanted <= 0 or fetched / buffered.seconds < limits["bytes_min_per_s"]:
+        return
+    ratio = fetched / wanted
+    if ratio < limits["ratio_min"]:
+        return
+    size_below = fetched / ops
+    device = carrier(recent, "read", fetched, size_below)
+    ahead = device.setting("read_ahead_bytes") if device is not None else None
+    name = device.name if device is not None else "DEVICE"
+    random_pct = 100 - (metric_of(window.newest, "block", "sequential_pct") or 0.0)
+    window_text = f" (read_ahead_kb of {name}: {size(ahead)})" if ahead else ""
+    yield Verdict(
+        subject=name,
+        severity="warning",
+        confidence="high" if ratio >= 2 * limits["ratio_min"] else "medium",
+        cause=f"Reads of {size(buffered.avg_bytes)} fetch {times(ratio)} times what they want: "
+        f"{rate(fetched / buffered.seconds)} from the disk for {rate(wanted / buffered.seconds)}"
+        f"{window_text}.",
+        evidence=(
+            Evidence(
+                f"{size(fetched)} fetched in the readers' own context, {size(wanted)} read",
+                "read_lower_bytes_per_s",
+                ratio,
+                limits["ratio_min"],
+                "probe: requests charged to the call",
+            ),
+            Evidence(
+                f"{percent(random_pct / 100)} of the requests begin elsewhere than the last ended",
+                "sequential_pct",
+                100 - random_pct,
+            ),
+        ),
+        advice="Make the window small for random reads, or have the program say so "
+        "(posix_fadvise POSIX_FADV_RANDOM).",
+        command=f"echo 16 > /sys/block/{name}/queue/read_ahead_kb",
+    )
+
+
+RULE = Rule(
+    name="read_ahead_waste",
+    title="Read-ahead fetches too much",
+    layer="syscall",
+    judge=judge,
+    watches="Bytes that buffered reads submitted themselves, beside the bytes that they returned.",
+    sources="The probe's charge of requests to calls; read_ahead_kb from sysfs.",
+    blind="Faults of mappings fetch ahead, too, and belong to no call. Read-ahead over NFS.",
+    false_alarm="A sequential reader is ahead by one window, once; file systems that compress or "
+    "use large records read more than was asked.",
+    thresholds=(
+        Threshold("ratio_min", 1.5, "over 10 s read-ahead of a sequential reader adds little"),
+        Threshold("bytes_min_per_s", 5e6, "less hurts no disk"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    hold_s=3.0,
+    span_s=15.0,
+)

@@ -1,0 +1,84 @@
+"""A disk at its limit: requests wait longer than they are served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.devices import Device, devices
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, rows_of
+from ioh.findings.words import duration, per_s, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 5.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each device whose queue is longer than its service, and stays so."""
+    if not window.covers(SPAN_S):
+        return
+    recent = window.recent(SPAN_S)
+    for op in ("read", "write"):
+        for device in devices(recent, op):
+            total = device.sum
+            if total.queue_us is None or total.latency_us is None or device.is_stacked:
+                continue
+            service_us = total.latency_us - total.queue_us
+            if total.ops_per_s < limits["ops_min_per_s"]:
+                continue
+            if total.queue_us < limits["queue_min_ms"] * 1e3:
+                continue
+            if total.queue_us >= limits["ratio_min"] * service_us:
+                yield _verdict(recent, op, device, service_us)
+
+
+def _verdict(recent: Sequence[Snapshot], op: str, device: Device, service_us: float) -> Verdict:
+    total = device.sum
+    depth = total.ops_per_s * (total.latency_us or 0) / 1e6
+    top = [row.key for row in rows_of(recent[-1], "block", "process")[:3]]
+    who = ", ".join(f"{comm}[{pid}]" for pid, comm in top) or "not known"
+    room = device.setting("queue_depth_limit")
+    full = f" of {room:.0f}" if room else ""
+    return Verdict(
+        subject=f"{op}s {device.name}",
+        severity="warning",
+        confidence="high",
+        cause=f"{device.name} is saturated: {op}s wait {duration(total.queue_us or 0)} in the "
+        f"queue for {duration(service_us)} of service, with {times(depth)}{full} in flight at "
+        f"{per_s(total.ops_per_s)} a second.",
+        evidence=(
+            Evidence(
+                f"queue {duration(total.queue_us or 0)}, service {duration(service_us)}",
+                "queue_us",
+                total.queue_us,
+                service_us,
+                "probe of the block layer: accepted, issued, completed",
+            ),
+            Evidence(f"busiest submitters: {who}"),
+        ),
+        advice="More load makes it slower, not faster: spread it over more disks, or have less in "
+        "flight.",
+        command=f"cat {device.queue_file('nr_requests')} {device.queue_file('scheduler')}",
+    )
+
+
+RULE = Rule(
+    name="saturation",
+    title="Saturated disk",
+    layer="block",
+    judge=judge,
+    watches="Time in the queue (accepted to issued) beside service time (issued to completed).",
+    sources="The block probe; nr_requests from sysfs.",
+    blind="Queues inside the device: an NVMe disk takes everything at once and gets slow itself. "
+    "What waits for a free request (nr_requests) is not accepted yet: see time_above_disk.",
+    false_alarm="One burst of write-back queues for a moment; it must last.",
+    thresholds=(
+        Threshold("ratio_min", 1.0, "requests wait as long as they are served"),
+        Threshold("queue_min_ms", 2.0, "a shorter wait hurts nobody"),
+        Threshold("ops_min_per_s", 50, "fewer are no load"),
+    ),
+    needs=("block",),
+    probed=("block",),
+    hold_s=4.0,
+)

@@ -1,0 +1,157 @@
+"""A disk that has become slower under the same load: somebody else uses it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.devices import devices
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import OpSum, Window, duration_s, rows_of, sum_op
+from ioh.findings.words import duration, per_s, percent, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+RECENT_S = 4.0
+BEFORE_S = 10.0
+SPAN_S = 35.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each device's reads and writes now, beside the calm before."""
+    recent = window.recent(RECENT_S)
+    # Between the two lies what is neither: a rival may have begun in the middle of it.
+    everything = window.recent(SPAN_S - 5)
+    before = everything[: len(everything) - len(window.recent(2 * RECENT_S))]
+    if duration_s(before) < BEFORE_S * 0.95:
+        return
+    for op in ("read", "write"):
+        for device in devices(recent, op):
+            old, new = sum_op(before, "block", op, device.name), device.sum
+            if not _is_slower(old, new, limits):
+                continue
+            names = _rivals(before, recent, limits)
+            is_remote = not names and _is_same_load(old, new)
+            if names or is_remote:
+                yield _verdict(op, device.name, old, new, names)
+
+
+def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
+    if min(old.ops_per_s, new.ops_per_s) < limits["ops_min_per_s"]:
+        return False
+    if old.latency_us is None or new.latency_us is None or _was_restless(old, limits):
+        return False
+    added = new.latency_us - old.latency_us
+    return (
+        added >= limits["added_min_ms"] * 1e3
+        and new.latency_us >= limits["ratio_min"] * old.latency_us
+    )
+
+
+def _was_restless(old: OpSum, limits: Limits) -> bool:
+    """Whether the time before was no calm one: its own maximum beyond all measure."""
+    return old.max_us is not None and old.max_us > limits["calm_max_ms"] * 1e3
+
+
+def _is_same_load(old: OpSum, new: OpSum) -> bool:
+    """The same sizes and no more in flight than what the longer times alone make of it."""
+    same_size = 0.8 <= new.avg_bytes / old.avg_bytes <= 1.25 if old.avg_bytes else False
+    old_depth = old.ops_per_s * (old.latency_us or 0)
+    new_depth = new.ops_per_s * (new.latency_us or 0)
+    same_depth = 0.7 * old_depth <= new_depth <= 1.3 * old_depth
+    same_rate = 0.8 <= new.ops_per_s / old.ops_per_s <= 1.2
+    return same_size and (same_depth or same_rate)
+
+
+def _moved(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], float]:
+    """Requests that each process submitted, a second."""
+    sums: dict[tuple[str, ...], float] = {}
+    for snapshot in snapshots:
+        for row in rows_of(snapshot, "block", "process"):
+            ops = sum(row.values.get(f"{op}s_per_s") or 0.0 for op in ("read", "write"))
+            sums[row.key] = sums.get(row.key, 0.0) + ops * snapshot.interval_s
+    seconds = duration_s(snapshots)
+    return {key: value / seconds for key, value in sums.items()}
+
+
+def _rivals(
+    before: Sequence[Snapshot], recent: Sequence[Snapshot], limits: Limits
+) -> list[tuple[str, float]]:
+    """Who is new and takes a share, while those who were there get less."""
+    old, new = _moved(before), _moved(recent)
+    total = sum(new.values())
+    if not total or not old:
+        return []
+    main = max(old, key=lambda key: old[key])
+    if new.get(main, 0.0) > (1 - limits["drop_min_pct"] / 100) * old[main]:
+        return []
+    return [
+        (f"{comm}[{pid}]", ops / total)
+        for (pid, comm), ops in sorted(new.items(), key=lambda item: -item[1])
+        if ops / total * 100 >= limits["rival_min_pct"] and old.get((pid, comm), 0.0) < ops / 10
+    ][:3]
+
+
+def _verdict(
+    op: str, device: str, old: OpSum, new: OpSum, names: list[tuple[str, float]]
+) -> Verdict:
+    old_us, new_us = old.latency_us or 1.0, new.latency_us or 0.0
+    who = ", ".join(f"{name} ({percent(share)})" for name, share in names)
+    blame = (
+        f"since {who} uses it, too"
+        if names
+        else "under the same load: somebody beyond this machine uses it, too"
+    )
+    return Verdict(
+        subject=f"{op}s {device}",
+        severity="warning",
+        confidence="high" if names else "low",
+        cause=f"A {op} of {device} takes {duration(new_us)} instead of {duration(old_us)}, "
+        f"{times(new_us / old_us)} times as long, {blame}.",
+        evidence=(
+            Evidence(
+                f"before {duration(old_us)} at {per_s(old.ops_per_s)} a second, now "
+                f"{duration(new_us)} at {per_s(new.ops_per_s)}",
+                "latency_us",
+                new_us,
+                old_us,
+                "probe of the block layer",
+            ),
+            *(
+                Evidence(
+                    f"{name} makes {percent(share)} of the requests and made almost none before",
+                    "reads_per_s",
+                    share * 100,
+                )
+                for name, share in names
+            ),
+        ),
+        advice="Measure again without the other one, or at representative load."
+        if names
+        else "Nobody here does more: ask who else is on the same array, disk or hypervisor.",
+        command="ioh text -d top",
+    )
+
+
+RULE = Rule(
+    name="shared_drive",
+    title="Shared disk",
+    layer="block",
+    judge=judge,
+    watches="Latency of each device in the last 4 s beside the half minute before, the load, and "
+    "who submits it.",
+    sources="The block probe: latency by device, submitters by process.",
+    blind="A rival that was there from the beginning; on an array only its effect is seen.",
+    false_alarm="A cache that is full, collecting garbage, heat: the disk has its own reasons to "
+    "slow down under the same load (then confidence is low).",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
+        Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
+        Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
+        Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
+        Threshold("drop_min_pct", 30.0, "who was there gets less than before"),
+        Threshold("calm_max_ms", 2000.0, "what was not calm before cannot be compared"),
+    ),
+    needs=("block",),
+    probed=("block",),
+    span_s=SPAN_S,
+)

@@ -1,0 +1,74 @@
+"""One operation at a time: the rate is one over the latency, whatever the disk could do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, layer_of, rows_of, sum_op
+from ioh.findings.words import duration, per_s, times
+from ioh.model.finding import Evidence
+
+SPAN_S = 10.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Direct and synchronous calls of which there is always exactly one under way."""
+    recent = window.recent(SPAN_S)
+    layer = layer_of(window.newest, "syscall")
+    if layer is None or not window.covers(SPAN_S):
+        return
+    for op in ("read_direct", "write_direct", "write_sync"):
+        total = sum_op(recent, "syscall", op)
+        if total.latency_us is None or total.latency_us < limits["latency_min_us"]:
+            continue
+        depth = total.ops_per_s * total.latency_us / 1e6
+        if not limits["depth_min"] <= depth <= 2 - limits["depth_min"]:
+            continue
+        if total.ops_per_s < limits["ops_min_per_s"]:
+            continue
+        top = next(iter(rows_of(window.newest, "syscall", "process")), None)
+        who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "one thread"
+        name = op.replace("_", " ")
+        yield Verdict(
+            subject=op,
+            severity="info",
+            confidence="high",
+            cause=f"{who} has one {name} under way at a time: {per_s(total.ops_per_s)} a second is "
+            f"1 / {duration(total.latency_us)}, not the most that the storage can do.",
+            evidence=(
+                Evidence(
+                    f"{times(depth)} in flight on average ({per_s(total.ops_per_s)} a second of "
+                    f"{duration(total.latency_us)})",
+                    "avg_inflight",
+                    depth,
+                    1.0,
+                    "probe of calls: rate times mean time (Little's law)",
+                ),
+            ),
+            advice="For more throughput have several in flight: threads, io_uring or a larger "
+            "I/O. For a benchmark of throughput raise numjobs or iodepth.",
+            command="fio --ioengine=io_uring --iodepth=16 ...",
+        )
+
+
+RULE = Rule(
+    name="single_stream",
+    title="One at a time",
+    layer="syscall",
+    judge=judge,
+    watches="Direct and synchronous calls: how many are under way on average (rate times mean "
+    "time), and whether it is always just one.",
+    sources="The probe of calls.",
+    blind="Two threads that are each half idle look alike; the process named is the busiest.",
+    false_alarm="Who needs the answer before the next question has no choice; then only latency "
+    "counts.",
+    thresholds=(
+        Threshold("depth_min", 0.9, "always one: less is idle in between, 2 less this is more"),
+        Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
+        Threshold("ops_min_per_s", 50, "fewer are no load"),
+    ),
+    probed=("syscall",),
+    hold_s=3.0,
+    span_s=15.0,
+)

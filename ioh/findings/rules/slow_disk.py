@@ -1,0 +1,76 @@
+"""A disk that takes long for each request although few are waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.devices import devices
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window
+from ioh.findings.words import duration, per_s, size, times
+from ioh.model.finding import Evidence
+
+SPAN_S = 5.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each device's reads and writes: service time at a low depth, less the transfer itself."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    for op in ("read", "write"):
+        for device in devices(recent, op):
+            total = device.sum
+            if total.latency_us is None or device.is_stacked:
+                continue
+            service_us = total.latency_us - (total.queue_us or 0.0)
+            transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
+            depth = total.ops_per_s * total.latency_us / 1e6
+            if total.ops_per_s < limits["ops_min_per_s"] or depth > limits["depth_max"]:
+                continue
+            if service_us - transfer_us < limits[f"{op}_min_ms"] * 1e3:
+                continue
+            yield Verdict(
+                subject=f"{op}s {device.name}",
+                severity="warning",
+                confidence="high" if device.sum.queue_us is not None else "medium",
+                cause=f"{device.name} takes {duration(service_us)} for a {op} of "
+                f"{size(total.avg_bytes)} with {times(depth)} in flight: the disk itself is slow.",
+                evidence=(
+                    Evidence(
+                        f"{duration(service_us)} from issue to completion, "
+                        f"{duration(total.queue_us or 0)} in the queue before",
+                        "service_us",
+                        service_us,
+                        limits[f"{op}_min_ms"] * 1e3,
+                        "probe of the block layer",
+                    ),
+                    Evidence(f"{per_s(total.ops_per_s)} {op}s a second", "ops_per_s"),
+                ),
+                advice="Neither the application nor the file system adds it: look at the disk, "
+                "the array behind it or the hypervisor's storage.",
+                command=f"smartctl -a /dev/{device.name}",
+            )
+
+
+RULE = Rule(
+    name="slow_disk",
+    title="Slow disk",
+    layer="block",
+    judge=judge,
+    watches="Service time (issue to completion) of each device while few requests are in flight, "
+    "less what the transfer takes.",
+    sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
+    blind="Whether it is the disk, the array or the hypervisor.",
+    false_alarm="A turning disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
+    "writes; a disk asleep needs seconds once.",
+    thresholds=(
+        Threshold("read_min_ms", 20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
+        Threshold("write_min_ms", 30.0, "write caches answer at once; a burst may fill them"),
+        Threshold("depth_max", 4.0, "with more in flight it is a queue (see saturation)"),
+        Threshold("ops_min_per_s", 10, "a mean over fewer requests says little"),
+        Threshold("transfer_bytes_per_s", 100e6, "what a turning disk moves"),
+    ),
+    needs=("block",),
+    hold_s=4.0,
+)

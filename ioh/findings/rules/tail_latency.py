@@ -1,0 +1,91 @@
+"""Most operations are fast, some are very slow: the mean hides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, layer_of, op_of
+from ioh.findings.words import duration, per_s, size, times
+from ioh.model.finding import Evidence
+from ioh.model.hist import LatencyHist
+
+SPAN_S = 5.0
+# Reads of devices and servers; writes that somebody waits for.  Write-back may take its time.
+_WATCHED = (
+    ("block", "read"),
+    ("nfs_client", "read"),
+    ("nfs_server", "read"),
+    ("syscall", "write_sync"),
+    ("syscall", "fsync"),
+)
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each of these ops over the last seconds together."""
+    if not window.covers(SPAN_S):
+        return
+    recent = window.recent(SPAN_S)
+    for layer, op in _WATCHED:
+        found = layer_of(window.newest, layer)
+        if found is None or op not in found.ops:
+            continue
+        stats = [s for snapshot in recent if (s := op_of(snapshot, layer, op)) is not None]
+        hist = sum((s.latency for s in stats if s.latency is not None), LatencyHist())
+        count = sum(s.count or 0 for s in stats)
+        p50, p99 = hist.percentiles_us((0.5, 0.99))
+        if p50 is None or p99 is None or count < limits["ops_min"]:
+            continue
+        # In most of the intervals, not in one: a single stall is no tail.
+        slow = sum(1 for s in stats if s.max_us is not None and s.max_us >= p99 * 0.9)
+        if p99 < limits["p99_min_ms"] * 1e3 or p99 < limits["ratio_min"] * p50:
+            continue
+        if slow * 2 < len(recent):
+            continue
+        worst = max(stats, key=lambda s: s.max_us or 0.0)
+        yield Verdict(
+            subject=f"{layer} {op}",
+            layer=layer,
+            severity="warning",
+            confidence="high",
+            cause=f"Half of the {op.replace('_', ' ')}s of layer {layer} take at most "
+            f"{duration(p50)}, but 1 of 100 more than {duration(p99)}: "
+            f"{times(p99 / p50)} times as long.",
+            evidence=(
+                Evidence(
+                    f"p50 {duration(p50)}, p99 {duration(p99)} of {count:,} operations",
+                    "p99_us",
+                    p99,
+                    limits["ratio_min"] * p50,
+                    "probe's histogram",
+                ),
+                Evidence(
+                    f"slowest {duration(worst.max_us or 0)}, of {size(worst.max_bytes or 0)}",
+                    "max_us",
+                    worst.max_us,
+                ),
+                Evidence(f"{per_s(count / SPAN_S)} operations a second", "ops_per_s"),
+            ),
+            advice="Look at latency by size and at the devices apart: large I/O among small, one "
+            "slow disk of several, or write-back that reads must wait for.",
+            command="ioh text -d histsz,parts",
+        )
+
+
+RULE = Rule(
+    name="tail_latency",
+    title="Long tail",
+    layer="block",
+    judge=judge,
+    watches="The 99th percentile beside the median, of reads and of writes that somebody waits "
+    "for.",
+    sources="The probes' histograms over 5 s.",
+    blind="Application reads: page cache and disk together always have a long tail.",
+    false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
+    thresholds=(
+        Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
+        Threshold("p99_min_ms", 20.0, "a shorter wait is no complaint"),
+        Threshold("ops_min", 1000, "the 99th percentile of fewer rests on a handful"),
+    ),
+    hold_s=4.0,
+)

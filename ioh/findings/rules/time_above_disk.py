@@ -1,0 +1,100 @@
+"""Direct and synchronous calls that wait much longer than their requests: file system, limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.findings.devices import Device, carrier
+from ioh.findings.nfs import off_disk_bytes
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import OpSum, Window, rows_of, sum_metric, sum_op
+from ioh.findings.words import duration, percent, times
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 5.0
+_PURE = 0.9
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Direct reads and direct writes, where they are nearly all there is."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    for op in ("read", "write"):
+        direct = sum_op(recent, "syscall", f"{op}_direct")
+        if direct.ops_per_s < limits["ops_min_per_s"] or direct.latency_us is None:
+            continue
+        if direct.bytes < _PURE * sum_op(recent, "syscall", op).bytes:
+            continue
+        if off_disk_bytes(recent, op) > direct.bytes / 10:
+            continue
+        pieces = (sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0) / direct.count
+        device = carrier(recent, op, direct.bytes, direct.avg_bytes / max(1.0, pieces))
+        if device is None or not device.sum.latency_us:
+            continue
+        # As if all pieces of a call went one after another: what is left is no disk's.
+        below_us = max(1.0, device.sum.count / direct.count) * device.sum.latency_us
+        added_us = direct.latency_us - below_us
+        if added_us >= limits["added_min_ms"] * 1e3 and added_us >= below_us:
+            yield _verdict(recent, op, direct, device, below_us)
+
+
+def _verdict(
+    recent: Sequence[Snapshot], op: str, direct: OpSum, device: Device, below_us: float
+) -> Verdict:
+    added_us = (direct.latency_us or 0.0) - below_us
+    cpu = max((s.host.cpu_pct or 0.0 for s in recent), default=0.0)
+    is_starved = cpu >= 95
+    limit = next(
+        (r for r in rows_of(recent[-1], "block", "limit") if r.key[1] == device.name), None
+    )
+    evidence = [
+        Evidence(
+            f"{duration(direct.latency_us or 0)} a call, {duration(below_us)} in its requests",
+            "latency_us",
+            direct.latency_us,
+            below_us,
+            "probes of both layers",
+        ),
+        Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
+    ]
+    advice = "Something between the call and the disk holds it up: a lock of the file system, a "
+    advice += "limit of its control group, or a full queue of the device (nr_requests)."
+    if limit is not None:
+        evidence.append(Evidence(f"control group {limit.key[0]} limits I/O to {device.name}"))
+        advice = f"Control group {limit.key[0]} has a limit on {device.name}: see io_limit."
+    elif is_starved:
+        advice = "The CPUs are busy: a program that waits for one waits longer than for its disk."
+    return Verdict(
+        subject=f"{op}s {device.name}",
+        severity="warning",
+        confidence="high" if limit is not None else "low" if is_starved else "medium",
+        cause=f"A direct {op} takes {duration(direct.latency_us or 0)}, its requests to "
+        f"{device.name} only {duration(below_us)}: {duration(added_us)} "
+        f"({times((direct.latency_us or 0) / below_us)} times) are added above the disk.",
+        evidence=tuple(evidence),
+        advice=advice,
+        command=f"cat {device.queue_file('nr_requests')}; cat /proc/pressure/cpu",
+    )
+
+
+RULE = Rule(
+    name="time_above_disk",
+    title="Latency added above the disk",
+    layer="syscall",
+    judge=judge,
+    watches="How long direct reads and writes take, beside the time of all the requests that they "
+    "became.",
+    sources="The probes of both layers, means over 5 s.",
+    blind="Buffered calls: the page cache is between. What of the time is which lock's.",
+    false_alarm="Requests of one call that go at once make it shorter, never longer, so the sum "
+    "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
+    thresholds=(
+        Threshold("added_min_ms", 2.0, "less is how long a busy CPU lets a program wait"),
+        Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    hold_s=4.0,
+)

@@ -1,0 +1,101 @@
+"""Reads the I/O limits of control groups: io.max (version 2), blkio.throttle (version 1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ioh.model.printable import printable
+from ioh.procfs.diskstats import parse_dev
+from ioh.procfs.files import ROOT, int_or_none, path_under, read_text
+
+# bytes read, bytes written, reads, writes: each a second, None for no limit.
+Limits = tuple[int | None, int | None, int | None, int | None]
+
+_NO_LIMITS: Limits = (None, None, None, None)
+_V2_WORDS = ("rbps", "wbps", "riops", "wiops")
+_V1_FILES = ("read_bps_device", "write_bps_device", "read_iops_device", "write_iops_device")
+_MAX_GROUPS = 2000
+# Few groups have a limit and they rarely change; all of them are looked at every so many ticks.
+_PERIOD_TICKS = 30
+
+
+def parse_io_max(text: str) -> dict[int, Limits]:
+    """Limits by dev_t from io.max: ``8:16 rbps=2097152 wbps=max riops=max wiops=120``."""
+    found: dict[int, Limits] = {}
+    for line in text.split("\n"):
+        number, _, rest = line.partition(" ")
+        dev = parse_dev(number)
+        if dev is None:
+            continue
+        words = dict(word.split("=", 1) for word in rest.split() if "=" in word)
+        values = [int_or_none(words.get(name, "")) for name in _V2_WORDS]
+        if any(value is not None for value in values):
+            found[dev] = (values[0], values[1], values[2], values[3])
+    return found
+
+
+def parse_throttle(texts: tuple[str, str, str, str]) -> dict[int, Limits]:
+    """Limits by dev_t from the four files of version 1, each with lines ``8:16 2097152``."""
+    found: dict[int, Limits] = {}
+    for at, text in enumerate(texts):
+        for line in text.split("\n"):
+            number, _, rest = line.partition(" ")
+            dev, value = parse_dev(number), int_or_none(rest)
+            if dev is not None and value:
+                values = list(found.get(dev, _NO_LIMITS))
+                values[at] = value
+                found[dev] = (values[0], values[1], values[2], values[3])
+    return found
+
+
+def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
+    """Every limit there is, by control group (printable) and dev_t."""
+    base = path_under(root, "sys/fs/cgroup")
+    read_group: Callable[[str], dict[int, Limits]] = _read_v2
+    if not os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 (a str all along)
+        base, read_group = f"{base}/blkio", _read_v1
+    return {
+        (printable(folder[len(base) :] or "/"), dev): limits
+        for folder in _groups(base)
+        for dev, limits in read_group(folder).items()
+    }
+
+
+def _groups(base: str) -> Iterator[str]:
+    waiting, seen = [base], 0
+    while waiting and seen < _MAX_GROUPS:
+        folder = waiting.pop()
+        seen += 1
+        yield folder
+        try:
+            with os.scandir(folder) as entries:
+                waiting += [e.path for e in entries if e.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+
+
+def _read_v2(folder: str) -> dict[int, Limits]:
+    return parse_io_max(read_text(f"{folder}/io.max") or "")
+
+
+def _read_v1(folder: str) -> dict[int, Limits]:
+    a, b, c, d = (read_text(f"{folder}/blkio.throttle.{name}") or "" for name in _V1_FILES)
+    return parse_throttle((a, b, c, d))
+
+
+class IoLimits:
+    """The limits of all control groups, looked up anew every _PERIOD_TICKS reads."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._ticks = 0
+        self._known: dict[tuple[str, int], Limits] = {}
+
+    def read(self) -> dict[tuple[str, int], Limits]:
+        """As read_limits(); call it once a tick."""
+        if self._ticks % _PERIOD_TICKS == 0:
+            self._known = read_limits(self._root)
+        self._ticks += 1
+        return self._known
