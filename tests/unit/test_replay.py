@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import main
+from ioh.findings.engine import Engine
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.span import Thinner
-from ioh.pipeline import snapshots
+from ioh.pipeline import judged, snapshots
 from ioh.session.frame import MARKER
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
@@ -64,7 +65,7 @@ def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
 
 def test_json_of_a_file_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
     sink = JsonSink(top=None)
-    live = "".join(map(sink.render, snapshots(SAMPLES)))
+    live = "".join(map(sink.render, judged(snapshots(SAMPLES), Engine())))
     assert shown("json", session_file, "--top", "all") == live
 
 
@@ -73,7 +74,7 @@ def test_text_of_a_file_is_the_text_of_live(
     session_file: Path, shown: Shown, command: list[str]
 ) -> None:
     sink = TextSink(TextOptions(frozenset({"all"}), utc=True))
-    live = "".join(map(sink.render, snapshots(SAMPLES)))
+    live = "".join(map(sink.render, judged(snapshots(SAMPLES), Engine())))
     told = shown(*command, session_file, "-d", "all", "--utc")
     assert "# mark 15:44:50  run 3 \\x1b[31m\n\n" in told
     assert "\x1b" not in told
@@ -88,7 +89,7 @@ def test_default_text_is_the_same_without_decoding_breakdowns(
 ) -> None:
     sink = TextSink(TextOptions(utc=True))
     live = "".join(map(sink.render, snapshots(SAMPLES)))
-    told = shown("text", session_file, "--utc", "--from", "0", "--to", "100000")
+    told = shown("text", session_file, "--utc", "--no-findings", "--from", "0", "--to", "100000")
     assert [x for x in told.splitlines() if x and "# mark" not in x] == [
         x for x in live.splitlines() if x
     ]
