@@ -52,6 +52,12 @@ def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     return sorted(found, key=lambda device: -device.sum.bytes)
 
 
+def bottom(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
+    """Devices that have nothing below them here, busiest first; with --device that one."""
+    found = devices(snapshots, op)
+    return [device for device in found if not device.is_stacked] or found
+
+
 def carrier(
     snapshots: Sequence[Snapshot], op: str, bytes_: float, avg_bytes: float
 ) -> Device | None:

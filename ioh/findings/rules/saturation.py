@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.findings.devices import Device, devices
+from ioh.findings.devices import Device, bottom
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, rows_of
 from ioh.findings.words import duration, per_s, times
@@ -20,9 +20,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     recent = window.recent(SPAN_S)
     for op in ("read", "write"):
-        for device in devices(recent, op):
+        for device in bottom(recent, op):
             total = device.sum
-            if total.queue_us is None or total.latency_us is None or device.is_stacked:
+            if total.queue_us is None or total.latency_us is None:
                 continue
             service_us = total.latency_us - total.queue_us
             if total.ops_per_s < limits["ops_min_per_s"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.findings.devices import devices
+from ioh.findings.devices import bottom
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window
 from ioh.findings.words import duration, per_s, size, times
@@ -19,9 +19,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     if not window.covers(SPAN_S):
         return
     for op in ("read", "write"):
-        for device in devices(recent, op):
+        for device in bottom(recent, op):
             total = device.sum
-            if total.latency_us is None or device.is_stacked:
+            if total.latency_us is None:
                 continue
             service_us = total.latency_us - (total.queue_us or 0.0)
             transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
