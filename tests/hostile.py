@@ -85,7 +85,7 @@ def hostile_samples(count: int = 3, *, names: tuple[str, ...] = NAMES) -> list[S
     Shape:
         Host and kernel are called by another name in each sample.  A row's key is one name in
         all of its parts; its values are those of the demo's rows in turn, so that it does
-        something whenever they do.
+        something whenever they do.  A table that the demo leaves empty stays so.
     """
     return [
         replace(
@@ -125,6 +125,6 @@ def _rows(
     table: Mapping[tuple[str, ...], Row], names: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Row]]:
     rows = itertools.cycle(table.items())
-    for name in names:
+    for name in names if table else ():
         key, row = next(rows)
         yield (name,) * len(key), row

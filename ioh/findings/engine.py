@@ -102,8 +102,8 @@ def _missing(rule: Rule, snapshot: Snapshot) -> CannotTell | None:
             return CannotTell(f"layer {name} is not measured")
         if isinstance(layer, Unavailable):
             return CannotTell(f"layer {name}: {layer.reason}")
-        if name in rule.probed and isinstance(layer, LayerSnapshot) and layer.source != "bpf":
-            return CannotTell(f"layer {name} is counted by {layer.source}, not by BPF")
+        if name in rule.probed and isinstance(layer, LayerSnapshot) and layer.source == "proc":
+            return CannotTell(f"layer {name} is counted by /proc, not by BPF")
     return None
 
 

@@ -56,7 +56,10 @@ class Pieces:
         if not limit or limit >= self.call_size:
             return False
         expected = math.ceil(self.call_size / limit - 0.01)
-        by_number = abs(self.per_call - expected) <= 0.05 * expected
+        # Means of a mixture of sizes can agree by chance: then most pieces are far smaller.
+        by_number = (
+            abs(self.per_call - expected) <= 0.05 * expected and self.piece_size >= 0.75 * limit
+        )
         return by_number or abs(self.piece_size - limit) <= 0.05 * limit
 
 

@@ -39,7 +39,8 @@ def test_a_layer_has_everything_its_spec_promises(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_table_has_rows_that_do_something(name: str) -> None:
     spec = samples()[0].specs[name]
-    for table in spec.tables:
+    # Upkeep of the storage (table job) is what a calm machine has none of.
+    for table in (table for table in spec.tables if table.name != "job"):
         most = max(len(shown(s, name).tables[table.name]) for s in intervals()[:240])
         assert most >= 1, table.name
     assert max(len(rows) for rows in layer(samples()[-1], name).tables.values()) >= 3

@@ -127,7 +127,7 @@ def test_what_is_missing_is_said_and_is_not_silence() -> None:
     engine = Engine([lacking, by_proc, unable, absent])
     reasons = {n.rule: n.reason for n in engine.judge(ticks(1)[0]).not_evaluated}
     assert reasons["made_up"] == "layer nfs_client is not measured"
-    assert reasons["by_bpf"] == "layer wire is counted by proc, not by BPF"
+    assert reasons["by_bpf"] == "layer wire is counted by /proc, not by BPF"
     assert reasons["absent"] == "layer program: needs root"
     assert reasons["unable"].isprintable()
 

@@ -18,6 +18,7 @@ _LIMITS = {  # nr_requests, max_sectors_kb
     names.DISK_ROOT: (64, 1280 << 10),
 }
 _GAUGED = ("read", "write")  # the kernel says of these alone how many are in flight
+_BACKUP = ("/system.slice/backup.service", names.DISK_DB)  # may read 200 MB/s
 _MAPPED = ("dm-0", f"vg0-root on {names.DISK_ROOT}")
 
 
@@ -87,6 +88,8 @@ class DemoBlock:
             tables={
                 "device": self._device_table(parts),
                 "process": {key: tuple(row) for key, row in self._submitted.items()},
+                "limit": {_BACKUP: (200_000_000, None, None, None)},
+                "job": {},
             },
             parts=parts,
             lost=dict.fromkeys(self._spec.lost, 0),
@@ -117,5 +120,11 @@ class DemoBlock:
             "inflight": (read.inflight or 0) + (write.inflight or 0),
             "queue_depth_limit": depth,
             "max_request_bytes": largest,
+            "max_hw_request_bytes": largest,
+            "max_segments": 128,
+            "read_ahead_bytes": 128 << 10,
+            "chunk_bytes": None,
+            "rotational": 0,
+            "stacked": 0,
         }
         return make_row(table_of(self._spec, "device"), values)

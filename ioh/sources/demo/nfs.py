@@ -219,6 +219,7 @@ class DemoNfsServer:
         busy = min(16, sum(op.inflight or 0 for op in ops.values()))
         metrics: dict[str, Value] = {
             "threads": 16,
+            "max_block_bytes": 1 << 20,
             "busy_threads": busy,
             "replayed_calls_total": 0,
             "unlisted_total": 0,
