@@ -31,7 +31,7 @@ from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.seeker import Found, Seeker
-from ioh.tui.state import ViewState
+from ioh.tui.state import Narrow, ViewState
 from ioh.tui.theme import ThemeName, styles_for
 from ioh.tui.travel import Travel
 
@@ -73,6 +73,8 @@ class IohApp(App[int]):
         self._findings: dict[tuple[str, str, float], None] = {}  # in the order seen
         self.shown: Snapshot | None = None
         self._history = History()
+        self._of_narrow = History()
+        self._narrowed_to: Narrow | None = None
         self._seeker = Seeker(feed, self._history, self._found_from_thread, HISTORY_INTERVALS)
         self.travel = Travel(feed, self._seeker.request, options.speed)
         self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
@@ -225,9 +227,11 @@ class IohApp(App[int]):
         return narrowed(self.shown, self.state.narrow)
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
-        points = self._history.window(self.travel.position.tick, HISTORY_INTERVALS)
-        if self.state.narrow is not None:
-            points = [None] * len(points)  # what was kept is of the whole machine
+        history, tick = self._history, self.travel.position.tick
+        if self.state.narrow is not None and snapshot is not None:
+            history = self._narrow_history()
+            history.take(tick, point_of(snapshot))
+        points = history.window(tick, HISTORY_INTERVALS)
         return ScreenData(
             snapshot=snapshot,
             header=self._header(),
@@ -238,6 +242,13 @@ class IohApp(App[int]):
             message=self._message,
             specs=tuple(self._latest.specs.values()) if self._latest else (),
         )
+
+    def _narrow_history(self) -> History:
+        """What was seen of one row since the screen was narrowed to it."""
+        if self._narrowed_to != self.state.narrow:
+            self._narrowed_to = self.state.narrow
+            self._of_narrow.clear()
+        return self._of_narrow
 
     def _header(self) -> HeaderView:
         if self.travel.position.is_following:

@@ -10,6 +10,10 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.rows import direction, op_rows
 from ioh.tui.state import Narrow
 
+# A breakdown whose rows are parts of another name.
+_PART_TABLES = {"file system": "export"}
+# What else a row says differs between layers: a mount's type here, its server there.
+_BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
 _DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
 
 
@@ -31,21 +35,28 @@ def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
         table.name: tuple(r for r in layer.tables.get(table.name, ()) if _fits(table.name, r, to))
         for table in layer.spec.tables
     }
-    part = to.key[0] if to.key else ""
-    if layer.spec.part == to.kind:
-        ops: Mapping[str, OpStats] = layer.parts.get(part) or _idle(layer)
-        return replace(layer, ops=ops, tables=tables, metrics={}, parts={})
+    part = _part(layer, to)
+    if part is not None:
+        return replace(layer, ops=layer.parts[part], tables=tables, metrics={}, parts={})
     spec = next((t for t in layer.spec.tables if t.name == to.kind), None)
-    if spec is None:
+    if spec is None and layer.spec.part != to.kind:
         return Unavailable(f"does not tell its I/O by {to.kind}", is_idle=True)
-    rows = tables[spec.name]
+    rows = tables[spec.name] if spec else ()
     ops = _ops_of(layer, rows[0]) if rows else _idle(layer)
     return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
 
 
+def _part(layer: LayerSnapshot, to: Narrow) -> str | None:
+    """The part that a row names: ``sda``, or ``10.0.0.5:/export on /mnt`` for mount ``/mnt``."""
+    if to.kind != layer.spec.part and to.kind != _PART_TABLES.get(layer.spec.part):
+        return None
+    named = to.key[0]
+    return next((p for p in layer.parts if p == named or p.endswith(f" on {named}")), None)
+
+
 def _fits(table: str, row: TableRow, to: Narrow) -> bool:
     if table == to.kind:
-        return row.key == to.key or (table == "process" and row.key[:1] == to.key[:1])
+        return row.key == to.key or (table in _BY_FIRST_KEY and row.key[:1] == to.key[:1])
     if to.kind == "mount" and table == "file":
         mount = to.key[0].rstrip("/") + "/"
         return any(part.startswith(mount) for part in row.key)
