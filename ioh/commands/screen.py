@@ -13,7 +13,13 @@ from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.playback import choose_layers, refuse_live_options
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.commands.sample import HINT, why_nothing
-from ioh.commands.terminal import TerminalWatch, has_terminal, stderr_on_terminal, take_keyboard
+from ioh.commands.terminal import (
+    TerminalWatch,
+    has_terminal,
+    starting,
+    stderr_on_terminal,
+    take_keyboard,
+)
 from ioh.model.feed import FeedEnded
 from ioh.model.printable import printable
 
@@ -76,12 +82,13 @@ def show(
     """
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
-            feed = make_feed(stack)
+            with starting():
+                feed = make_feed(stack)
+                from ioh.tui.app import run_screen
+                from ioh.tui.options import ScreenOptions
             stack.enter_context(stderr_on_terminal())
             watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
             ending.stop = stack.enter_context(watch).end
-            from ioh.tui.app import run_screen
-            from ioh.tui.options import ScreenOptions
 
             options = ScreenOptions(
                 theme=args.theme,

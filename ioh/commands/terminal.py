@@ -45,6 +45,21 @@ def take_keyboard() -> int:
 
 
 @contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Say at once that something is coming, until the screen takes over or fails to."""
+    _tell(b"ioh: starting")
+    try:
+        yield
+    finally:
+        _tell(b"\r\x1b[K")
+
+
+def _tell(text: bytes) -> None:
+    with contextlib.suppress(OSError):  # the terminal has gone: the screen's matter
+        os.write(1, text)
+
+
+@contextlib.contextmanager
 def stderr_on_terminal() -> Iterator[None]:
     """The screen is written to stderr: point that at the terminal, wherever it was sent."""
     saved = os.dup(2)
