@@ -15,15 +15,15 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-KERNEL_TESTS = Path(__file__).parent / "kernel"
+KERNEL_TESTS = (Path(__file__).parent / "kernel", Path(__file__).parent / "scenarios")
 VM_TESTS = Path(__file__).parent / "vm"
 ASKED_FOR = os.environ.get("IOH_KERNEL_TESTS") == "1"
 IN_VM = os.environ.get("IOH_IN_VM") == "1"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave ``tests/kernel`` out; None lets other rules decide."""
-    if not ASKED_FOR and collection_path.is_relative_to(KERNEL_TESTS):
+    """Leave ``tests/kernel`` and ``tests/scenarios`` out; None lets other rules decide."""
+    if not ASKED_FOR and any(map(collection_path.is_relative_to, KERNEL_TESTS)):
         return True
     # They make the scratch disk of the virtual machine a file system of theirs.
     if not IN_VM and collection_path.is_relative_to(VM_TESTS):
@@ -33,7 +33,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A kernel test named on the command line is an error without the variable, not a no-op."""
-    if not ASKED_FOR and any(item.path.is_relative_to(KERNEL_TESTS) for item in items):
+    needs_root = any(item.path.is_relative_to(folder) for item in items for folder in KERNEL_TESTS)
+    if not ASKED_FOR and needs_root:
         msg = "kernel tests need root and IOH_KERNEL_TESTS=1"
         raise pytest.UsageError(msg)
     if not IN_VM and any(item.path.is_relative_to(VM_TESTS) for item in items):

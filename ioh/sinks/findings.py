@@ -48,6 +48,12 @@ def render_not_evaluated(rules: Iterable[NotEvaluated], width: int) -> Iterator[
         )
 
 
+def render_times(begin_unix_s: float, end_unix_s: float, *, utc: bool) -> str:
+    """From when to when a finding held, and for how long."""
+    span = f"{clock(begin_unix_s, utc=utc)} to {clock(end_unix_s, utc=utc)}"
+    return f"{_INDENT}from {span}, {end_unix_s - begin_unix_s:.0f} s"
+
+
 def clock(unix_s: float, *, utc: bool) -> str:
     """The time of day; ``?`` where no calendar has it."""
     if not 0 <= unix_s < 1e11:

@@ -12,7 +12,7 @@ from ioh.findings.words import duration, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-READS_S = 10.0
+READS_S = 5.0
 WRITES_S = 30.0
 
 
@@ -20,7 +20,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Reads through the page cache, buffered writes, and each NFS mount."""
     recent = window.recent(READS_S)
     pieces = _reads(recent)
-    if pieces is not None and _is_joined(pieces, limits, READS_S):
+    if pieces is not None and window.covers(READS_S) and _is_joined(pieces, limits, READS_S):
         yield _verdict(pieces, "Reads", "read-ahead", "requests", "disk", is_measured=True)
     for op, who in (("read", "read-ahead of the NFS client"), ("write", "the NFS client")):
         for mount in mounts(window.recent(WRITES_S), op):

@@ -1,0 +1,101 @@
+"""Every scenario by name: what it does, which rule must find it, which others may speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.scenarios import anomalies, healthy, network
+from tests.scenarios.stage import Stage
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario.
+
+    Shape:
+        ``rule`` must fire, ``""`` where all must stay silent; ``also`` may, since what they
+        say is true of it, too; ``within_s`` from the mark to the finding at the latest.
+    """
+
+    name: str
+    what: str
+    play: Callable[[Stage], None]
+    rule: str = ""
+    also: tuple[str, ...] = ()
+    within_s: float = 10.0
+
+
+ANOMALIES = (
+    Scenario("split_reads", "1 MB direct reads, max_sectors_kb lowered to 64",
+             anomalies.split_reads, "fragmentation", ("single_stream",)),
+    Scenario("split_writes", "1 MB direct writes, max_sectors_kb lowered to 64",
+             anomalies.split_writes, "fragmentation", ("single_stream",)),
+    Scenario("small_window", "1 MB buffered reads, read_ahead_kb and max_sectors_kb 64",
+             anomalies.small_window, "fragmentation"),
+    Scenario("joined_reads", "4 KB buffered reads in order", anomalies.joined_reads,
+             "consolidation", within_s=15),
+    Scenario("joined_writes", "4 KB buffered writes in order, written back",
+             anomalies.joined_writes, "consolidation", ("dirty_throttling",), within_s=45),
+    Scenario("cached_reads", "buffered reads of a small file again and again",
+             anomalies.cached_reads, "caching"),
+    Scenario("slow_disk", "the disk below limited to 30 reads a second",
+             anomalies.slow_disk, "slow_disk", ("single_stream", "tail_latency")),
+    Scenario("limited_group", "a control group limited to 200 reads a second",
+             anomalies.limited_group, "io_limit", ("time_above_disk", "single_stream")),
+    Scenario("held_above", "the same; the time is spent above the disk",
+             anomalies.limited_group, "time_above_disk", ("io_limit", "single_stream")),
+    Scenario("deep_queue", "256 requests at once on a disk that serves 128",
+             anomalies.deep_queue, "saturation", ("tail_latency", "slow_disk")),
+    Scenario("stalls", "a disk that stalls for 80 ms after each 50 reads",
+             anomalies.stalls, "tail_latency", ("single_stream", "slow_disk")),
+    Scenario("one_reader", "one thread, one direct read at a time",
+             anomalies.one_reader, "single_stream", within_s=15),
+    Scenario("sync_log", "4 KB writes, each with fsync", anomalies.sync_log, "sync_writes",
+             ("single_stream", "tail_latency", "slow_disk")),
+    Scenario("full_cache", "a buffered writer, vm.dirty_bytes lowered to 64 MB",
+             anomalies.full_cache, "dirty_throttling", ("consolidation",)),
+    Scenario("random_window", "16 KB at random places by 4 KB calls, read_ahead_kb raised to 1024",
+             anomalies.random_window, "read_ahead_waste", within_s=15),
+    Scenario("local_rival", "a second fio begins on the same disk", anomalies.local_rival,
+             "shared_drive", ("saturation", "tail_latency", "slow_disk")),
+    Scenario("remote_rival", "the disk below gets slower, nobody here does more",
+             anomalies.remote_rival, "shared_drive", ("saturation", "tail_latency", "slow_disk")),
+    Scenario("faster_tier", "the disk below gets faster for two minutes", anomalies.faster_tier,
+             "tiering", ("saturation", "tail_latency", "slow_disk"), within_s=140),
+    Scenario("unwritten", "direct writes to a file that was only fallocated",
+             anomalies.unwritten, "first_write", ("single_stream",)),
+    Scenario("sparse_direct", "direct reads of a sparse file", anomalies.sparse_direct, "holes",
+             ("single_stream",)),
+    Scenario("sparse_buffered", "buffered reads of a sparse file", anomalies.sparse_buffered,
+             "holes", ("caching",)),
+    Scenario("compressed", "zeroes to a btrfs that compresses", anomalies.compressed,
+             "compression", ("dirty_throttling",), within_s=15),
+    Scenario("trim", "discards all over the disk", anomalies.trim, "maintenance"),
+    Scenario("surface_scan", "badblocks reads the disk", anomalies.surface_scan, "maintenance",
+             ("single_stream", "shared_drive")),
+    Scenario("lossy_link", "2 % of the packets dropped", network.lossy_link, "tcp_retransmits",
+             ("connection_limits",)),
+    Scenario("full_backlog", "a server that does not accept", network.full_backlog,
+             "connection_limits", ("tcp_retransmits",)),
+    Scenario("slow_receiver", "a receiver that reads slowly", network.slow_receiver,
+             "connection_limits"),
+)  # fmt: skip
+
+HEALTHY = (
+    Scenario("large_requests", "1 MB direct reads in whole requests", healthy.large_requests),
+    Scenario("small_reads", "4 KB direct reads, eight at a time", healthy.small_reads),
+    Scenario("mixed", "4 KB direct reads and writes, 70 to 30", healthy.mixed),
+    Scenario("page_random", "4 KB buffered reads at random, told to be random",
+             healthy.page_random),
+    Scenario("calm_writer", "a buffered writer of 10 MB/s", healthy.calm_writer),
+    Scenario("group_commit", "1 MB writes, each with fsync", healthy.group_commit),
+    Scenario("overwriter", "direct writes over what is there", healthy.overwriter),
+    Scenario("two_from_the_start", "two fios from the beginning", healthy.two_from_the_start),
+    Scenario("steady", "direct reads, 150 s the same", healthy.steady),
+    Scenario("few_trims", "a few discards a second", healthy.few_trims),
+    Scenario("clean_link", "the same traffic without drops", network.clean_link),
+    Scenario("idle", "nothing", healthy.idle),
+)  # fmt: skip
+
+SCENARIOS = {scenario.name: scenario for scenario in (*ANOMALIES, *HEALTHY)}

@@ -1,0 +1,85 @@
+"""What goes wrong between machines: two network namespaces and a cable."""
+
+from __future__ import annotations
+
+import time
+
+from tests.kernel.netns import Namespace, drop_two_percent
+from tests.scenarios.stage import Stage
+
+TCP = ("--layers", "tcp")
+# Takes connections for ever and reads all they send: address, bytes read a second (0: all).
+_SINK = """
+import socket, sys, threading, time
+rate = float(sys.argv[2])
+listener = socket.create_server((sys.argv[1], 3260), backlog=64)
+def take(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536) if rate else None
+    while data := sock.recv(65536): time.sleep(len(data) / rate if rate else 0)
+while True: threading.Thread(target=take, args=(listener.accept()[0],), daemon=True).start()
+"""
+# Sends as fast as it can, or so many bytes a second: address, rate (0: all).
+_SOURCE = """
+import socket, sys, time
+rate = float(sys.argv[2]); sock = socket.create_connection((sys.argv[1], 3260)); data = bytes(65536)
+while True:
+    sock.sendall(data); time.sleep(len(data) / rate if rate else 0)
+"""
+# Listens and never accepts, while others knock: address.
+_DEAF = """
+import socket, sys, time
+listener = socket.socket(); listener.bind((sys.argv[1], 3260)); listener.listen(1); knocks = []
+while True:
+    knock = socket.socket(); knock.setblocking(False); knock.connect_ex((sys.argv[1], 3260))
+    knocks.append(knock); time.sleep(0.1)
+    if len(knocks) > 40: knocks.pop(0).close()
+"""
+
+
+def _cable(stage: Stage) -> tuple[Namespace, Namespace]:
+    ends = stage.namespace("a"), stage.namespace("b")
+    one, other = ends
+    one.run("ip", "link", "add", "ioh0", "type", "veth", "peer", "name", "ioh0", "netns",
+            str(other.holder.pid))  # fmt: skip
+    for number, end in enumerate(ends, 1):
+        end.run("ip", "address", "add", f"10.99.0.{number}/24", "dev", "ioh0")
+        end.run("ip", "link", "set", "ioh0", "up")
+    return ends
+
+
+def _traffic(
+    stage: Stage, *, drops: bool = False, read_rate: int = 0, send_rate: int = 20_000_000
+) -> None:
+    one, other = _cable(stage)
+    stage.load(*other.command("python3", "-c", _SINK, "10.99.0.2", str(read_rate)))
+    time.sleep(1)
+    if drops:
+        drop_two_percent(other)
+    stage.record(*TCP, prefix=one.command())
+    stage.load(*one.command("python3", "-c", _SOURCE, "10.99.0.2", str(send_rate)))
+    stage.begins()
+    time.sleep(11)
+    stage.end_recording()
+    stage.end_loads()
+
+
+def lossy_link(stage: Stage) -> None:
+    _traffic(stage, drops=True)
+
+
+def clean_link(stage: Stage) -> None:
+    _traffic(stage)
+
+
+def slow_receiver(stage: Stage) -> None:
+    _traffic(stage, read_rate=5_000_000, send_rate=0)
+
+
+def full_backlog(stage: Stage) -> None:
+    one = stage.namespace("a")
+    stage.record(*TCP, prefix=one.command())
+    stage.load(*one.command("python3", "-c", _DEAF, "127.0.0.1"))
+    stage.begins()
+    time.sleep(11)
+    stage.end_recording()
+    stage.end_loads()

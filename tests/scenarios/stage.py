@@ -1,0 +1,181 @@
+"""Where a scenario plays: a disk of its own, loads, limits, and ioh recording it all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kernel.netns import Namespace
+from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
+
+DISK_BYTES = 256 * MIB
+BEGINS = "begins"
+_START_S = 60.0
+_FILL_BYTES = 4 * MIB
+
+
+class Limit:
+    """A control group with a limit of I/O to one device; what it holds is slowed down."""
+
+    def __init__(self, number: str) -> None:
+        self._number = number
+        self._is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        base = Path("/sys/fs/cgroup") if self._is_v2 else Path("/sys/fs/cgroup/blkio")
+        if self._is_v2:
+            (base / "cgroup.subtree_control").write_text("+io")
+        self.folder = base / f"ioh-{os.getpid()}-{number.replace(':', '-')}"
+        self.folder.mkdir()
+
+    def set(self, *, read_ops: int = 0, write_ops: int = 0) -> None:
+        """Operations a second; 0 for as many as come."""
+        if self._is_v2:
+            words = f"riops={read_ops or 'max'} wiops={write_ops or 'max'}"
+            (self.folder / "io.max").write_text(f"{self._number} {words}")
+            return
+        for op, value in (("read", read_ops), ("write", write_ops)):
+            file = self.folder / f"blkio.throttle.{op}_iops_device"
+            file.write_text(f"{self._number} {value}")
+
+    def close(self) -> None:
+        self.set()
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+                return
+            time.sleep(0.1)
+        self.folder.rmdir()
+
+
+class Stage:
+    """What a scenario may use; all of it is given back in the end.
+
+    Args:
+        folder: For disk images; on a file system with O_DIRECT.
+        output: The recording to make.
+    """
+
+    def __init__(self, folder: Path, output: Path) -> None:
+        self.folder = folder
+        self._output = output
+        self._stack = contextlib.ExitStack()
+        self._loads: list[subprocess.Popen[bytes]] = []
+        self._recorder: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Stage:  # noqa: PYI034
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_recording()
+        self.end_loads()
+        self._stack.close()
+
+    def disk(self) -> Loop:
+        """A bare loop device, written all over with what does not compress."""
+        loop = Loop(self.folder, DISK_BYTES)
+        self._stack.callback(loop.close)
+        with loop.image.open("r+b") as stream:
+            for _ in range(DISK_BYTES // _FILL_BYTES):
+                stream.write(os.urandom(_FILL_BYTES))
+            os.fsync(stream.fileno())
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return loop
+
+    def volume(self, size: int = DISK_BYTES) -> Volume:
+        """ext4 on a loop device."""
+        volume = Volume(self.folder, size)
+        self._stack.callback(volume.close)
+        return volume
+
+    def limit(self, number: str) -> Limit:
+        """A control group whose I/O to the device of that number can be limited."""
+        limit = Limit(number)
+        self._stack.callback(limit.close)
+        return limit
+
+    def below(self) -> str:
+        """Number of the disk on which the images lie: limited, it makes the loop device slow."""
+        dev = self.folder.stat().st_dev
+        number = f"{os.major(dev)}:{os.minor(dev)}"
+        folder = Path(f"/sys/dev/block/{number}").resolve()
+        whole = folder.parent if (folder / "partition").exists() else folder
+        return (whole / "dev").read_text().strip()
+
+    def sysctl(self, name: str, value: str) -> None:
+        """Change a setting until the end."""
+        path = Path("/proc/sys") / name.replace(".", "/")
+        before = path.read_text()
+        self._stack.callback(path.write_text, before)
+        path.write_text(value)
+
+    def namespace(self, name: str) -> Namespace:
+        """A network namespace with loopback up."""
+        made = Namespace(name)
+        self._stack.callback(made.close)
+        return made
+
+    def load(self, *command: str, limit: Limit | None = None) -> subprocess.Popen[bytes]:
+        """Start something; it is ended with the recording."""
+        words = list(command)
+        if limit is not None:
+            enter = f'echo $$ > {limit.folder}/cgroup.procs; exec "$@"'
+            words = ["sh", "-c", enter, "sh", *words]
+        process = subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self._loads.append(process)
+        return process
+
+    def fio(self, *options: str, limit: Limit | None = None) -> None:
+        """fio without an end."""
+        common = ("--name=j", "--time_based", "--runtime=600", "--thread", "--norandommap")
+        self.load("fio", *common, *options, limit=limit)
+
+    def python(self, program: str, *words: str, limit: Limit | None = None) -> None:
+        """A Python program without an end."""
+        self.load(sys.executable, "-c", program, *words, limit=limit)
+
+    def end_loads(self) -> None:
+        """End all loads; one that failed by itself is an error."""
+        for process in self._loads:
+            failed = process.poll()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            _, errors = process.communicate()
+            assert failed in {None, 0}, f"{process.args!r}: {errors[-2000:]!r}"
+        self._loads.clear()
+
+    def record(self, *options: str, prefix: tuple[str, ...] = ()) -> None:
+        """Record from now on; returns once samples come."""
+        self._output.unlink(missing_ok=True)
+        words = [*prefix, *ioh_command("record", "-o", str(self._output), *options)]
+        self._recorder = subprocess.Popen(words, env=ioh_environment(), stderr=subprocess.PIPE)
+        deadline = time.monotonic() + _START_S
+        while not self._output.exists() or self._output.stat().st_size < 1500:
+            assert self._recorder.poll() is None, self._recorder.communicate()
+            assert time.monotonic() < deadline, "ioh does not record"
+            time.sleep(0.1)
+        time.sleep(1.5)
+
+    def begins(self) -> None:
+        """Mark the moment from which the anomaly is there to be seen."""
+        run(*ioh_command("mark", BEGINS, "--file", str(self._output)))
+
+    def end_recording(self) -> None:
+        if self._recorder is not None:
+            self._recorder.send_signal(signal.SIGTERM)
+            self._recorder.communicate(timeout=30)
+            self._recorder = None
+
+
+@contextlib.contextmanager
+def stage(folder: Path, output: Path) -> Iterator[Stage]:
+    """A stage in a folder of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Stage(folder, output) as made:
+        yield made

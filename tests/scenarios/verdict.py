@@ -1,0 +1,65 @@
+"""What the rules find in a recording of a scenario, and whether that is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.findings.engine import Engine
+from ioh.model.finding import Finding
+from ioh.pipeline import judged, snapshots
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from tests.scenarios.catalogue import Scenario
+from tests.scenarios.stage import BEGINS
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """When each rule that fired did so first, and the last finding of each.
+
+    Units:
+        Seconds from the mark, or from the first sample where there is none.
+    """
+
+    after_s: dict[str, float]
+    last: dict[str, Finding]
+
+    def __str__(self) -> str:
+        fired = [f"{rule} after {after_s:.1f} s" for rule, after_s in self.after_s.items()]
+        return ", ".join(fired) or "silent"
+
+
+def judge(path: Path) -> Outcome:
+    """Run all rules over a recording."""
+    with Session(str(path)) as session:
+        samples = [item.sample for item in session.items(0) if isinstance(item, Tick)]
+        marks = [mark.time_unix_s for mark in session.marks() if mark.text == BEGINS]
+    begun_s = marks[0] if marks else samples[0].time_unix_s
+    after_s: dict[str, float] = {}
+    last: dict[str, Finding] = {}
+    for snapshot in judged(snapshots(samples), Engine()):
+        for finding in snapshot.findings:
+            after_s.setdefault(finding.rule, snapshot.time_unix_s - begun_s)
+            last[finding.rule] = finding
+    return Outcome(after_s, last)
+
+
+def complaint(scenario: Scenario, outcome: Outcome) -> str:
+    """What is wrong; "" for nothing."""
+    wrong = sorted(set(outcome.after_s) - {scenario.rule, *scenario.also})
+    if wrong:
+        said = "; ".join(f"{rule}: {outcome.last[rule].cause}" for rule in wrong)
+        return f"FALSE ALARM {said}"
+    if not scenario.rule:
+        return ""
+    after_s = outcome.after_s.get(scenario.rule)
+    if after_s is None:
+        return f"MISSED {scenario.rule}"
+    if after_s < 0:
+        return f"TOO EARLY {after_s:.1f} s: {outcome.last[scenario.rule].cause}"
+    if after_s > scenario.within_s:
+        return f"LATE by {after_s - scenario.within_s:.1f} s"
+    return ""

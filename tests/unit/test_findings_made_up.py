@@ -1,0 +1,288 @@
+"""Rules over made-up Snapshots: what this project's test machine cannot be made to do.
+
+NFS, arrays, full links and lost events; each beside a look-alike that is healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ioh.findings.engine import Engine
+from ioh.findings.rules.tiering import spearman
+from ioh.model.finding import Finding
+from ioh.model.sample import Unavailable, Value
+from ioh.model.snapshot import HostStats, LayerSnapshot
+from tests.unit.snapshot_maker import disk, layer, op, spread, ticks
+
+Layers = Mapping[str, LayerSnapshot | Unavailable]
+KB, MB = 1024, 1 << 20
+
+
+def found(layers: Layers, seconds: int = 15, host: HostStats | None = None) -> dict[str, Finding]:
+    """Findings at the end of so many equal seconds, by rule."""
+    engine = Engine()
+    last = [engine.judge(snapshot) for snapshot in ticks(seconds, layers, host=host)][-1]
+    return {finding.rule: finding for finding in last.findings}
+
+
+def mount(
+    calls: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
+    limit: int, verb: str = "write", kind: str = "direct",
+) -> Layers:  # fmt: skip
+    """An NFS mount: so many calls of a size and time, so many RPCs, and rsize = wsize = limit."""
+    above: dict[str, Value] = {
+        f"{verb}s_per_s": calls,
+        f"{verb}_bytes_per_s": calls * call,
+        f"{verb}_ns_per_s": calls * call_us * 1e3,
+    }
+    below: dict[str, Value] = {
+        f"{verb}s_per_s": rpcs,
+        f"{verb}_bytes_per_s": rpcs * rpc,
+        f"{verb}_ns_per_s": rpcs * rpc_us * 1e3,
+        "rsize_bytes": limit,
+        "wsize_bytes": limit,
+        "connections": 1,
+    }
+    done = op(calls, call, call_us)
+    keys = ("/mnt/n", "10.0.0.5:/e", "4.2", "sys", "tcp")
+    return {
+        "syscall": layer(
+            "syscall",
+            {verb: done, f"{verb}_{kind}": done},
+            tables={"mount": [(("/mnt/n", "nfs4"), above)]},
+        ),
+        "nfs_client": layer("nfs_client", tables={"mount": [(keys, below)]}),
+    }
+
+
+def test_wsize_cuts_direct_writes() -> None:
+    layers = mount(30, MB, 64_000, 960, 32 * KB, 2_000, 32 * KB)
+    finding = found(layers)["nfs_fragmentation"]
+    assert finding.cause == (
+        "Writes of 1 MB become 32 WRITEs of 32 KB, one after another. wsize=32768 on 10.0.0.5:/e."
+    )
+    assert finding.command.startswith("umount /mnt/n && mount -o wsize=1048576 10.0.0.5:/e")
+    assert finding.confidence == "high"
+
+
+def test_of_buffered_writes_it_is_said_to_be_inferred() -> None:
+    layers = mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered")
+    finding = found(layers)["nfs_fragmentation"]
+    assert "inferred from rates" in finding.cause
+    assert finding.confidence == "medium"
+
+
+def test_all_at_once_is_told_from_one_after_another() -> None:
+    layers = mount(30, MB, 9_000, 960, 32 * KB, 8_500, 32 * KB)
+    assert "all at once" in found(layers)["nfs_fragmentation"].cause
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        mount(30, MB, 9_000, 30, MB, 8_500, MB),  # whole
+        mount(30, MB, 9_000, 120, 256 * KB + 1, 8_500, 256 * KB + 1),  # large pieces
+        mount(300, 8 * KB, 900, 75, 32 * KB, 2_000, 32 * KB),  # joined, not cut
+        {**mount(3, MB, 9_000, 96, 32 * KB, 2_000, 32 * KB), "syscall": layer("syscall")},
+        mount(30, 4 * MB, 9_000, 960, 32 * KB, 2_000, 32 * KB),  # other bytes
+    ],
+)
+def test_other_sizes_are_not_cut(layers: Layers) -> None:
+    assert "nfs_fragmentation" not in found(layers)
+
+
+def test_the_client_gathers_small_writes() -> None:
+    layers = mount(2_000, 4 * KB, 12, 8, 1000 * KB, 9_000, MB, kind="buffered")
+    finding = found({**layers, "block": layer("block")}, 40)["consolidation"]
+    assert finding.cause.startswith("250 writes of 4 KB become 1 of 1000 KB (WRITEs)")
+    assert finding.severity == "info"
+
+
+def rpc(queue: float, rtt: float, execute: float) -> LayerSnapshot:
+    metrics: dict[str, Value] = {
+        "rpc_reads_per_s": 500.0,
+        "rpc_read_queue_us": queue,
+        "rpc_read_rtt_us": rtt,
+        "rpc_read_execute_us": execute,
+    }
+    return layer("nfs_client", metrics=metrics)
+
+
+def wire(srtt_us: float) -> LayerSnapshot:
+    return layer("tcp", tables={"port": [(("2049", "nfs"), {"srtt_us": srtt_us})]})
+
+
+def server(read_us: float, cached: int = 0, **metrics: Value) -> LayerSnapshot:
+    return layer(
+        "nfs_server",
+        {
+            "read": op(500, 8192, read_us),
+            "read_disk": op(500 - cached, 8192, read_us),
+            "read_cached": op(cached, 8192, 60),
+        },
+        metrics=metrics,
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        ({"nfs_client": rpc(6_000, 3_000, 9_100)}, "in this client"),
+        ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(7_000)}, "The network takes 7 ms"),
+        ({"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900)}, "The network takes 8.1"),
+        ({"nfs_client": rpc(20, 30_000, 30_100), "tcp": wire(300)}, "The server takes 29.7 ms"),
+        ({"nfs_client": rpc(20, 900, 950), "tcp": wire(300)}, ""),
+        ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(300)}, ""),  # a disk's time
+        ({"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(8_500)}, ""),
+    ],
+)
+def test_whose_part_of_an_nfs_call_is_long(layers: Layers, says: str) -> None:
+    finding = found(layers).get("nfs_latency")
+    assert (finding is not None) == bool(says)
+    assert finding is None or says in finding.cause
+
+
+@pytest.mark.parametrize(("busy", "fires"), [(8, True), (5, False)])
+def test_busy_threads_of_nfsd(busy: int, fires: bool) -> None:
+    assert (
+        "nfsd_threads" in found({"nfs_server": server(900, threads=8, busy_threads=busy)})
+    ) is fires
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.9, True), (0.5, False)])
+def test_reads_from_the_servers_memory(share: float, fires: bool) -> None:
+    ops = {
+        "read_cached": op(5000 * share, 8192, 60),
+        "read_disk": op(5000 * (1 - share), 8192, 4e3),
+    }
+    assert ("server_cache" in found({"nfs_server": layer("nfs_server", ops)})) is fires
+
+
+@pytest.mark.parametrize(("share", "fires"), [(95.0, True), (60.0, False)])
+def test_reads_from_the_nfs_clients_memory(share: float, fires: bool) -> None:
+    client = layer("nfs_client", metrics={"cached_pct": share, "app_read_bytes_per_s": 900e6})
+    read = op(7_000, 128 * KB, 30)
+    app = layer("syscall", {"read": read, "read_buffered": read}, tables={"mount": [
+        (("/mnt/n", "nfs4"), {"reads_per_s": 7_000.0, "read_bytes_per_s": read.bytes_per_s}),
+    ]})  # fmt: skip
+    assert ("caching" in found({"syscall": app, "nfs_client": client})) is fires
+
+
+@pytest.mark.parametrize(("writes", "fires"), [(50, True), (400, False)])
+def test_commits_for_a_few_writes_each(writes: int, fires: bool) -> None:
+    ops = {"write": op(writes, 4096, 3_000), "commit": op(50, 0, 9_000)}
+    layers = {"nfs_client": layer("nfs_client", ops), "syscall": layer("syscall")}
+    assert ("sync_writes" in found(layers)) is fires
+
+
+@pytest.mark.parametrize(("used", "fires"), [(96.0, True), (70.0, False), (None, False)])
+def test_a_full_link(used: float | None, fires: bool) -> None:
+    values: dict[str, Value] = {
+        "in_used_pct": used, "out_used_pct": 3.0, "in_bytes_per_s": 119e6,
+        "speed_bits_per_s": 10**9,
+    }  # fmt: skip
+    finding = found({"tcp": layer("tcp", tables={"interface": [(("eth0",), values)]})})
+    assert ("connection_limits" in finding) is fires
+    if fires:
+        assert "eth0 is full inwards: 119 MB/s is 96 % of its 1 Gbit/s" in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "fires"),
+    [([(("md0", "check"), {"done_pct": 8.5, "speed_bytes_per_s": 90e6})], True), ([], False)],
+)
+def test_an_array_that_checks_itself(jobs: list[Any], fires: bool) -> None:
+    assert ("maintenance" in found({"block": layer("block", tables={"job": jobs})})) is fires
+
+
+@pytest.mark.parametrize(("lost", "fires"), [(900, True), (5, False)])
+def test_lost_events(lost: int, fires: bool) -> None:
+    block = layer("block", {"read": op(10_000, 4096, 100)}, lost={"map_full": lost})
+    assert ("losses" in found({"block": block})) is fires
+
+
+def cut(pieces: int, size: int, **settings: Any) -> Layers:
+    """Direct reads of 1 MB, ten a second for each piece that one becomes; the disk's settings."""
+    calls = 20.0
+    app = layer(
+        "syscall",
+        {"read": op(calls, MB, 9_000), "read_direct": op(calls, MB, 9_000)},
+        metrics={
+            "read_calls_per_s": calls,
+            "read_lower_ops_per_s": calls * pieces,
+            "read_lower_bytes_per_s": calls * MB,
+        },
+    )
+    read = op(calls * pieces, size, 9_000 / pieces)
+    return {"syscall": app, "block": layer("block", **disk("sda", read, **settings))}
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [
+        (cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=4 * MB),
+         "echo 1024 > /sys/block/sda/queue/max_sectors_kb"),
+        (cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=128 * KB),
+         "the hardware's own limit"),
+        (cut(8, 128 * KB, max_segments=32), "max_segments x 4 KB"),
+        (cut(16, 64 * KB, chunk_bytes=64 * KB), "chunk_sectors"),
+        (cut(16, 64 * KB), "No limit of the device explains it"),
+        (cut(1, MB, max_request_bytes=128 * KB), ""),
+        (cut(2, 512 * KB, max_request_bytes=512 * KB), ""),  # large pieces
+    ],
+)  # fmt: skip
+def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
+    finding = found(layers).get("fragmentation")
+    assert (finding is not None) == bool(says)
+    if finding is not None:
+        assert says in f"{finding.cause} {finding.advice} {finding.command}"
+        assert finding.cause.startswith("Reads of 1 MB become ")
+        assert "one after another" in finding.cause
+
+
+def test_the_example_that_the_tool_is_known_for() -> None:
+    finding = found(cut(8, 128 * KB, max_request_bytes=128 * KB, max_hw_request_bytes=4 * MB))
+    assert finding["fragmentation"].cause == (
+        "Reads of 1 MB become 8 requests of 128 KB, one after another. "
+        "max_sectors_kb of sda is 128 KB."
+    )
+    assert finding["fragmentation"].severity == "warning"
+
+
+@pytest.mark.parametrize(("fstype", "fires"), [("btrfs", True), ("ext4", False)])
+def test_less_written_than_programs_wrote(fstype: str, fires: bool) -> None:
+    wrote = op(40, MB, 200)
+    ops = {"write": wrote, "write_buffered": wrote, "fsync": op(5, 0, 9e3)}
+    rows: list[Any] = [(("/d", fstype), {"write_bytes_per_s": wrote.bytes_per_s})]
+    app = layer("syscall", ops, tables={"mount": rows})
+    block = layer("block", **disk("sda", write=op(20, 256 * KB, 900)))
+    assert ("compression" in found({"syscall": app, "block": block})) is fires
+
+
+def test_the_rank_correlation_with_time() -> None:
+    assert spearman([5.0, 4.0, 3.0, 1.0]) == pytest.approx(-1)
+    assert spearman([1.0, 2.0, 9.0]) == pytest.approx(1)
+    assert spearman([3.0, 3.0, 3.0]) == 0
+    assert abs(spearman([1.0, 2.0, 2.0, 1.0])) < 1e-9
+
+
+@pytest.mark.parametrize(("slow", "fires"), [(40, True), (1, False)])
+def test_a_tail_is_no_single_stall(slow: int, fires: bool) -> None:
+    read = op(1000, 8192, 1500, latency=spread(1000 - slow, 150, slow, 40_000), max_us=40_000.0)
+    given = {"block": layer("block", {"read": read})}
+    assert ("tail_latency" in found(given)) is fires
+
+
+def test_throttled_writers_need_both_a_full_cache_and_pauses() -> None:
+    full = HostStats(dirty_bytes=700 * MB, writeback_bytes=100 * MB, dirty_limit_bytes=1000 * MB,
+                     dirty_background_bytes=500 * MB)  # fmt: skip
+    paused = op(500, 64 * KB, 2_000, max_us=150_000.0)
+    swift = replace(paused, max_us=900.0)
+    for writes, host, fires in ((paused, full, True), (swift, full, False), (
+        paused, replace(full, dirty_bytes=100 * MB), False)):  # fmt: skip
+        app = layer("syscall", {"write": writes, "write_buffered": writes})
+        assert ("dirty_throttling" in found({"syscall": app}, host=host)) is fires
