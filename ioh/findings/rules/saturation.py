@@ -74,7 +74,7 @@ RULE = Rule(
     "What waits for a free request (nr_requests) is not accepted yet: see time_above_disk.",
     false_alarm="One burst of write-back queues for a moment; it must last.",
     thresholds=(
-        Threshold("ratio_min", 1.0, "requests wait as long as they are served"),
+        Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
         Threshold("queue_min_ms", 2.0, "a shorter wait hurts nobody"),
         Threshold("ops_min_per_s", 50, "fewer are no load"),
     ),
