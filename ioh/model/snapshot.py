@@ -4,15 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LatencyHist, SizeLatencyHist
+from ioh.model.late import Distribution
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
 
+class _Late:
+    """Fields of OpStats that are not there yet: computed at the first look, then kept."""
+
+    __slots__ = ("_late",)
+
+    if not TYPE_CHECKING:  # else every misspelt field of OpStats would be one
+
+        def __getattr__(self, name: str) -> object:
+            """A field that is missing: only called for those."""
+            if name not in _LATE_FIELDS:
+                msg = f"{type(self).__name__} has no {name}"
+                raise AttributeError(msg)
+            late, put = self._late, object.__setattr__
+            if name == "latency":
+                put(self, name, late.latency())
+            elif name == "size_lat":
+                put(self, name, late.size_lat())
+            else:
+                found = late.percentiles_us(self.latency)
+                for quantile, value in zip(_PERCENTILES, found, strict=True):
+                    put(self, quantile, value)
+            return getattr(self, name)
+
+
+_PERCENTILES = ("p50_us", "p95_us", "p99_us", "p999_us")
+_LATE_FIELDS = frozenset({*_PERCENTILES, "latency", "size_lat"})
+
+
 @dataclass(frozen=True, slots=True)
-class OpStats:
+class OpStats(_Late):
     """One op of one layer over one interval.
 
     Shape:
@@ -46,6 +76,21 @@ class OpStats:
     errors_per_s: float | None = None
     latency: LatencyHist | None = None
     size_lat: SizeLatencyHist | None = None
+
+    @classmethod
+    def with_late(cls, late: Distribution, **known: Value) -> OpStats:
+        """Stats whose percentiles and histograms are computed by ``late`` when looked at.
+
+        Args:
+            late: What computes them.
+            known: Every other field.
+        """
+        made = object.__new__(cls)
+        put = object.__setattr__
+        put(made, "_late", late)
+        for name, value in known.items():
+            put(made, name, value)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

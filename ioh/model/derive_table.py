@@ -1,0 +1,70 @@
+"""The rows of a breakdown over one interval, ranked."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ioh.model.metric import TableSpec
+from ioh.model.rates import delta, quotient
+from ioh.model.sample import Row, Table, Value
+from ioh.model.snapshot import TableRow
+
+
+def derive_table(
+    spec: TableSpec, older: Table, newer: Table, interval_s: float
+) -> tuple[TableRow, ...]:
+    """Rank the rows of a breakdown that did something in this interval.
+
+    A key that ``older`` lacks started from nothing: the probe drops a row only once it has
+    been idle for long, so all of its total belongs to this interval.
+    """
+    columns = _plan(spec)
+    has_counters = any(c.kind == "counter" for c in spec.columns)
+    nothing: Row = tuple(0 if c.kind == "counter" else None for c in spec.raw_columns)
+    ranked: list[tuple[float, TableRow]] = []
+    for key, row in newer.items():
+        before = older.get(key, nothing)
+        if has_counters and row == before:
+            continue
+        values = {c.name: c.value(before, row, interval_s) for c in columns}
+        weight = sum(values.get(name) or 0.0 for name in spec.sort_by)
+        ranked.append((weight, TableRow(key, values)))
+    ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
+    return tuple(row for _, row in ranked)
+
+
+class _Column(NamedTuple):
+    """How one column of a Snapshot's row follows from two raw rows; by position, not by name."""
+
+    name: str
+    kind: str
+    at: int
+    denominator_at: int | None
+    scale: float
+
+    def value(self, before: Row, row: Row, interval_s: float) -> Value:
+        """The column of one row."""
+        if self.kind == "gauge":
+            return row[self.at]
+        difference = delta(before[self.at], row[self.at])
+        if self.denominator_at is not None:
+            return quotient(
+                difference, delta(before[self.denominator_at], row[self.denominator_at]), self.scale
+            )
+        return None if difference is None else difference / interval_s * self.scale
+
+
+@lru_cache(maxsize=256)
+def _plan(spec: TableSpec) -> tuple[_Column, ...]:
+    positions = {column.name: at for at, column in enumerate(spec.raw_columns)}
+    return tuple(
+        _Column(
+            c.derived_name,
+            c.kind,
+            positions[c.numerator if c.kind == "ratio" else c.name],
+            positions[c.denominator] if c.denominator else None,
+            c.scale,
+        )
+        for c in spec.columns
+    )

@@ -1,0 +1,75 @@
+"""Values that are computed when somebody looks at them, and only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from ioh.model.hist import LatencyHist, SizeLatencyHist
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_QUANTILES = 4
+
+
+class LateMapping(Mapping[_K, _V]):
+    """A mapping whose keys are found out at the first look, and each value at its own.
+
+    What it is made of must never change; computing a value twice does no harm, so that several
+    threads may look.
+
+    Args:
+        make: Makes for each key what makes its value.
+    """
+
+    __slots__ = ("_make", "_makers", "_values")
+
+    def __init__(self, make: Callable[[], Mapping[_K, Callable[[], _V]]]) -> None:
+        self._make = make
+        self._makers: Mapping[_K, Callable[[], _V]] | None = None
+        self._values: dict[_K, _V] = {}
+
+    def _known(self) -> Mapping[_K, Callable[[], _V]]:
+        makers = self._makers
+        if makers is None:
+            makers = self._makers = self._make()
+        return makers
+
+    def __getitem__(self, key: _K) -> _V:
+        if key not in self._values:
+            self._values[key] = self._known()[key]()
+        return self._values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._known()
+
+    def __iter__(self) -> Iterator[_K]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Distribution:
+    """What an op's histograms tell of one interval; this one: nothing is known."""
+
+    __slots__ = ()
+
+    def latency(self) -> LatencyHist | None:
+        """By latency."""
+        return None
+
+    def size_lat(self) -> SizeLatencyHist | None:
+        """By size and latency."""
+        return None
+
+    def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:
+        """p50, p95, p99 and p99.9 of that histogram."""
+        del latency
+        return (None,) * _QUANTILES
+
+
+NO_DISTRIBUTION = Distribution()

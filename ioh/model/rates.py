@@ -1,0 +1,57 @@
+"""Differences, rates and quotients of readings that may be missing: None is not 0."""
+
+from __future__ import annotations
+
+from ioh.model.sample import Value
+
+
+def delta(older: Value, newer: Value) -> int | float | None:
+    """Increase of one running total.
+
+    Returns:
+        None when a reading is missing or the total went backwards (module reload, evicted
+        map key).  Never negative, and never 0 for "unknown".
+    """
+    if older is None or newer is None or newer < older:
+        return None
+    return newer - older
+
+
+def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
+    """Events per second between two readings of one running total.
+
+    Args:
+        older: The total at the earlier reading; None where the source was not available.
+        newer: The total at the later reading.
+        interval_s: Measured time between the readings, not the interval asked for.
+
+    Returns:
+        None when a reading is missing or the total went backwards.
+
+    Raises:
+        ValueError: interval_s is not positive, which is a bug in the sampler.
+    """
+    if interval_s <= 0:
+        msg = f"interval_s must be positive, not {interval_s}"
+        raise ValueError(msg)
+    difference = delta(older, newer)
+    return None if difference is None else difference / interval_s
+
+
+def scaled(value: float | None, scale: float) -> float | None:
+    """A product, or None."""
+    return None if value is None else value * scale
+
+
+def quotient(numerator: Value, denominator: Value, scale: float = 1.0) -> float | None:
+    """A quotient times ``scale``; None where either is missing or there is nothing to divide by."""
+    if numerator is None or not denominator:
+        return None
+    return numerator / denominator * scale
+
+
+def int_delta(older: int | None, newer: int | None) -> int | None:
+    """As delta(), of integers."""
+    if older is None or newer is None or newer < older:
+        return None
+    return newer - older
