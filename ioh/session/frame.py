@@ -15,6 +15,7 @@ _FIRST = struct.Struct("<4sBBII")
 _CHECKS = struct.Struct("<IH")
 HEAD_BYTES = _FIRST.size + _CHECKS.size
 MAX_PAYLOAD_BYTES = 4 << 20
+MAX_CORRECTED_BYTES = 1 << 16  # more would take too long to be put right
 # Flags of a payload: it is one zstd frame that tells its size; it is the next piece of a zstd
 # frame that goes from record to record; it is the first piece of one.
 ZSTD, STREAM, BEGINS = 1, 2, 4
@@ -75,13 +76,15 @@ class Damage:
 
     Shape:
         ``is_tail``: the stream ends within them, as a torn last record does; ``is_mended``:
-        what was lost there follows all the same, from a parity record.
+        what was lost there follows all the same, from a parity record or by its checksum;
+        ``raw``: the bytes, where they are at most MAX_CORRECTED_BYTES.
     """
 
     offset: int
     size_bytes: int
     is_tail: bool = False
     is_mended: bool = False
+    raw: bytes = b""
 
 
 Event = Frame | Damage
@@ -107,6 +110,25 @@ def _head_is_whole(data: bytes | bytearray, at: int) -> bool:
     return crc32(bytes(data[at : at + HEAD_BYTES - 2])) & 0xFFFF == check
 
 
+def head_is_of(raw: bytes | bytearray) -> bool:
+    """Whether these bytes begin with the whole head of a record that takes all of them."""
+    if len(raw) < HEAD_BYTES or raw[:4] != MARKER or not _head_is_whole(raw, 0):
+        return False
+    length: int = _FIRST.unpack_from(raw)[3]
+    return HEAD_BYTES + length == len(raw)
+
+
+def whole_frame(raw: bytes | bytearray, offset: int) -> Frame | None:
+    """The record that these bytes are, all of them; None where they are none."""
+    if not head_is_of(raw):
+        return None
+    _, kind, flags, _, seq = _FIRST.unpack_from(raw)
+    body_crc, _ = _CHECKS.unpack_from(raw, _FIRST.size)
+    if crc32(memoryview(raw)[HEAD_BYTES:], crc32(raw[: _FIRST.size])) != body_crc:
+        return None
+    return Frame(offset, kind, flags, seq, bytes(raw))
+
+
 class FrameScanner:
     """Finds frames in a stream that is fed to it piece by piece; never looks back.
 
@@ -118,6 +140,7 @@ class FrameScanner:
         self._data = bytearray()
         self._offset = offset  # of _data[0]
         self._bad_from: int | None = None
+        self._bad = bytearray()  # what lies there, as far as it is of use
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the stream."""
@@ -135,7 +158,7 @@ class FrameScanner:
             if data[at : at + 4] != MARKER or not _head_is_whole(data, at):
                 at = self._skip(at, at_end=at_end)
                 continue
-            _, kind, flags, length, seq = _FIRST.unpack_from(data, at)
+            length = _FIRST.unpack_from(data, at)[3]
             end = at + HEAD_BYTES + length
             if length > MAX_PAYLOAD_BYTES:
                 at = self._skip(at, at_end=at_end)
@@ -145,18 +168,17 @@ class FrameScanner:
                     break
                 at = self._skip(at, at_end=True)  # a false head may hide whole records
                 continue
-            raw = bytes(data[at:end])
-            body_crc, _ = _CHECKS.unpack_from(raw, _FIRST.size)
-            if crc32(memoryview(raw)[HEAD_BYTES:], crc32(raw[: _FIRST.size])) != body_crc:
+            frame = whole_frame(bytes(data[at:end]), self._offset + at)
+            if frame is None:
                 # The head's own check tells that the length is right: only this record is lost.
-                self._note_bad(at)
+                self._note_bad(at, end)
                 at = end
                 continue
             yield from self._close_damage(self._offset + at)
-            yield Frame(self._offset + at, kind, flags, seq, raw)
+            yield frame
             at = end
         if at_end and at < len(data):
-            self._note_bad(at)
+            self._note_bad(at, len(data))
             at = len(data)
         del data[:at]
         self._offset += at
@@ -165,18 +187,22 @@ class FrameScanner:
 
     def _skip(self, at: int, *, at_end: bool) -> int:
         """The next place where a record may begin."""
-        self._note_bad(at)
-        found = self._data.find(MARKER, at + 1)
-        if found >= 0:
-            return found
-        # The last bytes may be the beginning of a marker.
-        return len(self._data) if at_end else max(at + 1, len(self._data) - len(MARKER) + 1)
+        to = self._data.find(MARKER, at + 1)
+        if to < 0:
+            # The last bytes may be the beginning of a marker.
+            to = len(self._data) if at_end else max(at + 1, len(self._data) - len(MARKER) + 1)
+        self._note_bad(at, to)
+        return to
 
-    def _note_bad(self, at: int) -> None:
+    def _note_bad(self, at: int, to: int) -> None:
         if self._bad_from is None:
             self._bad_from = self._offset + at
+            self._bad.clear()
+        self._bad += self._data[at : min(to, at + MAX_CORRECTED_BYTES + 1 - len(self._bad))]
 
     def _close_damage(self, to: int, *, is_tail: bool = False) -> Iterator[Damage]:
         if self._bad_from is not None:
-            yield Damage(self._bad_from, to - self._bad_from, is_tail=is_tail)
+            size = to - self._bad_from
+            raw = bytes(self._bad) if len(self._bad) == size <= MAX_CORRECTED_BYTES else b""
+            yield Damage(self._bad_from, size, is_tail=is_tail, raw=raw)
             self._bad_from = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
+from ioh.session.correction import corrected
 from ioh.session.frame import UNCOVERED, Damage, Event, Frame, FrameScanner, Kind
 
 GROUP_RECORDS = 60
@@ -50,8 +51,8 @@ class Mender:
             if not event.is_tail:
                 self._waiting.append(event)
                 return
+            self._waiting.append(event)
             yield from self._give_up()
-            yield event
             return
         if event.kind == Kind.PARITY:
             yield from self._close_group(event)
@@ -75,7 +76,14 @@ class Mender:
         yield from self._give_up()
 
     def _give_up(self) -> Iterator[Event]:
-        yield from self._waiting
+        """What waited; damaged records by their own checksum where that helps."""
+        for event in self._waiting:
+            found = corrected(event.raw, event.offset) if isinstance(event, Damage) else None
+            if found is not None:
+                yield Damage(event.offset, len(found.raw), is_mended=True)
+                yield found
+            else:
+                yield event
         self._waiting.clear()
         self._group.clear()
 

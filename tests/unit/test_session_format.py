@@ -98,6 +98,40 @@ def test_every_flipped_byte_is_noticed_and_costs_at_most_one_record(flip: int, s
         assert all(sample in samples for sample in told)
 
 
+@pytest.mark.parametrize(("flip", "step"), [(0xFF, 7), (0x01, 11), (0x80, 13)])
+def test_a_flipped_byte_of_a_recording_that_was_cut_off_is_put_right(flip: int, step: int) -> None:
+    """There is no parity record yet for its last records: their checksums do."""
+    samples = small(11)
+    memory = Memory()
+    writer = SessionWriter(memory)
+    for sample in samples:
+        writer.write(sample)
+    data = bytes(memory.data)
+    assert not any(frame.kind == Kind.PARITY for frame in frames(data))
+    for at in range(0, len(data), step):
+        hurt = bytearray(data)
+        hurt[at] ^= flip
+        found = list(items(bytes(hurt)))
+        assert any(isinstance(item, Damage) and item.is_mended for item in found), at
+        assert [item.sample for item in found if isinstance(item, Tick)] == samples, at
+
+
+def test_two_wrong_bytes_are_not_put_right_by_guessing() -> None:
+    samples = small(8)
+    memory = Memory()
+    writer = SessionWriter(memory)
+    for sample in samples:
+        writer.write(sample)
+    last = frames(bytes(memory.data))[-1]
+    random.seed(9)
+    for _ in range(60):
+        hurt = bytearray(memory.data)
+        for at in random.sample(range(last.offset, last.end), 2):
+            hurt[at] ^= random.randrange(1, 256)
+        found = list(items(bytes(hurt)))
+        assert [item.sample for item in found if isinstance(item, Tick)] == samples[:-1]
+
+
 def test_parity_gives_every_single_lost_record_back() -> None:
     samples = small(20)
     data = recorded(samples)
