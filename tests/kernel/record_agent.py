@@ -14,6 +14,7 @@ from ioh.commands import main
 from ioh.model import derive
 from ioh.session import marks, rotation
 from ioh.sources import live
+from tests.kernel.witnessed import take_notes
 
 PRELOADED = (derive, marks, rotation, live)
 
@@ -23,6 +24,7 @@ def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
+            take_notes(line.rstrip("\n") + ".notes")
             arguments = ["record", "-o", line.rstrip("\n"), "-c", "0.1", "--proc"]
             os._exit(main([*arguments, "--layers", "block,tcp"]))
         print(pid, flush=True)
