@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -87,6 +88,10 @@ def _body(
             yield from _not_kept(view.state.narrow, width)
             return
         yield from render_size_latency(stats.size_lat, width, height)
+        if stats.size_lat is None:
+            for note in layer.notes:
+                for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
+                    yield Line("  ").add(part, "dim")
     elif kind == "heat":
         intervals = latencies(view.points, view.state.chosen)
         yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))

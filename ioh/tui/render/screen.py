@@ -196,7 +196,8 @@ def _strip(data: ScreenData, snapshot: Snapshot, width: int, height: int) -> Fra
 def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
     if data.status:
         yield data.status
-    proc = []
+    proc: list[str] = []
+    why = "from /proc"
     for layer in snapshot.layers.values():
         if isinstance(layer, Unavailable):
             continue
@@ -204,8 +205,9 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
             yield render_lost(safe_name(layer.spec.title), layer)
         if layer.source == "proc":
             proc.append(safe_name(layer.spec.title))
+            why = next((safe_name(n) for n in layer.notes if n.startswith(why)), why)
     if proc:
-        yield f"from /proc, without histograms: {', '.join(proc)} (see: ioh doctor)"
+        yield f"{', '.join(proc)} {why}"
 
 
 def _panels(
