@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from ioh.findings.engine import Engine
 from ioh.model.derive import derive
 from ioh.model.sample import Sample
 from ioh.pipeline import snapshots
@@ -156,3 +157,14 @@ def test_the_demos_clock_keeps_up_with_a_reader_that_was_held_up() -> None:
         time.sleep(0.75)
         behind_s = [(time.monotonic_ns() - next(ticks).mono_ns) / 1e9 for _ in range(3)]
     assert max(behind_s) < 0.5
+
+
+def test_its_scans_are_found_to_be_cut_by_rsize_and_by_no_disk() -> None:
+    """READs are charged to their calls: what NFS cuts must not be laid to a device's charge."""
+    engine = Engine()
+    found: set[tuple[str, str]] = set()
+    with DemoSource(1, 1.0, START_S, realtime=False) as source:
+        for snapshot in itertools.islice(snapshots(source), 75):
+            found |= {(f.rule, f.subject) for f in engine.judge(snapshot).findings}
+    assert ("nfs_fragmentation", "reads /mnt/db") in found
+    assert not {rule for rule, _ in found} & {"fragmentation", "read_ahead_waste"}

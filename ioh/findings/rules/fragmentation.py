@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ioh.findings.devices import PAGE_BYTES, Device, carrier
+from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.pieces import Pieces, how
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, duration_s, sum_metric, sum_op
@@ -55,6 +56,8 @@ def _reads(recent: Sequence[Snapshot]) -> _Found:
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
+    if off_disk_bytes(recent, "read") > (1 - _PURE) * main.bytes:
+        return None, "reads", "read", is_buffered  # READs are charged to their calls, too
     if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
         return None, "reads", "read", is_buffered
     if is_buffered:
@@ -75,6 +78,8 @@ def _writes(recent: Sequence[Snapshot]) -> _Found:
     )
     count = sum(kind.count for kind in kinds)
     if not count or count < _PURE * calls:
+        return None, "writes", "write", False
+    if off_disk_bytes(recent, "write") > (1 - _PURE) * sum(kind.bytes for kind in kinds):
         return None, "writes", "write", False
     busiest = max(kinds, key=lambda kind: kind.count)
     total = sum(kind.bytes for kind in kinds)

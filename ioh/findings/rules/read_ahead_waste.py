@@ -23,8 +23,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     direct = sum_op(recent, "syscall", "read_direct")
     ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
     fetched = (sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0) - direct.bytes
-    wanted = buffered.bytes - off_disk_bytes(recent, "read")
-    if not ops or wanted <= 0 or fetched / buffered.seconds < limits["bytes_min_per_s"]:
+    wanted = buffered.bytes
+    # What an NFS file's readers fetched is charged to them as well, and cannot be told apart.
+    if not ops or not wanted or off_disk_bytes(recent, "read") > wanted / 10:
+        return
+    if fetched / buffered.seconds < limits["bytes_min_per_s"]:
         return
     ratio = fetched / wanted
     if ratio < limits["ratio_min"]:

@@ -37,7 +37,7 @@ class Phase(NamedTuple):
 
 PHASES = (
     Phase("random reads", 50, Load(8.0, 0.0, 200, 2e6, 150, 60, 0.0)),
-    Phase("scans", 50, Load(1.0, 3.0, 100, 1e6, 60, 60, 0.0)),
+    Phase("scans", 50, Load(0.0, 3.0, 30, 1e6, 60, 60, 0.0)),
     Phase("writes", 50, Load(2.0, 0.0, 200, 160e6, 600, 70, 0.0)),
     Phase("network trouble", 40, Load(8.0, 0.0, 200, 4e6, 120, 900, 0.015)),
     Phase("cached reads", 30, Load(0.5, 0.0, 60_000, 1e6, 40, 60, 0.0)),
