@@ -16,8 +16,8 @@ class Column(Generic[Row]):
     """One number of each row.
 
     Shape:
-        ``cell`` makes its text; ``rank`` says how soon it is left out: 0 never, else the
-        largest first; ``style`` names how it looks.
+        ``cell`` makes its text; ``rank`` says how soon it is left out: the largest first,
+        0 last of all; ``style`` names how it looks.
     """
 
     title: str
@@ -33,8 +33,9 @@ def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
     while kept and sum(c.width + 1 for c in kept) > room:
         worst = max(kept, key=lambda c: c.rank)
         if worst.rank == 0:
-            break
-        kept.remove(worst)
+            kept.pop()  # half a number would be another number
+        else:
+            kept.remove(worst)
     return kept
 
 

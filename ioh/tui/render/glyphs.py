@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ioh.sinks.cells import char_width
+
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
@@ -78,7 +80,12 @@ _PLAIN = str.maketrans("×µ…→←·≤≥↑↓", "xu~><-<>^v")
 
 
 def to_ascii(text: str) -> str:
-    """Text of ours for a terminal that shows ASCII only; names from outside lose to ``?``."""
+    """Text of ours for a terminal that shows ASCII only; names from outside lose to ``?``.
+
+    Returns:
+        As many columns as ``text`` takes: two ``?`` for a wide character, none for a mark.
+    """
     if text.isascii():
         return text
-    return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii")
+    plain = text.translate(_PLAIN)
+    return "".join(char if char.isascii() else "?" * char_width(char) for char in plain)

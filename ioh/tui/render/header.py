@@ -127,8 +127,9 @@ def _numbers(snapshot: Snapshot, view: HeaderView) -> list[tuple[int, Span]]:
     found.append((5, (f"dirty {format_scaled(host.dirty_bytes, 1024)}", "")))
     if host.psi_io_some_pct is not None:
         found.append((8, (f"io psi {_pct(host.psi_io_some_pct)}", "")))
-    cost = (snapshot.self_cpu_pct or 0) + (snapshot.bpf_cpu_pct or 0)
-    found.append((10, (f"ioh itself {format_fixed(cost, 5, 1)}% of a core", "dim")))
+    costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
+    if costs:
+        found.append((10, (f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core", "dim")))
     return found
 
 

@@ -73,7 +73,10 @@ def _heading(frame: Frame, title: str) -> None:
 
 def _entry(frame: Frame, name: str, meaning: str, width: int, style: str = "key") -> None:
     indent = 18
-    parts = textwrap.wrap(meaning, max(20, width - indent - 1)) or [""]
+    if width < 2 * indent and name:  # no room beside it
+        frame.add(Line("  ").add(name, style).fitted(width))
+        name, indent = "", 4
+    parts = textwrap.wrap(meaning, max(8, width - indent - 1)) or [""]
     for at, part in enumerate(parts):
         line = Line("  ").left(name if at == 0 else "", indent - 3, style).add(" ").add(part)
         frame.add(line.fitted(width))

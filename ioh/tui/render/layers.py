@@ -17,6 +17,7 @@ from ioh.tui.rows import LayerRow
 TREND_INTERVALS = 60
 _MIN_TREND = 12
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
+_MIN_LABEL = 12
 _MAX_LABEL = 24
 
 
@@ -104,14 +105,15 @@ def visible_columns(label_width: int, width: int, *, wide: bool) -> list[Column[
 def hidden_count(width: int) -> int:
     """How many of the columns that are never left out do not fit."""
     needed = [c for c in COLUMNS if c.rank == 0]
-    room = width - 14
+    room = width - _MIN_LABEL
     return sum(1 for at in range(len(needed)) if sum(c.width + 1 for c in needed[: at + 1]) > room)
 
 
 def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Frame:
     """A heading and a line for each row; a click chooses the row's op."""
     widest = max((len(_label(row, view.glyphs)) for row in rows), default=0)
-    label_width = min(_MAX_LABEL, max(12, widest))
+    needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
+    label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
     columns = visible_columns(label_width, width, wide=view.wide)
     used = label_width + sum(c.width + 1 for c in columns)
     trend = min(TREND_INTERVALS, width - used - 2)

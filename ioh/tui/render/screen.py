@@ -119,7 +119,8 @@ def _add_footer(frame: Frame, state: ViewState, data: ScreenData, width: int) ->
     if data.message[0]:
         frame.add(render_message(data.message[0], width, data.message[1]))
     elif missing:
-        text = f"{missing} columns do not fit: make the terminal wider"
+        what = "column does" if missing == 1 else "columns do"
+        text = f"{missing} {what} not fit: make the terminal wider"
         frame.add(render_message(text, width))
     else:
         line, hits = render_keys(width, is_replay=data.header.mode == "replay")

@@ -1,0 +1,183 @@
+"""What the screen's tests draw: intervals of the demo and worse ones, and everything to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from ioh.model.feed import Extent, Moment, RecordingState
+from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.pipeline import snapshots
+from ioh.tui.history import point_of
+from ioh.tui.narrow import narrowed
+from ioh.tui.render.glyphs import UNICODE, Glyphs
+from ioh.tui.render.header import HeaderView
+from ioh.tui.render.screen import ScreenData
+from ioh.tui.render.timeline import TimelineView
+from ioh.tui.state import Narrow, TableState, ViewState
+from tests import fakes
+from tests.demo_samples import START_S, make
+
+LAYERS = ("syscall", "nfs_client", "tcp", "nfs_server", "block")
+SECONDS = 60
+
+FINDINGS = tuple(
+    Finding(
+        rule=f"rule-{severity}",
+        title=f"A {severity} thing",
+        layer="nfs_client",
+        severity=severity,  # type: ignore[arg-type]
+        confidence="high",
+        cause="Application reads of 1 MB become 8.0 READs of 128 KB each on 10.0.0.5:/export.",
+        evidence=(
+            Evidence("8.0 READs for each read", "read_lower_ops_per_op", 8.0, 1.5, "/proc/mounts"),
+            Evidence("rsize is 131,072"),
+        ),
+        advice="Mount it with rsize=1048576.",
+        command="mount -o remount,rsize=1048576 /mnt/data",
+        false_alarm="the program reads at random",
+        since_unix_s=START_S + since_s,
+    )
+    for severity, since_s in (("warning", 20.0), ("info", 5.0), ("critical", 33.0))
+)
+MISSING = (NotEvaluated("tcp-loss", "Segments lost", "no layer tcp"),)
+MOMENTS = (
+    Moment(START_S + 10.5, "fio run 3 starts"),
+    Moment(START_S + 30.0, "the disk was full", START_S + 34.0),
+)
+
+
+@cache
+def minute() -> tuple[Snapshot, ...]:
+    """A minute of the demo's begin, second by second."""
+    return tuple(snapshots(make(SECONDS + 1)))
+
+
+@cache
+def story() -> tuple[Snapshot, ...]:
+    """The whole story of the demo, in intervals of 5 s."""
+    return tuple(snapshots(make(50, interval_s=5.0)))
+
+
+def judged() -> Snapshot:
+    """The minute's last interval, with one finding of each severity."""
+    return replace(minute()[-1], findings=FINDINGS, not_evaluated=MISSING)
+
+
+def nothing_known() -> Snapshot:
+    """Every number is None, but every layer and row is there."""
+    last = minute()[-1]
+    layers: dict[str, LayerSnapshot | Unavailable] = {}
+    for name, layer in last.layers.items():
+        assert isinstance(layer, LayerSnapshot)
+        tables = {
+            title: tuple(TableRow(row.key, dict.fromkeys(row.values)) for row in rows)
+            for title, rows in layer.tables.items()
+        }
+        layers[name] = LayerSnapshot(
+            layer.spec, "proc", dict.fromkeys(layer.ops, OpStats()), tables=tables
+        )
+    return replace(last, host=HostStats(), layers=layers, self_cpu_pct=None, bpf_cpu_pct=None)
+
+
+def nothing_there() -> Snapshot:
+    """No layer is there, each for a reason."""
+    missing = Unavailable("no file system of this kind is mounted", "Mount one.")
+    return replace(minute()[-1], layers=dict.fromkeys(LAYERS, missing))
+
+
+def without(snapshot: Snapshot, layer: str) -> Snapshot:
+    """The same with a layer that has gone."""
+    gone = Unavailable("the last mount is gone", is_idle=True)
+    return replace(snapshot, layers={**snapshot.layers, layer: gone})
+
+
+@cache
+def kinds() -> dict[str, Snapshot]:
+    """One Snapshot of every kind that the screen can be shown."""
+    nothing = replace(minute()[-1], layers={}, specs={})
+    fake = list(snapshots(fakes.first(4)))[-1]
+    quiet = next(iter(snapshots(fakes.quiet(2))))
+    process = Narrow("process", ("4121", "dbserver"), "syscall")
+    return {
+        "demo": judged(),
+        "trouble": story()[33],
+        "quiet demo": story()[46],
+        "first": minute()[0],
+        "nothing known": nothing_known(),
+        "nothing there": nothing_there(),
+        "no layers": nothing,
+        "others": replace(fake, findings=FINDINGS[:1]),
+        "idle": quiet,
+        "one gone": without(judged(), "nfs_client"),
+        "narrowed": narrowed(judged(), process),
+        "narrowed to nobody": narrowed(judged(), Narrow("device", ("sdz",), "block")),
+    }
+
+
+def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
+    """Everything there is to look at."""
+    made = [ViewState(), ViewState(focus="top"), ViewState(screen="help")]
+    made += [ViewState(screen="help", scroll=5), ViewState(screen="findings")]
+    made += [ViewState(screen="findings", scroll=10_000), ViewState(is_alone=True)]
+    for layer in layers:
+        table = TableState(pattern="a", cursor=3)
+        op = "in" if layer in {"tcp", "wire"} else "read"
+        for panel in ("hist", "heat", "graph"):
+            made.append(ViewState(chosen=(layer, op), panel=panel))
+            made.append(ViewState(layer=layer, chosen=(layer, op), panel=panel))
+        made.append(ViewState(layer=layer, chosen=(layer, op), focus="top"))
+        made.append(
+            ViewState(
+                layer=layer,
+                chosen=(layer, op),
+                focus="top",
+                tables={layer: table},
+                is_typing=True,
+                is_alone=True,
+            )
+        )
+    return made
+
+
+def screen_data(
+    snapshot: Snapshot | None,
+    *,
+    glyphs: Glyphs = UNICODE,
+    shown: str = "live",
+    mode: str = "live",
+    message: tuple[str, str] = ("", ""),
+    status: str = "",
+    recording: RecordingState | None = None,
+    history: Sequence[Snapshot] | None = None,
+    **header: object,
+) -> ScreenData:
+    """What draw() needs, with the minute of the demo as its past."""
+    past = minute() if history is None else history
+    view = HeaderView(
+        mode=mode,  # type: ignore[arg-type]
+        shown=shown,
+        glyphs=glyphs,
+        recording=recording or RecordingState(),
+        now_unix_s=START_S + SECONDS,
+        utc=True,
+        **header,  # type: ignore[arg-type]
+    )
+    timeline = None
+    if snapshot is not None:
+        extent = Extent(1, SECONDS, START_S, START_S + SECONDS)
+        since = [finding.since_unix_s for finding in snapshot.findings]
+        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, glyphs, utc=True)
+    return ScreenData(
+        snapshot=snapshot,
+        header=view,
+        glyphs=glyphs,
+        points=[point_of(interval) for interval in past],
+        timeline=timeline,
+        status=status,
+        message=message,
+        specs=tuple(snapshot.specs.values()) if snapshot else (),
+    )

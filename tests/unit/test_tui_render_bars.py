@@ -1,0 +1,177 @@
+"""Header, time line and footer, as strings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.model.feed import Extent, Moment, RecordingState
+from ioh.model.snapshot import HostStats
+from ioh.tui.render.footer import render_keys, render_message, render_prompt
+from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.header import HeaderView, clock, lateness, render_header
+from ioh.tui.render.timeline import TimelineView, passed_moment, render_timeline
+from tests.demo_samples import START_S
+from tests.screens import MOMENTS, kinds, minute
+
+LIVE = HeaderView("live", "live", UNICODE, utc=True)
+
+
+def header(width: int = 200, **changes: object) -> str:
+    return render_header(minute()[-1], replace(LIVE, **changes), width).text  # type: ignore[arg-type]
+
+
+def test_the_header_says_how_the_screen_is_fed() -> None:
+    assert "● LIVE 1s" in header()
+    assert "● LIVE 0.5s" in header(cycle_s=0.5)
+    assert "‖ PAUSED" in header(shown="paused")
+    assert "▶ REPLAY  " in header(mode="replay", shown="playing")
+    assert "▶ REPLAY 8x" in header(mode="replay", shown="playing", speed=8.0)
+    assert "● DEMO" in header(mode="demo")
+    assert "‖ DEMO" in header(mode="demo", shown="paused")
+
+
+def test_the_header_has_host_kernel_clock_and_load() -> None:
+    text = header()
+    for said in ("DEMO", "6.12.0-demo", clock(minute()[-1].time_unix_s, utc=True), "cpu ", "load "):
+        assert said in text
+
+
+def test_what_matters_least_is_left_out_first() -> None:
+    assert "ioh itself" in header(200)
+    assert "ioh itself" not in header(120)
+    narrow = header(50)
+    assert "● LIVE 1s" in narrow
+    assert clock(minute()[-1].time_unix_s, utc=True) in narrow
+    assert "load" not in narrow
+
+
+def test_a_late_tick_is_said_however_narrow_it_is() -> None:
+    assert "LATE" not in header(age_s=1.0)
+    assert "LATE 2.5 s" in header(age_s=2.5)
+    assert "LATE 2.5 s" in header(60, age_s=2.5)
+    assert lateness(LIVE, 1.0) == lateness(LIVE, None) == ""
+    assert lateness(LIVE, 3.0) == "interval 3.0 s"
+    assert lateness(replace(LIVE, cycle_s=5.0), 5.01) == ""
+    assert lateness(replace(LIVE, age_s=7.0), 3.0) == "LATE 7.0 s"
+
+
+def test_unknown_numbers_of_the_host_are_dashes() -> None:
+    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.0))
+    text = render_header(snapshot, LIVE, 200).text
+    assert "cpu .  iowait -" in text
+    assert "load -  dirty -" in text
+    assert "io psi" not in text
+
+
+def test_the_cost_of_ioh_itself_is_not_told_where_it_is_not_known() -> None:
+    snapshot = replace(minute()[-1], self_cpu_pct=None, bpf_cpu_pct=None)
+    assert "ioh itself" not in render_header(snapshot, LIVE, 220).text
+    half = replace(snapshot, bpf_cpu_pct=1.5)
+    assert "ioh itself 1.5% of a core" in render_header(half, LIVE, 220).text
+
+
+def test_iops_are_those_of_the_lowest_layer_that_counts() -> None:
+    assert " block" in header()
+    assert "IOPS" not in render_header(kinds()["nothing there"], LIVE, 200).text
+
+
+@given(st.integers(1, 300), st.sampled_from(sorted(kinds())), st.booleans())
+def test_a_header_is_as_wide_as_the_screen(width: int, kind: str, is_recording: bool) -> None:
+    recording = RecordingState("a.ioh", START_S, 10**9) if is_recording else RecordingState()
+    view = replace(LIVE, recording=recording, title="run.ioh", narrowed="only 4121 fio")
+    assert render_header(kinds()[kind], view, width).width == width
+    assert render_header(None, view, width).width == width
+
+
+def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> TimelineView:
+    extent = Extent(1, 60, START_S, START_S + extent_s)
+    view = TimelineView(extent, START_S + at_s, (), (), UNICODE, utc=True)
+    return replace(view, **changes)  # type: ignore[arg-type]
+
+
+def test_the_time_line_has_its_ends_and_the_position() -> None:
+    left, right = clock(START_S, utc=True), clock(START_S + 60, utc=True)
+    for at_s, where in ((0.0, 0), (60.0, 39), (30.0, 20), (-5.0, 0), (100.0, 39)):
+        line, _ = render_timeline(line_at(at_s), 60)
+        assert line.text.startswith(f" {left} ")
+        assert line.text.rstrip().endswith(right)
+        track = line.text[10:50]
+        assert track.index("█") == where
+        assert set(track) == {"█", "─"}
+
+
+def test_marks_gaps_and_findings_stand_where_they_happened() -> None:
+    view = line_at(59.0, moments=MOMENTS, findings=(START_S + 50,))
+    track = render_timeline(view, 60)[0].text[10:50]
+    assert track[7] == "▼"
+    assert [at for at, char in enumerate(track) if char == "╳"] == [20, 21, 22]
+    assert track[33] == "!"
+    assert track[39] == "█"
+
+
+def test_a_click_on_the_track_goes_to_its_moment() -> None:
+    line, hits = render_timeline(line_at(10.0), 60)
+    assert line.width == 60
+    assert len(hits) == 40
+    assert hits[0].left == 10
+    assert hits[-1].right == 50
+    times = [float(hit.argument) for hit in hits]
+    assert times == sorted(times)
+    assert START_S < times[0] < START_S + 1.5
+    assert START_S + 58.5 < times[-1] < START_S + 60
+
+
+def test_longer_than_a_day_has_dates() -> None:
+    line, _ = render_timeline(line_at(5.0, extent_s=200_000.0), 80)
+    assert line.text.count("2026-") == 2
+
+
+@given(st.integers(1, 300), st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-9, 60.0, 1e6]))
+def test_a_time_line_is_as_wide_as_the_screen(width: int, at_s: float, extent_s: float) -> None:
+    view = line_at(at_s, extent_s=extent_s, moments=MOMENTS, text="mark: a long story " * 9)
+    line, hits = render_timeline(view, width)
+    assert line.width == width
+    assert all(hit.left < hit.right for hit in hits)
+
+
+def test_what_was_just_passed_is_said() -> None:
+    def passed(begin_s: float, end_s: float) -> str:
+        return passed_moment(MOMENTS, START_S + begin_s, START_S + end_s)
+
+    assert passed(10, 11) == "mark: fio run 3 starts"
+    assert passed(11, 12) == ""
+    assert passed(33, 34) == "GAP of 4 s: the disk was full"
+    assert passed(30, 31) == ""
+    assert passed_moment((Moment(START_S, "zero"),), START_S - 1, START_S) == "mark: zero"
+    assert passed_moment((), 0, 1e12) == ""
+
+
+def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
+    line, hits = render_keys(300, is_replay=False)
+    for said in ("1-9 layer", "Tab focus", "? help", "R rec", "S save", "q quit"):
+        assert said in line.text
+    for hit in hits:
+        label = line.text[hit.left : hit.right].split()[0]
+        assert label
+        assert hit.action == "key"
+    assert "+- speed" in render_keys(300, is_replay=True)[0].text
+    assert "+- speed" not in line.text
+    for width in range(1, 300, 7):
+        cut, cut_hits = render_keys(width, is_replay=True)
+        assert cut.width == width
+        assert all(hit.right <= width for hit in cut_hits)
+        assert "~" not in cut.text, "a key is there or not, never half"
+
+
+def test_help_and_quit_are_among_the_keys_of_80_columns() -> None:
+    assert "? help" in render_keys(80, is_replay=False)[0].text
+
+
+def test_prompt_and_message_fit() -> None:
+    assert render_prompt("abc", 80).text.startswith(" filter: abc_   Enter")
+    for width in (1, 5, 20, 300):
+        assert render_prompt("abc" * 20, width).width == width
+        assert render_message("said " * 20, width).width == width

@@ -1,0 +1,160 @@
+"""Lines, frames and columns: what every panel is made of."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.sinks.cells import display_width
+from ioh.tui.canvas import changed_runs
+from ioh.tui.render.columns import Column, cells, fitting, titles
+from ioh.tui.render.line import Frame, Line, beside, clipped, heading
+
+TEXT = st.text(st.sampled_from("ab .数é\u0301👍"), max_size=12) | st.just("  ")
+SPANS = st.lists(st.tuples(TEXT, st.sampled_from(["", "dim", "sel", "read"])), max_size=6)
+
+
+def line_of(spans: list[tuple[str, str]]) -> Line:
+    line = Line()
+    for text, style in spans:
+        line.add(text, style)
+    return line
+
+
+def styles_by_column(line: Line) -> list[tuple[str, str]]:
+    """Each character that is seen, with its style."""
+    return [(char, style) for text, style in line.spans for char in text if char != " "]
+
+
+@given(SPANS)
+def test_text_keeps_its_style_whatever_is_added_after_it(spans: list[tuple[str, str]]) -> None:
+    wanted = [(char, style) for text, style in spans for char in text if char != " "]
+    assert styles_by_column(line_of(spans)) == wanted
+    assert line_of(spans).text == "".join(text for text, _ in spans)
+
+
+def test_spaces_between_words_neither_take_nor_give_a_style() -> None:
+    line = Line("bad", "crit").add("  ").add("good", "good").to(12)
+    assert line.spans == [("bad  ", "crit"), ("good   ", "good")]
+    marked = Line("chosen", "sel").to(10)
+    assert marked.spans == [("chosen", "sel"), ("    ", "")]
+
+
+@given(SPANS, st.integers(0, 30))
+def test_fitted_is_exactly_as_wide_as_asked_for(spans: list[tuple[str, str]], width: int) -> None:
+    line = line_of(spans).fitted(width)
+    assert line.width == width == display_width(line.text)
+
+
+@given(SPANS)
+def test_fitted_leaves_a_line_that_fits_as_it_is(spans: list[tuple[str, str]]) -> None:
+    line = line_of(spans)
+    assert line.fitted(line.width) is line
+
+
+@given(TEXT, st.integers(0, 20))
+def test_left_and_right_take_the_columns_given(text: str, width: int) -> None:
+    assert Line().left(text, width).width == width
+    assert Line().right(text, width).width == width
+
+
+def test_what_is_cut_says_so() -> None:
+    assert Line("12345678").fitted(5).text == "1234~"
+    assert Line().left("12345678", 5).text == "1234~"
+    assert Line("数据库").fitted(4).text == "数~ "
+    assert Line("数据库").fitted(0).text == ""
+
+
+@given(SPANS, SPANS, st.integers(1, 30))
+def test_changed_runs_cover_every_change_and_nothing_before_the_first(
+    old: list[tuple[str, str]], new: list[tuple[str, str]], width: int
+) -> None:
+    was, now = line_of(old).fitted(width), line_of(new).fitted(width)
+    runs = changed_runs(was, now)
+    covered = {x for first, end in runs for x in range(first, end)}
+    before, after = columns_of(was), columns_of(now)
+    changed = {x for x in range(width) if before[x] != after[x]}
+    assert changed <= covered
+    assert all(first in changed and end - 1 in changed for first, end in runs)
+    assert all(0 <= first < end <= width for first, end in runs)
+    assert [end for _, end in runs[:-1]] < [first for first, _ in runs[1:]] or len(runs) < 2
+
+
+def columns_of(line: Line) -> list[tuple[str, str]]:
+    """What is seen in each column; "" for the right half of a wide character."""
+    found: list[tuple[str, str]] = []
+    for text, style in line.spans:
+        for char in text:
+            seen = style if char != " " or style == "sel" else ""
+            if display_width(char) == 0:
+                if found:
+                    found[-1] = (found[-1][0] + char, style)
+                continue
+            found += [(char, seen), ("", seen)][: display_width(char)]
+    return found
+
+
+def test_beside_keeps_widths_and_moves_clicks() -> None:
+    left, right = Frame(), Frame()
+    left.add(Line("left"), (0, 4, "choose", "a"))
+    right.add(Line("one"), (0, 3, "row", 0))
+    right.add(Line("two"), (0, 3, "row", 1))
+    made = beside(left, 10, right)
+    assert made.text() == "left        one\n            two\n"
+    assert [(h.y, h.left, h.right, h.argument) for h in made.hits] == [
+        (0, 0, 4, "a"),
+        (0, 12, 15, 0),
+        (1, 12, 15, 1),
+    ]
+
+
+def test_clipped_fills_and_cuts_lines_and_clicks() -> None:
+    frame = Frame()
+    for at in range(4):
+        frame.add(Line(str(at)), (0, 1, "row", at))
+    assert clipped(frame, 2).text() == "0\n1\n"
+    assert [hit.argument for hit in clipped(frame, 2).hits] == [0, 1]
+    assert clipped(frame, 6).text() == "0\n1\n2\n3\n\n\n"
+    assert len(frame.lines) == 4
+
+
+def test_heading_is_ruled_to_the_end_at_any_width() -> None:
+    spans = [("Layers", "title"), (" of the path", "dim")]
+    for width in range(1, 60):
+        assert heading(spans, width).width == width
+    assert heading(spans, 30).text == "── Layers of the path ────────"
+
+
+COLUMNS: list[Column[int]] = [
+    Column("kept", 4, str),
+    Column("second", 6, str, rank=2),
+    Column("first", 5, str, rank=5, style="strong"),
+    Column("also", 4, str),
+]
+
+
+def test_columns_go_in_the_order_of_their_use() -> None:
+    def names(room: int) -> list[str]:
+        return [column.title for column in fitting(COLUMNS, room)]
+
+    assert names(100) == names(23) == ["kept", "second", "first", "also"]
+    assert names(22) == ["kept", "second", "also"]
+    assert names(16) == ["kept", "also"]
+    assert names(10) == ["kept", "also"]
+    assert names(9) == ["kept"], "never half a number"
+    assert names(0) == []
+    assert fitting([], 0) == []
+
+
+def test_a_dash_and_a_dot_are_dim_and_numbers_are_not() -> None:
+    for text, style in ((".", "dim"), ("-", "dim"), ("0.1", "strong")):
+        column: Column[int] = Column("n", 4, lambda _, text=text: text, style="strong")  # type: ignore[misc]
+        assert cells([column], 0, Line()).spans[-1] == (text, style)
+    assert cells(COLUMNS[2:3], 7, Line(), "sel").spans[-1] == ("7", "sel")
+
+
+def test_titles_stand_over_their_numbers() -> None:
+    head, row = titles(COLUMNS, Line()).text, cells(COLUMNS, 42, Line()).text
+    assert len(head) == len(row)
+    ends = [at for at, char in enumerate(row) if char == "2"]
+    assert all(head[at] != " " for at in ends)

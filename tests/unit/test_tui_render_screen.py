@@ -1,0 +1,130 @@
+"""The whole screen, drawn: exactly as large as asked for, whatever is shown and however."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ioh.model.feed import RecordingState
+from ioh.sinks.cells import display_width
+from ioh.tui.actions import with_valid_choice
+from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
+from ioh.tui.render.line import Frame
+from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.state import ViewState
+from ioh.tui.theme import styles_for
+from tests.screens import kinds, minute, screen_data, states
+
+STYLES = styles_for("dark", "truecolor")
+RECORDING = RecordingState("run.ioh", 1_795_270_000.0, 3_100_000)
+
+
+@cache
+def shown_states(kind: str) -> list[ViewState]:
+    snapshot = kinds()[kind]
+    return [with_valid_choice(state, snapshot) for state in states(tuple(snapshot.specs))]
+
+
+@cache
+def data_of(kind: str, variant: str) -> ScreenData:
+    snapshot = kinds()[kind]
+    if variant == "live":
+        return screen_data(snapshot)
+    if variant == "replay":
+        return screen_data(
+            snapshot, mode="replay", shown="paused", title="run.ioh", speed=8.0, glyphs=ASCII
+        )
+    return screen_data(
+        snapshot,
+        age_s=9.5,
+        recording=RECORDING,
+        narrowed="only 4121 fio",
+        message=("said at the bottom " * 20, "crit"),
+        status="compiling the probes: nfs_client, nfs_server",
+    )
+
+
+def check(frame: Frame, width: int, height: int) -> None:
+    assert len(frame.lines) == height
+    for line in frame.lines:
+        assert line.width == width == display_width(line.text), line.text
+        assert {style for _, style in line.spans} <= set(STYLES)
+    for hit in frame.hits:
+        assert 0 <= hit.y < height
+        assert hit.left < hit.right
+
+
+@settings(max_examples=120)
+@given(st.data(), st.integers(20, 300), st.integers(5, 80))
+def test_every_line_has_the_width_asked_for(data: st.DataObject, width: int, height: int) -> None:
+    kind = data.draw(st.sampled_from(sorted(kinds())))
+    state = data.draw(st.sampled_from(shown_states(kind)))
+    variant = data.draw(st.sampled_from(["live", "replay", "busy"]))
+    check(draw(state, data_of(kind, variant), width, height), width, height)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (20, 5), (300, 80)])
+@pytest.mark.parametrize("kind", sorted(kinds()))
+def test_sizes_that_people_have(kind: str, width: int, height: int) -> None:
+    for state in (ViewState(), *shown_states(kind)[5::9]):
+        check(draw(state, data_of(kind, "live"), width, height), width, height)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 19])
+@pytest.mark.parametrize("height", [1, 2, 3, 4])
+def test_no_size_is_too_small_to_be_drawn(width: int, height: int) -> None:
+    for state in shown_states("demo")[::3]:
+        for variant in ("live", "replay", "busy"):
+            check(draw(state, data_of("demo", variant), width, height), width, height)
+
+
+def test_before_the_first_interval_the_screen_says_what_it_waits_for() -> None:
+    for width, height in ((20, 5), (80, 24), (300, 80)):
+        frame = draw(ViewState(), screen_data(None, status="compiling the probes"), width, height)
+        check(frame, width, height)
+        assert "compiling the prob" in frame.text()
+    assert "waiting for the first interval" in draw(ViewState(), screen_data(None), 80, 24).text()
+
+
+def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> None:
+    state, data = shown_states("demo")[0], screen_data(kinds()["demo"])
+    assert "columns do not fit" not in draw(state, data, 80, 24).text()
+    assert "not fit" not in draw(state, data, 35, 24).text()
+    assert draw(state, data, 34, 24).lines[-1].text.startswith(" 1 column does not fit")
+    assert draw(state, data, 25, 24).lines[-1].text.startswith(" 2 columns do not fit")
+
+
+def test_a_recording_shows_that_it_runs() -> None:
+    data = screen_data(kinds()["demo"], recording=RECORDING)
+    assert "● REC 00:01:00 3.1 MB" in draw(ViewState(), data, 80, 24).lines[0].text
+    failed = screen_data(kinds()["demo"], recording=RecordingState(failure="disk full"))
+    assert "REC FAILED" in draw(ViewState(), failed, 80, 24).lines[0].text
+
+
+def test_a_layer_that_is_not_there_says_why_in_its_place() -> None:
+    text = draw(ViewState(), screen_data(kinds()["one gone"]), 120, 40).text()
+    assert "nfs client" in text
+    assert "the last mount is gone" in text
+
+
+@pytest.mark.parametrize("kind", ["demo", "others", "nothing there"])
+def test_in_ascii_every_line_keeps_its_width(kind: str) -> None:
+    for state in shown_states(kind):
+        for line in draw(state, data_of(kind, "replay"), 120, 40).lines:
+            plain = to_ascii(line.text)
+            assert plain.isascii()
+            assert len(plain) == line.width
+            if kind != "others":  # names in Chinese
+                assert plain.count("?") == line.text.count("?"), (
+                    "a character of ours has no stand-in"
+                )
+
+
+def test_drawing_changes_nothing_that_it_is_given() -> None:
+    data = screen_data(minute()[-1], glyphs=UNICODE)
+    for state in shown_states("demo")[::3]:
+        before = draw(state, data, 120, 40)
+        assert draw(state, data, 120, 40).lines == before.lines

@@ -1,0 +1,288 @@
+"""The table of layers, breakdowns, findings and help, as strings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.metric import TableSpec, counter, gauge
+from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
+from ioh.tui.keys import KEYS
+from ioh.tui.render.findings import render_findings, render_strip
+from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.help import render_help
+from ioh.tui.render.layers import LayersView, hidden_count, render_layers, visible_columns
+from ioh.tui.render.top import (
+    TopView,
+    chosen_rows,
+    column_title,
+    key_text,
+    render_top,
+    shown_columns,
+)
+from ioh.tui.rows import LayerRow, layer_rows
+from tests.screens import FINDINGS, MISSING, kinds, minute
+
+VIEW = LayersView((), ("block", "read"), has_focus=True, glyphs=UNICODE)
+SOME = OpStats(
+    count=1000,
+    bytes=8_192_000,
+    ops_per_s=1000.0,
+    bytes_per_s=8_192_000.0,
+    avg_bytes=8192.0,
+    latency_us=1234.5,
+    p50_us=900.0,
+    p95_us=None,
+    p99_us=4000.0,
+    max_us=22_100.0,
+    max_bytes=1 << 20,
+    inflight=0,
+)
+
+
+def cells_of(stats: OpStats, width: int = 120) -> dict[str, str]:
+    """What stands under each heading, by where the heading ends."""
+    row = LayerRow("block", "read", "R", "block", stats)
+    head, line = (line.text for line in render_layers([row], VIEW, width).lines)
+    found = {}
+    for title in ("MB/s", "ops/s", "avg KB", "avg ms", "p50", "p95", "p99", "max ms (KB)", "in-fl"):
+        end = head.index(f" {title}") + len(title) + 1
+        found[title] = line[:end].split()[-1] if title != "max ms (KB)" else line[end - 13 : end]
+    return found
+
+
+def test_each_number_stands_under_its_heading() -> None:
+    assert cells_of(SOME) == {
+        "MB/s": "8.192",
+        "ops/s": "1000",
+        "avg KB": "8.0",
+        "avg ms": "1.234",
+        "p50": "0.900",
+        "p95": "-",
+        "p99": "4.000",
+        "max ms (KB)": "  22.100 (1M)",
+        "in-fl": ".",
+    }
+
+
+def test_unknown_is_a_dash_and_zero_is_a_dot() -> None:
+    unknown = cells_of(OpStats())
+    assert {text.strip() for text in unknown.values()} == {"-"}
+    none = cells_of(OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0, inflight=0))
+    assert {text.strip() for text in none.values()} == {"."}
+
+
+def test_columns_are_left_out_in_the_order_of_their_use() -> None:
+    for widest, least in ((300, 90), (89, 1)):  # a trend from 90 on
+        before = [c.title for c in visible_columns(14, widest, wide=True)]
+        gone = []
+        for width in range(widest - 1, least - 1, -1):
+            now = [c.title for c in visible_columns(14, width, wide=True)]
+            assert [title for title in before if title in now] == now, "none comes back"
+            gone += [title for title in before if title not in now]
+            before = now
+        if widest == 300:
+            assert gone[:4] == ["p99.9", "avg-fl", "p95", "err/s"]
+    assert gone[-5:] == ["avg KB", "p99", "avg ms", "ops/s", "MB/s"]
+    assert before == []
+
+
+def test_at_80_columns_every_row_has_its_percentile_and_its_slowest() -> None:
+    titles = [c.title for c in visible_columns(24, 80, wide=False)]
+    assert {"MB/s", "ops/s", "avg ms", "p99"} <= set(titles)
+
+
+def test_hidden_columns_are_counted_from_the_right() -> None:
+    assert [hidden_count(width) for width in (300, 35, 34, 28, 27, 19, 1)] == [0, 0, 1, 1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_no_number_is_ever_cut(width: int) -> None:
+    rows = layer_rows(minute()[-1])
+    head = render_layers(rows, VIEW, width).lines[0].text
+    shown = [title for title in ("MB/s", "ops/s", "avg ms") if f" {title}" in head]
+    assert len(shown) == 3 - hidden_count(width)
+    if not hidden_count(width):
+        assert "~" not in head
+
+
+def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
+    rows = layer_rows(minute()[-1])
+    frame = render_layers(rows, VIEW, 100)
+    marked = [line.text for line in frame.lines if any(style == "sel" for _, style in line.spans)]
+    assert len(marked) == 1
+    assert marked[0].startswith("R block")
+    by_line = {hit.y: hit.argument for hit in frame.hits}
+    assert by_line[frame.lines.index(next(x for x in frame.lines if x.text == marked[0]))] == (
+        "block/read"
+    )
+
+
+def test_reads_come_first_then_writes_in_the_order_of_the_path() -> None:
+    rows = layer_rows(minute()[-1])
+    assert [r.direction or "-" for r in rows] == sorted(
+        (r.direction or "-" for r in rows), key="RW-".index
+    )
+    reads = list(dict.fromkeys(r.layer for r in rows if r.direction == "R"))
+    assert reads == list(minute()[-1].specs)
+
+
+def test_a_trend_is_drawn_where_there_is_room_only() -> None:
+    rows = layer_rows(minute()[-1])
+    assert "MB/s, " in render_layers(rows, VIEW, 120).lines[0].text
+    assert "MB/s, " not in render_layers(rows, VIEW, 60).lines[0].text
+
+
+SPEC = TableSpec(
+    "file",
+    "files",
+    ("pid", "path"),
+    (
+        counter("reads_total", "Reads.", "r/s"),
+        counter("read_bytes_total", "Bytes.", "rB/s"),
+        gauge("srtt_us", "Round trip.", "rtt"),
+        gauge("hidden", "Not shown.", ""),
+    ),
+    ("read_bytes_per_s",),
+)
+ROWS = tuple(
+    TableRow((pid, path), {"reads_per_s": r, "read_bytes_per_s": b, "srtt_us": t})
+    for pid, path, r, b, t in (
+        ("1", "/data/Alpha", 5.0, 1e6, None),
+        ("2", "/data/beta", 50.0, 5e5, 210.0),
+        ("3", "/log/gamma", 0.0, None, 30.0),
+    )
+)
+TOP = TopView(UNICODE)
+
+
+def keys_of(view: TopView) -> list[str]:
+    return [row.key[0] for row in chosen_rows(ROWS, view)]
+
+
+def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case() -> None:
+    assert keys_of(TOP) == ["1", "2", "3"]
+    assert keys_of(replace(TOP, pattern="DATA")) == ["1", "2"]
+    assert keys_of(replace(TOP, pattern="3")) == ["3"]
+    assert keys_of(replace(TOP, pattern="nobody")) == []
+
+
+def test_rows_are_sorted_and_unknown_values_come_last_either_way() -> None:
+    assert keys_of(replace(TOP, sort="reads_per_s")) == ["2", "1", "3"]
+    assert keys_of(replace(TOP, sort="reads_per_s", is_ascending=True)) == ["3", "1", "2"]
+    assert keys_of(replace(TOP, sort="srtt_us")) == ["2", "3", "1"]
+    assert keys_of(replace(TOP, sort="srtt_us", is_ascending=True)) == ["3", "2", "1"]
+    assert keys_of(replace(TOP, is_ascending=True)) == ["3", "2", "1"]
+    assert keys_of(replace(TOP, sort="no such column")) == ["1", "2", "3"]
+
+
+def test_the_column_that_ranks_is_the_last_to_go_and_untitled_ones_never_show() -> None:
+    assert [c.derived_name for c in shown_columns(SPEC, 200)] == [
+        "read_bytes_per_s",
+        "reads_per_s",
+        "srtt_us",
+    ]
+    assert [c.derived_name for c in shown_columns(SPEC, 1)] == ["read_bytes_per_s"]
+
+
+def test_a_breakdown_by_hand() -> None:
+    frame = render_top(SPEC, ROWS, replace(TOP, cursor=1), 60, 10)
+    head, *rows = frame.text().splitlines()
+    assert head.split() == ["R", "MB/s", "r/s", "rtt", "pid", "path"]
+    assert [row.split() for row in rows] == [
+        ["1.000", "5.0", "-", "1", "/data/Alpha"],
+        ["0.500", "50.0", "210u", "2", "/data/beta"],
+        ["-", ".", "30u", "3", "/log/gamma"],
+    ]
+    assert [line.spans[0][1] == "sel" for line in frame.lines] == [False, False, True, False]
+    assert [(h.action, h.argument) for h in frame.hits if h.y == 0] == [
+        ("sort", "read_bytes_per_s"),
+        ("sort", "reads_per_s"),
+        ("sort", "srtt_us"),
+    ]
+    assert [h.argument for h in frame.hits if h.y > 0] == [0, 1, 2]
+
+
+def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
+    shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2)
+    assert [h.argument for h in shown.hits if h.y] == [1]
+    empty = render_top(SPEC, ROWS, replace(TOP, pattern="zz"), 60, 5)
+    assert "nothing fits the filter" in empty.text()
+    assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
+
+
+@pytest.mark.parametrize("width", [1, 10, 23, 31, 300])
+def test_a_breakdown_is_drawn_at_any_width(width: int) -> None:
+    for height in (1, 2, 5):
+        frame = render_top(SPEC, ROWS, replace(TOP, sort="reads_per_s"), width, height)
+        assert len(frame.lines) <= height
+
+
+def test_a_long_path_keeps_both_ends() -> None:
+    row = TableRow(("4121", "/very/long/" + "x" * 200 + "/end.dbf"), {})
+    text = key_text(row, 30)
+    assert len(text) == 30
+    assert text.startswith("4121 /very")
+    assert text.endswith("end.dbf")
+    assert "~" in text
+
+
+def test_headings_say_direction_and_unit() -> None:
+    assert [column_title(c) for c in SPEC.columns[:3]] == ["r/s", "R MB/s", "rtt"]
+
+
+def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:
+    frame = render_strip(FINDINGS, 200, 2)
+    first, second = frame.text().splitlines()
+    assert first.startswith(" !!A critical thing: Application reads")
+    assert second.startswith(" ! A warning thing: ")
+    assert second.endswith("+1 (f)")
+    assert {hit.action for hit in frame.hits} == {"findings"}
+    assert render_strip((), 80, 2).lines == []
+    assert render_strip(FINDINGS, 80, 0).lines == []
+
+
+def test_all_that_is_known_of_a_finding_is_on_its_screen() -> None:
+    frame = render_findings(FINDINGS, MISSING, 100, utc=True)
+    text = frame.text()
+    finding = FINDINGS[2]
+    for said in (
+        finding.title,
+        finding.cause,
+        "8.0 READs for each read   [/proc/mounts]",
+        "rsize is 131,072",
+        finding.advice,
+        finding.command,
+        finding.false_alarm,
+        "confidence high",
+        "Not evaluated",
+        "Segments lost: no layer tcp",
+    ):
+        assert said in text
+    assert [hit.argument for hit in frame.hits] == [
+        finding.since_unix_s for finding in (FINDINGS[2], FINDINGS[0], FINDINGS[1])
+    ]
+    assert "Nothing found wrong" in render_findings((), (), 80, utc=True).text()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 300])
+def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> None:
+    snapshot = minute()[-1]
+    text = " ".join(render_help(tuple(snapshot.specs.values()), width).text().split())
+    for key in KEYS:
+        if key.action != "layer":
+            assert key.label in text
+    assert "100 for p99" in text
+    for layer in snapshot.layers.values():
+        assert isinstance(layer, LayerSnapshot)
+        for spec in layer.spec.metrics:
+            if spec.title and width >= 80:
+                assert spec.help.split()[0] in text
+
+
+def test_a_layer_without_any_number_still_has_its_lines() -> None:
+    rows = layer_rows(kinds()["nothing known"])
+    text = render_layers(rows, VIEW, 120).text()
+    for title in ("app", "nfs client", "tcp in", "nfs server", "block"):
+        assert title in text
