@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
+from ioh.tui.render.panels import PanelView, breakdown_width, shown_layer, table_spec, visible_rows
 from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import Narrow, ViewState
@@ -185,7 +185,8 @@ def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     spec = table_spec(layer, table)
     if spec is None:
         return state
-    columns = [column.derived_name for column in shown_columns(spec, context.width)]
+    width = breakdown_width(state, context.width)
+    columns = [column.derived_name for column in shown_columns(spec, width)]
     if isinstance(by, str):
         if by == table.sort:
             return state.with_table(name, is_ascending=not table.is_ascending)

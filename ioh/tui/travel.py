@@ -58,7 +58,7 @@ class Travel:
         self.position.is_following = True
         if self._feed.mode == "replay":
             self._feed.play_from(self.position.tick)
-        else:
+        elif self._feed.extent.last:
             self.position.tick = self._feed.extent.last
             self._request(self.position.tick)
 

@@ -149,8 +149,11 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def talk(answer: bytes, *args: str) -> tuple[int, str]:
-    """Run live with nothing to show at a terminal; returns the status and what was shown."""
+def talk(answers: dict[bytes, bytes], *args: str) -> tuple[int, str]:
+    """Run live with nothing to show at a terminal; returns the status and what was shown.
+
+    ``answers`` are typed when their text is shown, never ahead: Ctrl-C empties a terminal's line.
+    """
     pid, fd = pty.fork()
     if not pid:
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *args])
@@ -158,9 +161,8 @@ def talk(answer: bytes, *args: str) -> tuple[int, str]:
     try:
         while piece := os.read(fd, 1 << 16):
             shown += piece
-            if b"[y/N] " in shown and answer:
-                os.write(fd, answer)
-                answer = b""
+            for text in [text for text in answers if text in shown]:
+                os.write(fd, answers.pop(text))
     except OSError:  # the terminal's other end was closed
         pass
     os.close(fd)
@@ -169,17 +171,18 @@ def talk(answer: bytes, *args: str) -> tuple[int, str]:
 
 def test_plain_ioh_at_a_terminal_shows_it_when_wanted() -> None:
     # A wanted recording goes at its own pace: Ctrl-C ends it.
-    code, shown = talk(b"y\n\x03", "live", "--no-tui", "-t", "2")
+    wanted = {b"[y/N] ": b"y\n", b"date: ": b"\x03"}
+    code, shown = talk(wanted, "live", "--no-tui", "-t", "2")
     assert code == 130
     assert "Show that recording now?" in shown
-    code, shown = talk(b"n\n", "live", "--no-tui", "-t", "2")
+    code, shown = talk({b"[y/N] ": b"n\n"}, "live", "--no-tui", "-t", "2")
     assert code == 0
     assert "not shown: no /proc" in shown
     assert shown.count("ioh replay sample") == 1
 
 
 def test_text_says_it_and_goes_on_without_asking() -> None:
-    code, shown = talk(b"", "text", "-t", "2")
+    code, shown = talk({}, "text", "-t", "2")
     assert code == 0
     assert "ioh replay sample" in shown
     assert "[y/N]" not in shown

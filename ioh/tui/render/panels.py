@@ -21,6 +21,8 @@ from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
 from ioh.tui.state import Narrow, TableState, ViewState
 
+SIDE_BY_SIDE = 100  # columns from which two panels stand beside each other
+
 # Narrowing by the probes themselves keeps everything, at the next start.
 _OPTIONS = {"process": "--pid", "device": "--device", "port": "--port"}
 _TITLES = {
@@ -138,6 +140,13 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
         yield Line(f" {title}", "head")
         values = series(view.points, view.state.chosen, measure)
         yield from render_chart(values, width, rows, view.glyphs, style)
+
+
+def breakdown_width(state: ViewState, width: int) -> int:
+    """Columns that the breakdown takes of a screen's ``width``."""
+    if state.layer or width < SIDE_BY_SIDE:
+        return width
+    return width - 2 - (width - 2) * 11 // 20
 
 
 def breakdown(view: PanelView, width: int, height: int) -> Frame:

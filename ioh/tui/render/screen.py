@@ -24,12 +24,11 @@ from ioh.tui.render.layers import (
     render_layers,
 )
 from ioh.tui.render.line import Frame, Line, beside, clipped, heading
-from ioh.tui.render.panels import PanelView, breakdown, panel
+from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, breakdown_width, panel
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import ViewState
 
-SIDE_BY_SIDE = 100  # columns from which two panels stand beside each other
 ROOMY = 30  # lines from which headings and the time line are always shown
 _MIN_PANEL = 5
 
@@ -226,12 +225,13 @@ def _panels(
         first = clipped(panel(view, width, upper), upper)
         first.below(breakdown(view, width, height - upper))
         return first
-    half = (width - 2) * 11 // 20
+    right = breakdown_width(state, width)
+    half = width - 2 - right
     left = panel(view, half, height)
     rest = height - len(left.lines)
     if state.panel == "hist" and rest > _MIN_PANEL + 2:
         left.below(panel(view, half, rest, "heat"))
-    return beside(clipped(left, height), half, breakdown(view, width - 2 - half, height))
+    return beside(clipped(left, height), half, breakdown(view, right, height))
 
 
 def _zoomed(view: PanelView, width: int, height: int) -> Frame:

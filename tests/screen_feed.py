@@ -1,0 +1,185 @@
+"""A feed that tells an interval when a test says so, and a screen over it without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from textual.pilot import Pilot
+
+from ioh.model.feed import Extent, Mode, Moment, News, RecordingState
+from ioh.model.snapshot import Snapshot
+from ioh.tui.app import IohApp
+from ioh.tui.options import ScreenOptions
+
+TIMEOUT_S = 20.0
+
+
+class FakeFeed:
+    """Intervals 1 to n, told by push() when live; all of them there from the first in a replay.
+
+    Shape:
+        ``calls`` is what the screen asked of the feed; ``lost`` the intervals that visit() does
+        not find; ``visits`` those asked for.
+    """
+
+    def __init__(
+        self,
+        intervals: Sequence[Snapshot],
+        *,
+        mode: Mode = "live",
+        moments: tuple[Moment, ...] = (),
+        title: str = "",
+        cycle_s: float = 1.0,
+    ) -> None:
+        self.mode, self.title, self.cycle_s = mode, title, cycle_s
+        self.intervals = list(intervals)
+        self.marks = moments
+        self.recording = RecordingState()
+        self.calls: list[str] = []
+        self.visits: list[int] = []
+        self.lost: set[int] = set()
+        self.judged: dict[int, Snapshot] = {}
+        self.told = 0
+        self._tell: Callable[[News], None] | None = None
+        self.is_running = threading.Event()
+        self._is_over = threading.Event()
+
+    @property
+    def extent(self) -> Extent:
+        last = len(self.intervals) if self.mode == "replay" else self.told
+        if not last:
+            return Extent()
+        first, newest = self.intervals[0], self.intervals[last - 1]
+        start_s = first.time_unix_s - first.interval_s
+        return Extent(1, last, start_s, newest.time_unix_s, is_growing=self.mode != "replay")
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        self._tell = tell
+        self.is_running.set()
+        assert self._is_over.wait(60)
+
+    def stop(self) -> None:
+        self._is_over.set()
+
+    end = close = stop
+
+    def say(self, news: News) -> None:
+        assert self.is_running.wait(TIMEOUT_S)
+        assert self._tell is not None
+        self._tell(news)
+
+    def push(self, count: int = 1, *, status: str = "") -> None:
+        """Tell the next intervals."""
+        for _ in range(count):
+            self.told += 1
+            self.say(News(self.told, self.intervals[self.told - 1], status))
+
+    def visit(self, tick: int) -> Snapshot | None:
+        self.visits.append(tick)
+        is_there = self.extent.first <= tick <= self.extent.last and tick not in self.lost
+        return self.intervals[tick - 1] if is_there else None
+
+    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+        return self.judged.get(tick) if is_wanted() else None
+
+    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+        for tick in range(first, last + 1):
+            yield tick, self.intervals[tick - 1]
+
+    def tick_at(self, time_unix_s: float) -> int:
+        times = [interval.time_unix_s for interval in self.intervals]
+        return max(self.extent.first, min(bisect_right(times, time_unix_s), self.extent.last))
+
+    def moments(self) -> tuple[Moment, ...]:
+        return self.marks
+
+    def set_speed(self, speed: float) -> None:
+        self.calls.append(f"speed {speed:g}")
+
+    def play_from(self, tick: int) -> None:
+        self.calls.append(f"play {tick}")
+
+    def hold(self) -> None:
+        self.calls.append("hold")
+
+    def toggle_recording(self) -> str:
+        self.calls.append("record")
+        if self.recording.path:
+            self.recording = RecordingState()
+            return "recording ended: a.ioh"
+        self.recording = RecordingState("a.ioh", time.time(), 1_200_000)
+        return "recording into a.ioh"
+
+
+class Stage:
+    """A screen under test: its feed, keys and what it shows."""
+
+    def __init__(self, app: IohApp, pilot: Pilot[int], feed: FakeFeed) -> None:
+        self.app, self.pilot, self.feed = app, pilot, feed
+
+    @property
+    def text(self) -> str:
+        """The screen, without spaces at line ends."""
+        return self.app.frame().text()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    async def push(self, count: int = 1, *, status: str = "") -> None:
+        """Tell intervals, and let the screen take them."""
+        told = self.feed.told + count
+        self.feed.push(count, status=status)
+        await self.until(lambda: self.app._latest is self.feed.intervals[told - 1])
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what a thread brings."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never happened; the screen is\n{self.text}"
+            await asyncio.sleep(0.005)
+        await self.pilot.pause()
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of these are on the screen."""
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def click(self, text: str, *, into: int = 0) -> None:
+        """Click where a text stands first."""
+        for y, line in enumerate(self.app.frame().lines):
+            if text in line.text:
+                await self.pilot.click(offset=(line.text.index(text) + into, y))
+                await self.pilot.pause()
+                return
+        msg = f"{text} is not on the screen\n{self.text}"
+        raise AssertionError(msg)
+
+
+def stage(
+    flow: Callable[[Stage], Awaitable[None]],
+    feed: FakeFeed,
+    *,
+    size: tuple[int, int] = (120, 40),
+    options: ScreenOptions | None = None,
+) -> IohApp:
+    """Run a flow on a screen; returns the application once it has ended."""
+    app = IohApp(feed, options or ScreenOptions(utc=True))
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await flow(Stage(app, pilot, feed))
+
+    try:
+        asyncio.run(run())
+    finally:
+        feed.stop()
+        app.end()
+    return app

@@ -1,0 +1,316 @@
+"""Each key's step from one state of the view to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.tui.actions import PAGE, Argument, Context, act, typed, with_valid_choice
+from ioh.tui.keys import KEYS, find_key
+from ioh.tui.narrow import narrowed
+from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.panels import PanelView, visible_rows
+from ioh.tui.rows import layer_rows
+from ioh.tui.state import Narrow, ViewState
+from tests.screens import LAYERS, kinds, minute, nothing_there, states, without
+
+LAST = minute()[-1]
+
+
+def do(
+    state: ViewState,
+    action: str,
+    argument: Argument = "",
+    *,
+    snapshot: Snapshot = LAST,
+    width: int = 120,
+) -> ViewState:
+    """One action, as the screen does it."""
+    shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
+    context = Context(PanelView(state, shown, (), UNICODE), LAYERS, width)
+    changed = act(state, action, argument, context)
+    after = narrowed(snapshot, changed.narrow) if changed.narrow else snapshot
+    return with_valid_choice(changed, after)
+
+
+def press(state: ViewState, *keys: str) -> ViewState:
+    """Keys by the terminal library's names."""
+    for name in keys:
+        key = find_key(name)
+        assert key is not None
+        state = do(state, key.action, key.argument)
+    return state
+
+
+START = with_valid_choice(ViewState(), LAST)
+
+
+def rows_of(state: ViewState) -> list[tuple[str, ...]]:
+    return visible_rows(PanelView(state, LAST, (), UNICODE))[1]
+
+
+def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
+    assert START.chosen == ("syscall", "read")
+    late = replace(LAST, layers={name: LAST.layers[name] for name in ("tcp", "block")})
+    first = with_valid_choice(ViewState(), late)
+    assert first.chosen == ("tcp", "in")
+    assert with_valid_choice(first, LAST).chosen == ("syscall", "read")
+    by_hand = do(first, "down", snapshot=late)
+    assert by_hand.has_chosen
+    assert with_valid_choice(by_hand, LAST).chosen == ("block", "read")
+
+
+@pytest.mark.parametrize(("number", "layer"), list(enumerate(LAYERS, 1)))
+def test_a_number_zooms_into_its_layer_and_again_back(number: int, layer: str) -> None:
+    zoomed = press(START, str(number))
+    assert (zoomed.layer, zoomed.chosen[0], zoomed.screen) == (layer, layer, "main")
+    assert press(zoomed, str(number)).layer == ""
+    other = number % 5 + 1
+    assert press(zoomed, str(other)).layer == LAYERS[other - 1]
+
+
+@pytest.mark.parametrize("number", ["6", "9"])
+def test_a_number_without_a_layer_does_nothing(number: str) -> None:
+    assert press(START, number) == START
+
+
+def test_enter_zooms_then_moves_to_the_breakdown_then_narrows() -> None:
+    zoomed = press(START, "enter")
+    assert (zoomed.layer, zoomed.focus) == ("syscall", "layers")
+    below = press(zoomed, "enter")
+    assert (below.layer, below.focus) == ("syscall", "top")
+    only = press(below, "down", "enter")
+    assert only.narrow == Narrow("process", rows_of(below)[1], "syscall")
+    assert only.focus == "layers"
+    assert only.table_of("syscall").cursor == 0
+
+
+def test_esc_goes_back_one_step_at_a_time() -> None:
+    state = press(START, "5", "tab", "enter")
+    assert state.narrow is not None
+    state = press(state, "tab")
+    state = typed(do(state, "filter"), "x", "x")
+    state = typed(state, "enter", None)
+    steps = [state]
+    while steps[-1] != (after := press(steps[-1], "escape")):
+        steps.append(after)
+    assert [bool(s.table_of("block").pattern) for s in steps] == [True, False, False, False, False]
+    assert [s.narrow is None for s in steps] == [False, False, True, True, True]
+    assert [s.focus for s in steps] == ["top", "top", "top", "layers", "layers"]
+    assert [s.layer for s in steps] == ["block"] * 4 + [""]
+    assert press(steps[-1], "escape") == steps[-1]
+
+
+@pytest.mark.parametrize("screen", ["help", "findings"])
+def test_help_and_findings_come_and_go(screen: str) -> None:
+    key = {"help": "question_mark", "findings": "f"}[screen]
+    shown = press(START, key)
+    assert shown.screen == screen
+    assert press(shown, key).screen == press(shown, "escape").screen == "main"
+    other = {"help": "f", "findings": "question_mark"}[screen]
+    assert press(shown, other).screen not in {"main", screen}
+
+
+def test_pages_scroll_and_never_above_the_top() -> None:
+    state = press(START, "question_mark", "down", "pagedown")
+    assert state.scroll == 1 + PAGE
+    assert press(state, "pageup", "pageup").scroll == 0
+    assert press(state, "escape").scroll == 0
+    assert press(state, "escape").chosen == START.chosen
+
+
+def test_arrows_walk_every_line_once_and_stop_at_the_ends() -> None:
+    wanted = list(dict.fromkeys(row.key for row in layer_rows(LAST) if row.op))
+    seen = [START.chosen]
+    state = START
+    for _ in range(len(wanted) + 3):
+        state = press(state, "j")
+        if state.chosen != seen[-1]:
+            seen.append(state.chosen)
+    assert seen == wanted
+    assert press(state, "pageup", "pageup", "pageup", "pageup").chosen == wanted[0]
+    assert press(START, "up") == START
+
+
+def test_in_the_breakdown_arrows_walk_its_rows() -> None:
+    state = press(START, "tab", "down", "down")
+    assert state.table_of("syscall").cursor == 2
+    assert (
+        press(state, "pagedown", "pagedown").table_of("syscall").cursor == len(rows_of(state)) - 1
+    )
+    assert press(state, "k", "k", "k").table_of("syscall").cursor == 0
+    assert press(state, "tab", "down").table_of("syscall").cursor == 2
+
+
+def test_r_w_and_o_choose_among_a_layers_ops() -> None:
+    state = press(START, "5")
+    assert press(state, "w").chosen == ("block", "write")
+    assert press(state, "w", "r").chosen == ("block", "read")
+    assert press(START, "3", "w").chosen == ("tcp", "out")
+    ops, now = [], state
+    for _ in range(20):
+        now = press(now, "o")
+        ops.append(now.chosen[1])
+    assert set(ops) == {row.op for row in layer_rows(LAST, only="block") if row.op}
+    assert all(now.chosen[0] == "block" for _ in ops)
+
+
+@pytest.mark.parametrize(("key", "panel"), [("h", "hist"), ("l", "heat"), ("g", "graph")])
+def test_panels_are_one_key_away_from_everywhere(key: str, panel: str) -> None:
+    for before in ((), ("question_mark",), ("f",), ("t",), ("4",)):
+        state = press(START, *before, key)
+        assert (state.panel, state.screen, state.is_alone) == (panel, "main", False)
+    assert do(START, "panel", "nonsense") == START
+
+
+def test_t_goes_through_the_breakdowns_in_a_ring() -> None:
+    layer = LAST.layers["syscall"]
+    assert isinstance(layer, LayerSnapshot)
+    names = [table.name for table in layer.spec.tables]
+    seen, state = [], START
+    for _ in names:
+        state = press(state, "t")
+        seen.append(state.table_of("syscall").name)
+    assert seen == names[1:] + names[:1]
+    assert state.is_alone
+    assert do(START, "table", "file").table_of("syscall").name == "file"
+
+
+def test_a_breakdown_of_its_own_for_each_layer() -> None:
+    state = press(START, "t", "5", "t")
+    assert set(state.tables) == {"syscall", "block"}
+    assert state.table_of("tcp").name == ""
+
+
+def test_sorting_goes_through_the_columns_and_back_to_the_tables_own_order() -> None:
+    names, state = [], START
+    while not names or names[-1]:
+        state = press(state, "greater_than_sign")
+        names.append(state.table_of("syscall").sort)
+        assert len(names) < 20
+    assert names[0] == "read_bytes_per_s"
+    assert len(set(names)) >= 4
+    assert press(START, "greater_than_sign", "less_than_sign").table_of("syscall").sort == ""
+    last = press(START, "less_than_sign").table_of("syscall").sort
+    assert last
+    assert last != names[0]
+
+
+def test_a_click_on_a_heading_sorts_and_again_turns_round() -> None:
+    once = do(START, "sort", "writes_per_s")
+    assert (once.table_of("syscall").sort, once.table_of("syscall").is_ascending) == (
+        "writes_per_s",
+        False,
+    )
+    assert do(once, "sort", "writes_per_s").table_of("syscall").is_ascending
+    assert press(once, "i").table_of("syscall").is_ascending
+    assert rows_of(press(START, "i")) == rows_of(START)[::-1]
+
+
+def test_a_filter_is_typed_kept_and_forgotten() -> None:
+    state = press(START, "slash")
+    assert state.is_typing
+    assert state.focus == "top"
+    for char in "dbX":
+        state = typed(state, char, char)
+    state = typed(state, "backspace", None)
+    assert state.table_of("syscall").pattern == "db"
+    kept = typed(state, "enter", None)
+    assert not kept.is_typing
+    assert kept.table_of("syscall").pattern == "db"
+    assert rows_of(kept)
+    assert all("db" in " ".join(key).casefold() for key in rows_of(kept))
+    assert len(rows_of(kept)) < len(rows_of(START))
+    assert typed(state, "ctrl+u", None).table_of("syscall").pattern == ""
+    gone = typed(state, "escape", None)
+    assert not gone.is_typing
+    assert gone.table_of("syscall").pattern == ""
+
+
+@pytest.mark.parametrize("char", ["\x1b", "\n", "\x00", "\u202e", None])
+def test_a_filter_takes_nothing_that_cannot_be_shown(char: str | None) -> None:
+    state = press(START, "slash")
+    assert typed(state, "x", char) == state
+
+
+def test_a_filter_has_an_end() -> None:
+    state = press(START, "slash")
+    for _ in range(200):
+        state = typed(state, "x", "x")
+    assert len(state.table_of("syscall").pattern) == 80
+
+
+def test_a_click_on_a_row_moves_there_and_again_narrows() -> None:
+    once = do(START, "row", 2)
+    assert (once.focus, once.table_of("syscall").cursor, once.narrow) == ("top", 2, None)
+    twice = do(once, "row", 2)
+    assert twice.narrow == Narrow("process", rows_of(START)[2], "syscall")
+
+
+def test_a_click_on_a_line_chooses_and_again_zooms() -> None:
+    once = do(START, "choose", "block/write")
+    assert (once.chosen, once.layer) == (("block", "write"), "")
+    assert do(once, "choose", "block/write").layer == "block"
+    assert do(START, "choose", "block/") == START
+    assert do(START, "choose", "nonsense/read") == START
+
+
+def test_narrowing_to_nothing_is_impossible() -> None:
+    state = do(press(START, "slash"), "up")
+    for char in "no such row":
+        state = typed(state, char, char)
+    state = typed(state, "enter", None)
+    assert press(state, "enter") == state
+
+
+def test_every_layer_can_be_narrowed_by_every_breakdown() -> None:
+    for name, layer in LAST.layers.items():
+        assert isinstance(layer, LayerSnapshot)
+        for table in layer.spec.tables:
+            state = do(press(START, str(LAYERS.index(name) + 1)), "table", table.name)
+            state = press(state, "tab", "enter")
+            if not layer.tables.get(table.name):
+                assert state.narrow is None
+                continue
+            assert state.narrow is not None
+            assert state.narrow.kind == table.name
+            shown = narrowed(LAST, state.narrow).layers[name]
+            assert isinstance(shown, LayerSnapshot)
+            assert shown.tables[table.name]
+
+
+def test_a_layer_that_goes_leaves_a_choice_that_exists() -> None:
+    zoomed = press(START, "2")
+    gone = without(LAST, "nfs_client")
+    after = with_valid_choice(zoomed, gone)
+    assert after.layer == "nfs_client", "the reason is shown in its place"
+    assert press(after, "escape").layer == ""
+    overview = with_valid_choice(replace(after, layer=""), gone)
+    assert overview.chosen in [row.key for row in layer_rows(gone) if row.op]
+    assert with_valid_choice(zoomed, LAST) == zoomed
+
+
+def test_no_key_does_harm_where_there_is_nothing() -> None:
+    for snapshot in (nothing_there(), kinds()["no layers"], kinds()["nothing known"]):
+        for state in states():
+            valid = with_valid_choice(state, snapshot)
+            for key in KEYS:
+                do(valid, key.action, key.argument, snapshot=snapshot)
+
+
+def test_no_key_does_harm_in_any_state_at_any_width() -> None:
+    for state in states():
+        for key in KEYS:
+            for width in (20, 300):
+                do(state, key.action, key.argument, width=width)
+    assert act(
+        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), 80)
+    ) == (START)
+
+
+def test_every_key_has_one_meaning() -> None:
+    names = [name for key in KEYS for name in key.names]
+    assert len(names) == len(set(names))
+    assert len({key.label for key in KEYS}) == len(KEYS)

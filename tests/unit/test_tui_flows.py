@@ -1,0 +1,322 @@
+"""Every flow of the screen, key by key, in the terminal library's own test terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.feed import News
+from ioh.tui.app import IohApp
+from ioh.tui.options import ScreenOptions
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import LAYERS, judged, minute, without
+
+TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
+
+
+def live() -> FakeFeed:
+    return FakeFeed(minute())
+
+
+def test_the_first_paint_says_what_is_awaited_and_numbers_follow() -> None:
+    async def flow(on: Stage) -> None:
+        assert "starting" in on.text
+        assert on.lines[0].startswith(" ioh  ● LIVE 1s")
+        on.feed.say(News(status="compiling the probes: block"))
+        await on.shows("compiling the probes: block")
+        await on.push(status="compiling the probes: nfs_client")
+        await on.shows("R app", "compiling the probes: nfs_client")
+        await on.push()
+        assert "compiling" not in on.text
+
+    stage(flow, live())
+
+
+def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:
+    async def flow(on: Stage) -> None:
+        for key in ("1", "enter", "tab", "t", "h", "l", "g", "f", "c", "slash", "less_than_sign"):
+            await on.press(key)
+        for key in ("space", "left", "right", "home", "end", "left_square_bracket", "plus", "i"):
+            await on.press(key)
+        assert "starting" in on.text
+        await on.press("S")
+        assert "nothing to save yet" in on.text
+        await on.press("question_mark")
+        assert "Columns" in on.text or "Where" in on.text
+        await on.press("escape")
+        assert "starting" in on.text
+        await on.press("q")
+
+    app = stage(flow, live())
+    assert app.return_value == ExitCode.OK
+
+
+def test_the_overview_has_every_layer_and_follows() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(3)
+        for title in TITLES:
+            assert f"R {title}" in on.text
+        assert "14:06:43" in on.lines[0]
+        await on.push(1)
+        assert "14:06:44" in on.lines[0]
+
+    stage(flow, live())
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_each_layer_is_one_key_away_and_shows_all_it_knows(number: int) -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press(str(number))
+        assert f"── {TITLES[number - 1]}  counted by demo" in on.text
+        spec = minute()[4].specs[LAYERS[number - 1]]
+        for table in spec.tables:
+            assert table.title in on.text
+        if number != 3:
+            assert "queue" in on.text
+            assert "service" in on.text
+        await on.press("escape")
+        assert "── Layers ──" in on.text
+
+    stage(flow, live())
+
+
+def test_enter_zooms_focuses_and_narrows_and_esc_goes_back() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("down")
+        assert on.app.state.chosen == ("nfs_client", "read")
+        await on.press("up", "enter")
+        assert "── app  counted by" in on.text
+        await on.press("enter", "enter")
+        assert "only 4121 dbserver" in on.lines[0]
+        assert "does not tell its I/O by process" not in on.text, "zoomed: one layer only"
+        await on.press("escape")
+        assert "only" not in on.lines[0]
+        await on.press("escape")
+        assert "── Layers ──" in on.text
+
+    stage(flow, live())
+
+
+def test_narrowed_layers_that_do_not_know_the_row_say_so() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("tab", "enter")
+        assert "only 4121 dbserver" in on.lines[0]
+        assert "does not tell its I/O by process" in on.text
+        assert "ioh --pid 4121" in on.text
+        await on.press("escape")
+        assert "does not tell" not in on.text
+
+    stage(flow, live())
+
+
+def test_panels_ops_and_breakdowns() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        assert "app read  latency by size, counts" in on.text
+        await on.press("w")
+        assert "app write  latency by size, counts" in on.text
+        await on.press("o")
+        assert "app write  " not in on.text
+        await on.press("r", "l")
+        assert "app read  latency over time" in on.text
+        await on.press("g")
+        assert "throughput, B/s" in on.text
+        await on.press("h", "t")
+        assert on.app.state.table_of("syscall").name == "file"
+        assert "mnt" in on.text
+
+    stage(flow, live())
+
+
+def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("slash", "q", "R", "1", "space")
+        assert "filter: qR1 _" in on.lines[-1]
+        assert on.feed.calls == []
+        await on.press("ctrl+u", "w", "r", "i", "x", "backspace", "enter")
+        assert "filter: wri" in on.text
+        assert "dbwriter" in on.text
+        assert "dbserver" not in on.text
+        await on.press("escape")
+        assert "dbserver" in on.text
+        await on.press("slash", "z", "z", "z")
+        assert "nothing fits the filter" in on.text
+        await on.press("escape")
+        assert "dbserver" in on.text
+
+    stage(flow, live())
+
+
+def test_sorting_marks_its_column_and_reorders_the_rows() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("greater_than_sign", "greater_than_sign")
+        assert "↓W MB/s" in on.text
+        first = next(at for at, line in enumerate(on.lines) if "↓W MB/s" in line) + 1
+        assert "dbwriter" in on.lines[first]
+        await on.press("i")
+        assert "↑W MB/s" in on.text
+        assert "dbwriter" not in on.lines[first]
+
+    stage(flow, live())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_only_columns_that_are_shown_can_be_sorted_by(size: tuple[int, int]) -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        for zoom in ("t", "1"):
+            await on.press(zoom, "greater_than_sign")
+            sorts = 0
+            while on.app.state.table_of("syscall").sort:
+                assert "↓" in on.text
+                sorts += 1
+                await on.press("greater_than_sign")
+            assert sorts >= 3
+
+    stage(flow, live(), size=size)
+
+
+def test_findings_are_a_strip_a_screen_and_a_way_to_go_there() -> None:
+    async def flow(on: Stage) -> None:
+        feed.intervals[9] = judged()
+        await on.push(10)
+        assert " !!A critical thing: Application reads" in on.lines[-3]
+        assert "+1 (f)" in on.lines[-2]
+        await on.press("f")
+        assert "Advice: Mount it with rsize=1048576." in on.text
+        await on.press("f")
+        await on.press("f", "escape")
+        assert "── Layers ──" in on.text
+
+    feed = live()
+    stage(flow, feed)
+
+
+def test_help_explains_and_scrolls() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("question_mark")
+        assert "zoom into that layer of the path" in on.text
+        await on.press(*["pagedown"] * 40)
+        assert "the warmer and fuller a cell" in on.text
+        await on.press(*["pageup"] * 40)
+        assert "zoom into that layer of the path" in on.text
+        await on.press("question_mark")
+        assert "── Layers ──" in on.text
+
+    stage(flow, live())
+
+
+def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back() -> None:
+    async def flow(on: Stage) -> None:
+        feed.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
+        await on.push(2)
+        await on.press("2")
+        await on.push(1)
+        assert "the last mount is gone" in on.text
+        assert "nothing to show: choose a layer that is there" in on.text
+        for key in ("enter", "tab", "t", "c", "w", "o", "slash", "l", "g", "down"):
+            await on.press(key)
+        await on.push(2)
+        assert on.app.state.layer == "nfs_client"
+        assert "── nfs client  counted by demo" in on.text
+
+    feed = live()
+    stage(flow, feed)
+
+
+def test_the_size_changes_meanwhile() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        for width, height in ((80, 24), (300, 80), (20, 5), (1, 1), (200, 60), (120, 40)):
+            await on.pilot.resize_terminal(width, height)
+            wanted = [width] * height
+            await on.until(lambda: [x.width for x in on.app._canvas.frame.lines] == wanted)
+            await on.push(1)
+            assert [x.width for x in on.app._canvas.frame.lines] == wanted
+        assert "R app" in on.text
+
+    stage(flow, live())
+
+
+def test_what_ends_the_feed_ends_the_screen() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(1)
+        on.feed.say(News(error=IohError("the disk is gone", "Look for it.")))
+        await on.until(lambda: on.app.error is not None)
+
+    app = stage(flow, live())
+    assert str(app.error) == str(IohError("the disk is gone", "Look for it."))
+    assert app.return_value == ExitCode.FAILED
+
+
+class BrokenFeed(FakeFeed):
+    def run(self, tell: object) -> None:
+        raise RuntimeError("a bug")  # noqa: EM101
+
+
+def test_a_feed_that_dies_is_not_silence() -> None:
+    async def flow(on: Stage) -> None:
+        await on.until(lambda: on.app.error is not None)
+
+    assert str(stage(flow, BrokenFeed(minute())).error) == "a bug"
+
+
+def test_the_end_is_said_and_nothing_is_late_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(3)
+        on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))
+        await on.shows("ended after 3 s, as asked for")
+        on.app._news_s -= 60
+        on.app._check()
+        on.app.redraw()
+        assert "LATE" not in on.text
+
+    stage(flow, live())
+
+
+def test_a_late_tick_is_said_while_it_is_late_only() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        on.app._news_s -= 400
+        on.app._check()
+        assert "LATE 40" in on.app._canvas.frame.lines[0].text
+        await on.push(1)
+        assert "LATE" not in on.app._canvas.frame.lines[0].text
+
+    stage(flow, live())
+
+
+def test_a_long_interval_is_said() -> None:
+    async def flow(on: Stage) -> None:
+        feed.intervals[1] = replace(minute()[1], interval_s=7.3)
+        await on.push(2)
+        assert "interval 7.3 s" in on.lines[0]
+
+    feed = live()
+    stage(flow, feed)
+
+
+def test_options_of_the_screen_are_seen() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(3)
+        assert "pid 4121" in on.lines[0]
+        assert all(line.text.isascii() for line in on.app._canvas.frame.lines)
+        styles = {style for line in on.app._canvas.frame.lines for _, style in line.spans}
+        assert {on.app._canvas.styles_by_name[style].color for style in styles} == {None}
+
+    options = ScreenOptions(theme="mono", ascii_only=True, utc=True, filters_text="pid 4121")
+    stage(flow, live(), options=options, size=(200, 50))
+
+
+def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = IohApp(live())
+    assert {style.color for style in app._canvas.styles_by_name.values()} == {None}

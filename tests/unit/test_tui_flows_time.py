@@ -1,0 +1,187 @@
+"""Going through time on the screen, live and in a recording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ioh.model.feed import News
+from ioh.tui.options import ScreenOptions
+from ioh.tui.render.header import clock
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
+
+
+def at(tick: int) -> str:
+    return clock(minute()[tick - 1].time_unix_s, utc=True)
+
+
+def live() -> FakeFeed:
+    return FakeFeed(minute(), moments=MOMENTS)
+
+
+def replay() -> FakeFeed:
+    return FakeFeed(minute(), mode="replay", moments=MOMENTS, title="run.ioh")
+
+
+def test_space_stops_the_screen_and_lets_it_go_on() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(10)
+        await on.press("space")
+        assert "‖ PAUSED" in on.lines[0]
+        on.feed.push(5)
+        await on.pilot.pause()
+        assert at(10) in on.lines[0]
+        await on.press("space")
+        await on.shows(at(15), "● LIVE")
+        await on.push(1)
+        assert at(16) in on.lines[0]
+
+    stage(flow, live())
+
+
+def test_arrows_step_and_home_and_end_jump() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        await on.press("left", "left", "left")
+        await on.shows(at(17), "‖ PAUSED")
+        await on.press("right")
+        await on.shows(at(18))
+        await on.press("home")
+        await on.shows(at(1))
+        await on.press("left")
+        await on.shows(at(1))
+        await on.press("end")
+        await on.shows(at(20), "● LIVE")
+        await on.press("b")
+        await on.shows(at(1))
+        await on.press("n")
+        await on.shows(at(20))
+
+    stage(flow, live())
+
+
+def test_brackets_go_to_marks_and_gaps_and_say_them() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(50)
+        await on.press("left_square_bracket")
+        await on.until(lambda: on.app.travel.position.tick == 35)
+        await on.press("left_square_bracket")
+        await on.shows(at(11), "mark: fio run 3 starts")
+        await on.press("left_square_bracket")
+        assert "no mark, gap or finding that way" in on.lines[-1]
+        await on.press("right_square_bracket")
+        await on.until(lambda: on.app.travel.position.tick == 35)
+
+    stage(flow, live())
+
+
+def test_the_time_line_shows_itself_when_paused_and_can_be_clicked() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(60)
+        assert "▼" not in on.text
+        await on.press("space")
+        assert "▼" in on.lines[1]
+        assert "╳" in on.lines[1]
+        await on.pilot.click(offset=(12, 1))
+        await on.until(lambda: on.app.travel.position.tick < 6)
+
+    stage(flow, live(), size=(80, 24))
+
+
+def test_a_recording_plays_is_held_and_played_on() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        assert "▶ REPLAY" in on.lines[0]
+        assert "run.ioh" in on.lines[0]
+        await on.press("space")
+        assert "‖ PAUSED" in on.lines[0]
+        assert on.feed.calls[-1] == "hold"
+        await on.press("right")
+        await on.shows(at(6))
+        await on.press("space")
+        assert on.feed.calls[-1] == "play 6"
+        assert "▶ REPLAY" in on.lines[0]
+
+    stage(flow, replay())
+
+
+def test_speed_keys_change_the_pace_of_a_recording() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("plus", "equals_sign", "minus", "plus")
+        assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
+        assert "▶ REPLAY 32x" in on.lines[0]
+        assert "speed 32x" in on.lines[-1]
+
+    stage(flow, replay(), options=ScreenOptions(utc=True, speed=8.0))
+
+
+def test_live_has_no_speed() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("plus")
+        assert "only a recording can be played faster" in on.lines[-1]
+
+    stage(flow, live())
+
+
+def test_the_end_of_a_recording_is_its_last_interval() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("end")
+        await on.shows(at(SECONDS))
+        on.feed.say(News(status="the end of the recording", is_over=True))
+        await on.shows("the end of the recording")
+        await on.press("home")
+        await on.shows(at(1))
+
+    stage(flow, replay())
+
+
+def test_a_recording_opened_in_its_middle_has_a_past() -> None:
+    async def flow(on: Stage) -> None:
+        on.feed.told = 29
+        on.feed.push()
+        await on.until(lambda: len(on.app._history) == 30)
+        assert at(30) in on.lines[0]
+        assert "▁" in on.text or "█" in on.text
+
+    stage(flow, replay())
+
+
+def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it() -> None:
+    async def flow(on: Stage) -> None:
+        on.feed.lost.add(8)
+        await on.push(10)
+        await on.press("left")
+        await on.shows(at(9))
+        await on.press("left")
+        await on.shows("this interval is lost")
+
+    stage(flow, live())
+
+
+def test_findings_of_the_past_come_when_they_are_known() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(10)
+        await on.press("left")
+        await on.shows("!!A critical thing")
+        assert "!" in on.lines[1]
+
+    feed = live()
+    since = replace(FINDINGS[2], since_unix_s=minute()[4].time_unix_s)
+    feed.judged[9] = replace(minute()[8], findings=(since,))
+    stage(flow, feed)
+
+
+def test_time_goes_on_in_the_past_as_at_present() -> None:
+    """Zoom, panels and narrowing stay while the time changes."""
+
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        await on.press("1", "tab", "enter", "l")
+        assert "only 4121" in on.lines[0]
+        await on.press("left")
+        await on.shows(at(19), "only 4121", "latency over time")
+
+    stage(flow, live())

@@ -1,0 +1,309 @@
+"""Moving through time: the position, the keys that change it, and the thread that fetches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.feed import Extent, Moment
+from ioh.model.snapshot import Snapshot
+from ioh.tui.history import History, point_of, series
+from ioh.tui.position import Position, next_moment
+from ioh.tui.seeker import Found, Seeker
+from ioh.tui.travel import Travel
+from tests.demo_samples import START_S
+from tests.screen_feed import FakeFeed
+from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
+
+FIFTY = Extent(1, 50, START_S, START_S + 50)
+
+
+class Trip:
+    """Travel over a fake feed; the screen's part of it is played here."""
+
+    def __init__(self, feed: FakeFeed, *, at: int = 0) -> None:
+        self.feed = feed
+        self.asked: list[int] = []
+        self.travel = Travel(feed, self.asked.append)
+        self.travel.position.tick = at or feed.extent.last
+
+    @property
+    def position(self) -> Position:
+        return self.travel.position
+
+    def do(self, action: str, argument: float = 0) -> str:
+        tick = self.position.tick
+        shown = self.feed.intervals[tick - 1] if tick else None
+        return self.travel.actions[action](argument, shown)
+
+
+def live(told: int = 50) -> Trip:
+    feed = FakeFeed(minute(), moments=MOMENTS)
+    feed.told = told
+    return Trip(feed)
+
+
+def replay(at: int = 20) -> Trip:
+    return Trip(FakeFeed(minute(), mode="replay", moments=MOMENTS), at=at)
+
+
+def test_a_step_stays_within_what_there_is() -> None:
+    position = Position(tick=50)
+    assert position.step(-1, FIFTY) == 49
+    assert (position.is_following, position.is_past) == (False, True)
+    assert position.step(-60, FIFTY) == 1
+    assert position.step(1000, FIFTY) == 50
+    assert not position.is_past
+    assert position.step(-1, Extent()) is None
+    assert position.tick == 50
+
+
+def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now() -> None:
+    assert Position(tick=3).step(-1, Extent(30, 90)) == 30
+
+
+def test_the_next_moment_is_never_the_present_one() -> None:
+    times = [1.0, 5.0, 5.0, 9.0]
+    assert next_moment(times, 5.0, 1) == 9.0
+    assert next_moment(times, 5.0, -1) == 1.0
+    assert next_moment(times, 0.0, -1) is None
+    assert next_moment(times, 9.0, 1) is None
+    assert next_moment([], 5.0, 1) is None
+
+
+def test_live_pauses_where_it_is_and_goes_on_at_the_newest() -> None:
+    trip = live()
+    trip.do("pause")
+    assert not trip.position.is_following
+    assert trip.position.tick == 50
+    trip.feed.told = 55
+    trip.do("pause")
+    assert trip.position.is_following
+    assert (trip.position.tick, trip.asked) == (55, [55])
+
+
+def test_nothing_can_be_paused_before_there_is_anything() -> None:
+    trip = Trip(FakeFeed(minute()))
+    assert trip.do("pause") == ""
+    assert trip.position.is_following
+    for action in ("step", "begin", "end", "moment"):
+        trip.do(action, -1)
+    assert trip.asked in ([], [0])
+    assert trip.position.is_following
+
+
+def test_steps_leave_the_present_and_come_back_to_it() -> None:
+    trip = live()
+    for _ in range(3):
+        trip.do("step", -1)
+    trip.do("step", 1)
+    assert trip.asked == [49, 48, 47, 48]
+    assert not trip.position.is_following
+    trip.do("end")
+    assert trip.position.is_following
+    assert trip.position.tick == 50
+
+
+def test_home_is_the_first_interval_kept() -> None:
+    trip = live()
+    trip.do("begin")
+    assert trip.asked == [1]
+    assert trip.position.is_past
+
+
+def test_the_time_line_is_clicked() -> None:
+    trip = live()
+    trip.do("seek", START_S + 30.4)
+    assert trip.asked == [30]
+    trip.do("seek", 0.0)
+    trip.do("seek", 1e12)
+    assert trip.asked == [30, 1, 50]
+
+
+def test_brackets_visit_marks_and_gaps_in_turn() -> None:
+    trip = replay(at=1)
+    visited = []
+    for _ in range(3):
+        said = trip.do("moment", 1)
+        visited.append(trip.position.tick)
+    assert visited == [11, 35, 35]
+    assert said == "no mark, gap or finding that way"
+    trip.do("moment", -1)
+    assert trip.position.tick == 11
+    assert "no mark" in trip.do("moment", -1)
+
+
+def test_brackets_visit_findings_too() -> None:
+    trip = replay(at=60)
+    shown = replace(minute()[-1], findings=FINDINGS)
+    trip.travel.actions["moment"](-1, shown)
+    assert trip.position.tick == 35  # the gap's end; the finding began a second before it
+    trip.travel.actions["moment"](-1, replace(minute()[34], findings=FINDINGS))
+    assert trip.position.tick == 34
+
+
+def test_only_a_recording_has_a_speed() -> None:
+    trip = live()
+    assert "only a recording" in trip.do("speed", 2)
+    assert trip.feed.calls == []
+    trip = replay()
+    assert trip.do("speed", 2) == "speed 2x"
+    assert trip.do("speed", 2) == "speed 4x"
+    assert trip.do("speed", -2) == "speed 2x"
+    assert trip.feed.calls == ["speed 2", "speed 4", "speed 2"]
+    for _ in range(20):
+        trip.do("speed", 2)
+    assert trip.travel.speed == 128
+    for _ in range(20):
+        trip.do("speed", -2)
+    assert trip.travel.speed == 0.125
+
+
+def test_a_speed_of_ones_own_goes_to_the_next_of_the_scale() -> None:
+    trip = replay()
+    trip.travel.speed = 60.0
+    assert trip.do("speed", -2) == "speed 32x"
+
+
+def test_a_recording_is_held_and_played_on_from_where_it_stands() -> None:
+    trip = replay(at=20)
+    trip.do("pause")
+    assert trip.feed.calls == ["hold"]
+    trip.do("step", -5)
+    assert trip.asked == [15]
+    trip.do("pause")
+    assert trip.feed.calls[-1] == "play 15"
+    assert trip.position.is_following
+
+
+def test_the_end_of_a_recording_that_has_ended_is_its_last_interval() -> None:
+    trip = replay(at=20)
+    trip.do("end")
+    assert trip.asked == [SECONDS]
+    assert not trip.position.is_following
+
+
+class SlowFeed(FakeFeed):
+    """visit() waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__(minute(), mode="replay")
+        self.may_go_on = threading.Semaphore(0)
+        self.is_visiting = threading.Semaphore(0)
+        self.walked: list[int] = []
+
+    def visit(self, tick: int) -> Snapshot | None:
+        self.is_visiting.release()
+        assert self.may_go_on.acquire(timeout=10)
+        return super().visit(tick)
+
+    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+        for tick, snapshot in super().walk(first, last):
+            self.walked.append(tick)
+            yield tick, snapshot
+
+
+class Seeking:
+    """A seeker that runs, and what it told."""
+
+    def __init__(self, feed: FakeFeed, history: History | None = None, span: int = 10) -> None:
+        self.found: list[Found] = []
+        self.history = history or History()
+        self.seeker = Seeker(feed, self.history, self.found.append, span)
+
+    def __enter__(self) -> Seeking:  # noqa: PYI034
+        self.seeker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seeker.stop()
+        assert not self.seeker._thread.is_alive()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline, self.found
+            time.sleep(0.002)
+
+
+def test_what_is_asked_for_is_found_then_its_past_then_its_findings() -> None:
+    feed = FakeFeed(minute(), mode="replay")
+    feed.judged[30] = replace(minute()[29], findings=FINDINGS)
+    with Seeking(feed) as seeking:
+        seeking.seeker.request(30)
+        seeking.wait_for(lambda: len(seeking.found) == 3)
+    first, past, judged = seeking.found
+    assert (first.tick, first.snapshot, first.is_history) == (30, minute()[29], False)
+    assert (past.tick, past.is_history) == (30, True)
+    assert judged.snapshot is feed.judged[30]
+    assert seeking.history.window(30, 10) == [point_of(s) for s in minute()[20:30]]
+    assert seeking.history.missing(30, 10, 1) is None
+
+
+def test_a_past_that_is_known_is_not_read_again() -> None:
+    history = History()
+    for tick in range(1, 61):
+        history.take(tick, point_of(minute()[tick - 1]))
+    with Seeking(FakeFeed(minute(), mode="replay"), history) as seeking:
+        seeking.seeker.request(30)
+        seeking.wait_for(lambda: len(seeking.found) == 1)
+    assert [found.is_history for found in seeking.found] == [False]
+
+
+def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
+    feed = SlowFeed()
+    with Seeking(feed) as seeking:
+        seeking.seeker.request(10)
+        assert feed.is_visiting.acquire(timeout=10)
+        for tick in range(11, 41):
+            seeking.seeker.request(tick)
+        feed.may_go_on.release(2)
+        seeking.wait_for(lambda: any(found.is_history for found in seeking.found))
+    assert feed.visits == [10, 40]
+    assert min(feed.walked) == 31, "the past of what nobody waits for is not read"
+
+
+def test_what_is_lost_is_told_as_lost() -> None:
+    feed = FakeFeed(minute(), mode="replay")
+    feed.lost.add(7)
+    with Seeking(feed) as seeking:
+        seeking.seeker.request(7)
+        seeking.wait_for(lambda: bool(seeking.found))
+    assert seeking.found[0] == Found(7, None)
+
+
+def test_a_seeker_ends_while_it_reads_the_past() -> None:
+    feed = SlowFeed()
+    with Seeking(feed, span=60) as seeking:
+        seeking.seeker.request(50)
+        feed.may_go_on.release()
+        seeking.wait_for(lambda: bool(feed.walked))
+    Seeker(feed, History(), print, 1).stop()  # one that never began, too
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_history_forgets_what_is_farthest_away(count: int) -> None:
+    history = History(max_points=count)
+    for tick in [*range(1, 40), 10]:
+        history.take(tick, point_of(minute()[tick]))
+    assert len(history) == count
+    assert history.window(10, 1)[0] is not None
+
+
+def test_a_series_has_a_hole_where_nothing_is_known_and_zero_where_nothing_was_done() -> None:
+    point = point_of(minute()[0])
+    values = series([None, point], ("block", "read"), "ops_per_s")
+    assert values[0] is None
+    assert values[1]
+    assert series([point], ("block", "no such op"), "ops_per_s") == [0.0]
+
+
+def test_moments_are_sorted_whatever_the_feed_says() -> None:
+    trip = replay(at=1)
+    trip.feed.marks = (Moment(START_S + 40, "b"), Moment(START_S + 20, "a"))
+    trip.do("moment", 1)
+    assert trip.position.tick == 21
