@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -28,7 +29,7 @@ from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.render.screen import ScreenData, draw, max_scroll
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.seeker import Found, Seeker
 from ioh.tui.state import Narrow, ViewState
@@ -219,7 +220,11 @@ class IohApp(App[int]):
         snapshot = self._narrowed()
         if snapshot is not None:
             self.state = with_valid_choice(self.state, snapshot)
-        return draw(self.state, self._data(snapshot), self.size.width, self.size.height)
+        data, (width, height) = self._data(snapshot), self.size
+        if self.state.scroll:
+            last = max_scroll(self.state, data, width, height)
+            self.state = replace(self.state, scroll=min(self.state.scroll, last))
+        return draw(self.state, data, width, height)
 
     def _narrowed(self) -> Snapshot | None:
         if self.shown is None or self.state.narrow is None:

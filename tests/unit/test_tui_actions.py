@@ -185,7 +185,8 @@ def test_a_breakdown_of_its_own_for_each_layer() -> None:
 
 
 def test_sorting_goes_through_the_columns_and_back_to_the_tables_own_order() -> None:
-    names, state = [], START
+    names: list[str] = []
+    state = START
     while not names or names[-1]:
         state = press(state, "greater_than_sign")
         names.append(state.table_of("syscall").sort)

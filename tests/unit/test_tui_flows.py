@@ -204,9 +204,16 @@ def test_help_explains_and_scrolls() -> None:
         await on.push(2)
         await on.press("question_mark")
         assert "zoom into that layer of the path" in on.text
-        await on.press(*["pagedown"] * 40)
+        await on.press("pagedown")
+        assert "zoom into that layer of the path" not in on.text
+        on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
+        on.app.redraw()
         assert "the warmer and fuller a cell" in on.text
-        await on.press(*["pageup"] * 40)
+        before = on.text
+        await on.press("pageup")
+        assert on.text != before, "what was pressed beyond the end is not owed"
+        on.app.state = replace(on.app.state, scroll=3)
+        await on.press("pageup")
         assert "zoom into that layer of the path" in on.text
         await on.press("question_mark")
         assert "── Layers ──" in on.text
@@ -232,15 +239,18 @@ def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back() -> None:
     stage(flow, feed)
 
 
+def widths(on: Stage) -> list[int]:
+    return [line.width for line in on.app._canvas.frame.lines]
+
+
 def test_the_size_changes_meanwhile() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        for width, height in ((80, 24), (300, 80), (20, 5), (1, 1), (200, 60), (120, 40)):
+        for width, height in ((80, 24), (300, 60), (20, 5), (1, 1), (120, 40)):
             await on.pilot.resize_terminal(width, height)
-            wanted = [width] * height
-            await on.until(lambda: [x.width for x in on.app._canvas.frame.lines] == wanted)
+            await on.until(lambda: len(widths(on)) == height)  # noqa: B023
             await on.push(1)
-            assert [x.width for x in on.app._canvas.frame.lines] == wanted
+            assert widths(on) == [width] * height
         assert "R app" in on.text
 
     stage(flow, live())
@@ -259,17 +269,17 @@ def test_what_ends_the_feed_ends_the_screen() -> None:
 
 class BrokenFeed(FakeFeed):
     def run(self, tell: object) -> None:
-        raise RuntimeError("a bug")  # noqa: EM101
+        raise ZeroDivisionError
 
 
 def test_a_feed_that_dies_is_not_silence() -> None:
     async def flow(on: Stage) -> None:
         await on.until(lambda: on.app.error is not None)
 
-    assert str(stage(flow, BrokenFeed(minute())).error) == "a bug"
+    assert isinstance(stage(flow, BrokenFeed(minute())).error, ZeroDivisionError)
 
 
-def test_the_end_is_said_and_nothing_is_late_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_is_said_and_nothing_is_late_after_it() -> None:
     async def flow(on: Stage) -> None:
         await on.push(3)
         on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))

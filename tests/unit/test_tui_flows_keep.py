@@ -216,9 +216,10 @@ def test_the_mouse_presses_the_keys_of_the_footer() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
         await on.click("l heat")
-        assert on.app.state.panel == "heat"
+        panels = [on.app.state.panel]
         await on.click("g graph", into=3)
-        assert on.app.state.panel == "graph"
+        panels.append(on.app.state.panel)
+        assert panels == ["heat", "graph"]
         await on.click("? help")
         assert on.app.state.screen == "help"
         await on.press("escape")

@@ -64,24 +64,34 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> Frame:
     frame.add(render_header(data.snapshot, data.header, width))
     _add_timeline(frame, data, width, height)
     body_height = height - len(frame.lines) - 1
-    if state.screen == "help":
-        body = render_help(data.specs, width)
+    page = _page(state, data, width)
+    if page is not None:
+        body = _scrolled(page, state.scroll, body_height)
     elif data.snapshot is None:
         body = _waiting(data, width)
-    elif state.screen == "findings":
-        snapshot = data.snapshot
-        body = render_findings(
-            snapshot.findings, snapshot.not_evaluated, width, utc=data.header.utc
-        )
     else:
         body = _main(state, data, data.snapshot, width, body_height)
-    if state.screen != "main":
-        body = _scrolled(body, state.scroll, body_height)
     frame.below(clipped(body, max(0, body_height)))
     _add_footer(frame, state, data, width)
     made = clipped(frame, height)
     made.lines = [line.fitted(width) for line in made.lines]
     return made
+
+
+def max_scroll(state: ViewState, data: ScreenData, width: int, height: int) -> int:
+    """How many lines down the page shown goes, if it is one that scrolls."""
+    page = _page(state, data, width)
+    return 0 if page is None else max(0, len(page.lines) - max(1, height - 3))
+
+
+def _page(state: ViewState, data: ScreenData, width: int) -> Frame | None:
+    """The whole of a screen that scrolls; None for any other."""
+    if state.screen == "help":
+        return render_help(data.specs, width)
+    if state.screen == "findings" and data.snapshot is not None:
+        found, missing = data.snapshot.findings, data.snapshot.not_evaluated
+        return render_findings(found, missing, width, utc=data.header.utc)
+    return None
 
 
 def _add_timeline(frame: Frame, data: ScreenData, width: int, height: int) -> None:
