@@ -24,7 +24,7 @@ from tests.kernel.witness import DiskStats, Witness, diskstats
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
-START_S = 150 if os.environ.get("IOH_IN_VM") else 30
+START_S = 300 if os.environ.get("IOH_IN_VM") else 30
 LATE = "its probe is still being compiled"
 MIB = 1 << 20
 
