@@ -15,6 +15,8 @@ OFF_DISK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse", "tmpfs", "ramfs"}
 )
 
+_NOTHING = (0.0, 0.0, 0.0)
+
 
 def is_off_disk(fstype: str) -> bool:
     """Whether I/O to such a file system submits nothing to a block device of this host."""
@@ -38,29 +40,31 @@ class Mount:
 
 def mounts(snapshots: Sequence[Snapshot], op: str) -> Iterator[Mount]:
     """Every NFS mount that carried something in this direction (``read`` or ``write``)."""
-    for row in rows_of(snapshots[-1], "nfs_client", "mount"):
-        point = row.key[0]
-        above = _sums(snapshots, "syscall", point, op)
-        below = _sums(snapshots, "nfs_client", point, op)
+    rows = rows_of(snapshots[-1], "nfs_client", "mount")
+    if not rows:
+        return
+    called, sent = (_sums(snapshots, layer, op) for layer in ("syscall", "nfs_client"))
+    for row in rows:
+        above, below = called.get(row.key[0], _NOTHING), sent.get(row.key[0], _NOTHING)
         if above[0] and below[0]:
             pieces = Pieces(
                 above[0], above[1], below[0], below[1], _mean_us(above), _mean_us(below)
             )
-            yield Mount(point, row.key[1], dict(row.values), pieces)
+            yield Mount(row.key[0], row.key[1], dict(row.values), pieces)
 
 
 def _sums(
-    snapshots: Sequence[Snapshot], layer: str, point: str, op: str
-) -> tuple[float, float, float]:
-    """Count, bytes and time (ns) of one mount's row in a layer's table ``mount``."""
-    total = [0.0, 0.0, 0.0]
+    snapshots: Sequence[Snapshot], layer: str, op: str
+) -> dict[str, tuple[float, float, float]]:
+    """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
+    totals: dict[str, tuple[float, float, float]] = {}
     names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
     for snapshot in snapshots:
         for row in rows_of(snapshot, layer, "mount"):
-            if row.key[0] == point:
-                for at, name in enumerate(names):
-                    total[at] += (row.values.get(name) or 0.0) * snapshot.interval_s
-    return total[0], total[1], total[2]
+            before = totals.get(row.key[0], _NOTHING)
+            count, size, ns = ((row.values.get(n) or 0.0) * snapshot.interval_s for n in names)
+            totals[row.key[0]] = (before[0] + count, before[1] + size, before[2] + ns)
+    return totals
 
 
 def _mean_us(sums: tuple[float, float, float]) -> float | None:

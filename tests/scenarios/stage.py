@@ -66,6 +66,7 @@ class Stage:
         self._stack = contextlib.ExitStack()
         self._loads: list[subprocess.Popen[bytes]] = []
         self._recorder: subprocess.Popen[bytes] | None = None
+        self._prefix: tuple[str, ...] = ()
 
     def __enter__(self) -> Stage:  # noqa: PYI034
         return self
@@ -106,12 +107,17 @@ class Stage:
         whole = folder.parent if (folder / "partition").exists() else folder
         return (whole / "dev").read_text().strip()
 
-    def sysctl(self, name: str, value: str) -> None:
-        """Change a setting until the end."""
-        path = Path("/proc/sys") / name.replace(".", "/")
-        before = path.read_text()
-        self._stack.callback(path.write_text, before)
-        path.write_text(value)
+    def dirty_limits(self, background: int, most: int) -> None:
+        """Let so many bytes wait for write-back, until the end.
+
+        The kernel keeps each limit as bytes or as a ratio: the one not in force reads 0, and 0
+        cannot be written.
+        """
+        for name, value in (("dirty_background", background), ("dirty", most)):
+            files = [Path(f"/proc/sys/vm/{name}_{unit}") for unit in ("bytes", "ratio")]
+            in_force = next(file for file in files if file.read_text() != "0\n")
+            self._stack.callback(in_force.write_text, in_force.read_text())
+            files[0].write_text(str(value))
 
     def namespace(self, name: str) -> Namespace:
         """A network namespace with loopback up."""
@@ -153,6 +159,7 @@ class Stage:
     def record(self, *options: str, prefix: tuple[str, ...] = ()) -> None:
         """Record from now on; returns once samples come."""
         self._output.unlink(missing_ok=True)
+        self._prefix = prefix  # ioh mark finds a recording of its own network namespace only
         words = [*prefix, *ioh_command("record", "-o", str(self._output), *options)]
         self._recorder = subprocess.Popen(words, env=ioh_environment(), stderr=subprocess.PIPE)
         deadline = time.monotonic() + _START_S
@@ -164,7 +171,7 @@ class Stage:
 
     def begins(self) -> None:
         """Mark the moment from which the anomaly is there to be seen."""
-        run(*ioh_command("mark", BEGINS, "--file", str(self._output)))
+        run(*self._prefix, *ioh_command("mark", BEGINS, "--file", str(self._output)))
 
     def end_recording(self) -> None:
         if self._recorder is not None:

@@ -133,7 +133,10 @@ def server(read_us: float, cached: int = 0, **metrics: Value) -> LayerSnapshot:
     [
         ({"nfs_client": rpc(6_000, 3_000, 9_100)}, "in this client"),
         ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(7_000)}, "The network takes 7 ms"),
-        ({"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900)}, "The network takes 8.1"),
+        (
+            {"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900)},
+            "who waits on it, take 8.1 ms",
+        ),
         ({"nfs_client": rpc(20, 30_000, 30_100), "tcp": wire(300)}, "The server takes 29.7 ms"),
         ({"nfs_client": rpc(20, 900, 950), "tcp": wire(300)}, ""),
         ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(300)}, ""),  # a disk's time

@@ -107,13 +107,12 @@ def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
+    by_key = [
+        {row.key: row.values for row in rows_of(snapshot, "tcp", "connection")}
+        for snapshot in recent
+    ]
     for row in rows_of(window.newest, "tcp", "connection"):
-        rows = [
-            found.values
-            for snapshot in recent
-            for found in rows_of(snapshot, "tcp", "connection")
-            if found.key == row.key
-        ]
+        rows = [table[row.key] for table in by_key if row.key in table]
         out = sum(values.get("out_bytes_per_s") or 0.0 for values in rows) / len(recent)
         if len(rows) < len(recent) or out < limits["window_bytes_min_per_s"]:
             continue

@@ -1,101 +1,62 @@
-"""Writes to blocks that were never written: each costs more than the ones that come later."""
+"""Blocks that are filled with zeroes before they are written for the first time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.findings.devices import carrier
-from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, sum_op
-from ioh.findings.words import duration, rate, size, times
+from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
-_PURE = 0.9
+SPAN_S = 3.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Zeroes written before the data, and direct writes that cost more bytes than they have."""
+    """Write-zeroes requests beside writes of data."""
     recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     zeroes = sum_op(recent, "block", "write_zeroes")
-    if zeroes.bytes_per_s >= limits["zeroes_min_per_s"]:
-        yield Verdict(
-            subject="zeroes",
-            severity="warning",
-            confidence="medium",
-            cause=f"{rate(zeroes.bytes_per_s)} of zeroes are written first: blocks are being "
-            "prepared that were never written.",
-            evidence=(
-                Evidence(
-                    f"{zeroes.count:,} write-zeroes requests",
-                    "bytes_per_s",
-                    zeroes.bytes_per_s,
-                    limits["zeroes_min_per_s"],
-                    "probe of the block layer",
-                ),
-            ),
-            advice=_ADVICE,
-            command=_COMMAND,
-        )
-    direct, every = sum_op(recent, "syscall", "write_direct"), sum_op(recent, "syscall", "write")
-    syncs = sum_op(recent, "syscall", "fsync").count
-    if direct.bytes_per_s < limits["bytes_min_per_s"] or direct.bytes < _PURE * every.bytes:
+    data = sum_op(recent, "block", "write")
+    if zeroes.bytes_per_s < limits["zeroes_min_per_s"]:
         return
-    if syncs > direct.count / 20 or off_disk_bytes(recent, "write") > direct.bytes / 10:
+    share = zeroes.bytes / (zeroes.bytes + data.bytes)
+    if share * 100 < limits["share_min_pct"]:
         return
-    device = carrier(recent, "write", direct.bytes, direct.avg_bytes)
-    if device is None or device.sum.bytes < limits["ratio_min"] * direct.bytes:
-        return
-    if device.sum.count < direct.count:
-        return
-    ratio = device.sum.bytes / direct.bytes
     yield Verdict(
-        subject=device.name,
         severity="warning",
         confidence="medium",
-        cause=f"Direct writes of {size(direct.avg_bytes)} cost {device.name} {times(ratio)} times "
-        f"their bytes ({rate(device.sum.bytes_per_s)} for {rate(direct.bytes_per_s)}), "
-        f"{duration(direct.latency_us or 0)} each: blocks are allocated as they are first written.",
+        cause=f"{rate(zeroes.bytes_per_s)} of zeroes are written, {percent(share)} of all that is: "
+        "blocks are prepared that were never written, and writes to them wait.",
         evidence=(
             Evidence(
-                f"{rate(direct.bytes_per_s)} written by programs, {rate(device.sum.bytes_per_s)} "
-                f"by {device.name}, without fsync or O_SYNC",
+                f"{per_s(zeroes.ops_per_s)} write-zeroes requests a second, "
+                f"{per_s(data.ops_per_s)} writes",
                 "bytes_per_s",
-                ratio,
-                limits["ratio_min"],
-                "probes of both layers",
+                zeroes.bytes_per_s,
+                limits["zeroes_min_per_s"],
+                "probe of the block layer",
             ),
         ),
-        advice=_ADVICE,
-        command=_COMMAND,
+        advice="Write all of the file or device once before a test (fallocate is not enough: it "
+        "leaves blocks unwritten); a second run shows the difference.",
+        command="fio --rw=write --bs=1M --direct=1 ...   (once, before the test)",
     )
 
-
-_ADVICE = (
-    "Write all of the file or device once before a test (fallocate is not enough: it leaves blocks "
-    "unwritten); a second run shows the difference."
-)
-_COMMAND = "fio --rw=write --bs=1M --direct=1 ...   (once, before the test)"
 
 RULE = Rule(
     name="first_write",
     title="First write",
     layer="block",
     judge=judge,
-    watches="Write-zeroes requests, and how many bytes direct writes cost the device: writing over "
-    "what is there costs one for one, allocating costs the file system's journal, too.",
-    sources="The probes of both layers over 5 s.",
-    blind="Thin provisioning below the device: only a second pass tells.",
-    false_alarm="Other writers on the same file system; copy on write (btrfs, zfs) allocates each "
-    "time.",
+    watches="Write-zeroes requests beside writes of data.",
+    sources="The block probe, which counts them apart from writes.",
+    blind="Thin provisioning below the device, and allocation in the file system: only a second "
+    "pass over the same blocks tells.",
+    false_alarm="A disk or a file that is being wiped or created.",
     thresholds=(
-        Threshold("ratio_min", 1.3, "writing over what is there costs 1.0"),
-        Threshold("bytes_min_per_s", 1e6, "else a journal's own writes decide"),
         Threshold("zeroes_min_per_s", 20e6, "file systems zero a little all the time"),
+        Threshold("share_min_pct", 20.0, "a smaller share does not set the pace"),
     ),
     needs=("block",),
-    probed=("syscall", "block"),
+    probed=("block",),
 )

@@ -13,6 +13,10 @@ from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
 _PORT = "2049"
+_PATH_ADVICE = (
+    "Look at the path: retransmits, a full link, distance. Larger rsize and wsize and more in "
+    "flight hide it."
+)
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -30,18 +34,30 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         )
         if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
             continue
-        if queue >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3):
+        if _is_most(queue, whole, limits):
             yield _client(recent, op, queue, whole)
-            continue
-        wire = _network_us(recent)
-        served = sum_op(recent, "nfs_server", op).latency_us
-        if served is not None and rtt - served >= limits["added_min_ms"] * 1e3:
-            yield _network(op, rtt - served, whole, "READs and WRITEs timed at both ends", served)
-        elif wire is not None and wire >= limits["share_min_pct"] / 100 * rtt:
-            if wire >= limits["added_min_ms"] * 1e3:
-                yield _network(op, wire, whole, "TCP's smoothed round trip to port 2049", None)
-        elif rtt >= limits["server_min_ms"] * 1e3 and wire is not None:
-            yield _server(op, rtt - wire, whole)
+        else:
+            yield from _beyond(recent, op, rtt, whole, limits)
+
+
+def _is_most(part: float, whole: float, limits: Limits) -> bool:
+    """Whether a part is the larger one, and long at all."""
+    return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
+
+
+def _beyond(
+    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
+) -> Iterator[Verdict]:
+    """The time after sending: the way, or the server."""
+    wire = _network_us(recent)
+    served = sum_op(recent, "nfs_server", op).latency_us
+    if served is not None:
+        if _is_most(rtt - served, rtt, limits):
+            yield _between(recent, op, rtt - served, whole, served)
+    elif wire is not None and _is_most(wire, rtt, limits):
+        yield _network(op, wire, whole)
+    elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
+        yield _server(op, rtt - wire, whole)
 
 
 def _network_us(recent: Sequence[Snapshot]) -> float | None:
@@ -83,19 +99,46 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
     )  # fmt: skip
 
 
-def _network(op: str, wire: float, whole: float, source: str, served: float | None) -> Verdict:
-    beside = f", the server only {duration(served)}" if served is not None else ""
+def _between(
+    recent: Sequence[Snapshot], op: str, gap: float, whole: float, served: float
+) -> Verdict:
+    """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
+    cpu = max((s.host.cpu_pct or 0.0 for s in recent), default=0.0)
+    is_starved = cpu >= 90
+    where = "Busy CPUs, or the network," if is_starved else "The network, or who waits on it,"
     return Verdict(
         subject=f"{op} network",
         severity="warning",
-        confidence="high" if served is not None else "medium",
-        cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}"
-        f"{beside}.",
+        confidence="low" if is_starved else "high",
+        cause=f"{where} take {duration(gap)} of each {op.upper()}'s {duration(whole)}, the server "
+        f"only {duration(served)}.",
         evidence=(
-            Evidence(f"{duration(wire)} between client and server", "srtt_us", wire, None, source),
+            Evidence(
+                f"{duration(gap)} between sending and the reply, less the server's own time",
+                f"rpc_{op}_rtt_us",
+                gap,
+                None,
+                "probes of the NFS client and of nfsd",
+            ),
+            Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
         ),
-        advice="Look at the path: retransmits, a full link, distance. Larger rsize and wsize and "
-        "more in flight hide it.",
+        advice=_PATH_ADVICE,
+        command="ss -ti dport = :2049",
+    )
+
+
+def _network(op: str, wire: float, whole: float) -> Verdict:
+    return Verdict(
+        subject=f"{op} network",
+        severity="warning",
+        confidence="medium",
+        cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}.",
+        evidence=(
+            Evidence(
+                f"TCP's smoothed round trip to port 2049 is {duration(wire)}", "srtt_us", wire
+            ),
+        ),
+        advice=_PATH_ADVICE,
         command="ss -ti dport = :2049",
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.findings.devices import devices
+from ioh.findings.devices import Device, devices
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import OpSum, Window, duration_s, rows_of, sum_op
+from ioh.findings.window import OpSum, Window, duration_s, op_of, rows_of, sum_op
 from ioh.findings.words import duration, per_s, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -27,10 +27,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     for op in ("read", "write"):
         for device in devices(recent, op):
             old, new = sum_op(before, "block", op, device.name), device.sum
-            if not _is_slower(old, new, limits):
+            if not _is_slower(old, new, limits) or _was_as_slow(before, op, device, limits):
                 continue
             names = _rivals(before, recent, limits)
-            is_remote = not names and _is_same_load(old, new)
+            is_remote = not names and _is_same_load(old, new, limits)
             if names or is_remote:
                 yield _verdict(op, device.name, old, new, names)
 
@@ -47,13 +47,26 @@ def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
     )
 
 
+def _was_as_slow(before: Sequence[Snapshot], op: str, device: Device, limits: Limits) -> bool:
+    """Whether one interval of the time before was nearly as slow: then it is nothing new."""
+    known = [
+        stats.latency_us
+        for snapshot in before
+        if (stats := op_of(snapshot, "block", op, device.name)) is not None
+        and stats.latency_us is not None
+    ]
+    return max(known, default=0.0) * limits["worst_min"] > (device.sum.latency_us or 0.0)
+
+
 def _was_restless(old: OpSum, limits: Limits) -> bool:
     """Whether the time before was no calm one: its own maximum beyond all measure."""
     return old.max_us is not None and old.max_us > limits["calm_max_ms"] * 1e3
 
 
-def _is_same_load(old: OpSum, new: OpSum) -> bool:
-    """The same sizes and no more in flight than what the longer times alone make of it."""
+def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
+    """The same sizes, no more in flight than the longer times make of it, and much slower."""
+    if (new.latency_us or 0.0) < limits["remote_ratio_min"] * (old.latency_us or 0.0):
+        return False
     same_size = 0.8 <= new.avg_bytes / old.avg_bytes <= 1.25 if old.avg_bytes else False
     old_depth = old.ops_per_s * (old.latency_us or 0)
     new_depth = new.ops_per_s * (new.latency_us or 0)
@@ -145,6 +158,8 @@ RULE = Rule(
     "slow down under the same load (then confidence is low).",
     thresholds=(
         Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
+        Threshold("remote_ratio_min", 3.5, "with nobody to name; busy CPUs make it two or three"),
+        Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
         Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
         Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
         Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),

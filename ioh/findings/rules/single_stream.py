@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, layer_of, rows_of, sum_op
 from ioh.findings.words import duration, per_s, times
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 SPAN_S = 10.0
 
@@ -25,7 +26,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         depth = total.ops_per_s * total.latency_us / 1e6
         if not limits["depth_min"] <= depth <= 2 - limits["depth_min"]:
             continue
-        if total.ops_per_s < limits["ops_min_per_s"]:
+        if total.ops_per_s < limits["ops_min_per_s"] or not _is_alone(recent, op):
             continue
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
         who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "one thread"
@@ -52,6 +53,21 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         )
 
 
+def _is_alone(recent: Sequence[Snapshot], op: str) -> bool:
+    """Whether each look found at most one under way, most of them one, and no other op at all.
+
+    A mean of one alone may be the chance of many that come and go.
+    """
+    looks = [
+        {name: stats.inflight for name, stats in layer.ops.items() if name in layer.spec.ops}
+        for snapshot in recent
+        if (layer := layer_of(snapshot, "syscall")) is not None
+    ]
+    own = [look.get(op) or 0 for look in looks]
+    others = sum(value or 0 for look in looks for name, value in look.items() if name != op)
+    return bool(own) and max(own) <= 1 and sum(own) >= 0.7 * len(own) and not others
+
+
 RULE = Rule(
     name="single_stream",
     title="One at a time",
@@ -60,7 +76,7 @@ RULE = Rule(
     watches="Direct and synchronous calls: how many are under way on average (rate times mean "
     "time), and whether it is always just one.",
     sources="The probe of calls.",
-    blind="Two threads that are each half idle look alike; the process named is the busiest.",
+    blind="One thread among others that do I/O, too; the process named is the busiest.",
     false_alarm="Who needs the answer before the next question has no choice; then only latency "
     "counts.",
     thresholds=(

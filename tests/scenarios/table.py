@@ -1,0 +1,36 @@
+"""The README's table of rules and scenarios: ``python -m tests.scenarios.table``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from ioh.findings.rule import all_rules
+from tests.scenarios.catalogue import ANOMALIES, HEALTHY
+from tests.scenarios.verdict import RECORDINGS, judge
+
+MADE_UP = "made-up samples only"
+
+
+def render_table() -> str:
+    """One line a rule, then the healthy ones; the same text for the same recordings."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh") for s in (*ANOMALIES, *HEALTHY)}
+    yield "| Rule | Says | Caused by, and found after |"
+    yield "|---|---|---|"
+    for name, rule in all_rules().items():
+        played = [
+            f"{s.what}: {outcomes[s.name].after_s[name]:.0f} s" for s in ANOMALIES if s.rule == name
+        ]
+        yield f"| `{name}` | {rule.title} | {'; '.join(played) or MADE_UP} |"
+    silent = [s.what for s in HEALTHY if not outcomes[s.name].after_s]
+    yield ""
+    yield f"Silent, all rules, in {len(silent)} of {len(HEALTHY)} healthy recordings that look like"
+    yield "some of these: " + "; ".join(silent) + "."
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render_table())
