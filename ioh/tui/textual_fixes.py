@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rich.console import Console
 from rich.control import Control
 from textual._compositor import ChopsUpdate
@@ -27,4 +29,6 @@ def _render_changed_cells(self: ChopsUpdate, console: Console) -> str:
 
 def apply() -> None:
     """Put the corrections in place; once is enough, more does no harm."""
+    if not os.environ.get("NO_COLOR"):
+        os.environ.pop("NO_COLOR", None)  # empty, it asks for nothing (no-color.org)
     ChopsUpdate.render_segments = _render_changed_cells  # type: ignore[method-assign]

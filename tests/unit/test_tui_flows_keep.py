@@ -109,6 +109,10 @@ def test_what_cannot_be_saved_is_said(folder: Path, monkeypatch: pytest.MonkeyPa
     stage(flow, live())
 
 
+def test_a_text_that_is_no_unicode_is_written_all_the_same(folder: Path) -> None:
+    assert Path(write_new("a.txt", "\ud800")).read_text("utf-8") == "\\ud800"
+
+
 def test_where_nothing_may_be_written_the_temporary_folder_is_used(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,13 @@ def test_what_matters_least_is_left_out_first() -> None:
     narrow = header(50)
     assert "● LIVE 1s" in narrow
     assert clock(minute()[-1].time_unix_s, utc=True) in narrow
-    assert "load" not in narrow
+    assert "load " not in narrow
+
+
+def test_which_host_it_is_goes_after_its_numbers() -> None:
+    narrow = header(64)
+    assert "DEMO (made-up load)" in narrow
+    assert "cpu" not in narrow
 
 
 def test_a_late_tick_is_said_however_narrow_it_is() -> None:

@@ -86,7 +86,7 @@ def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Li
     right = _recording(view)
     pieces: list[tuple[int, Span]] = [(0, ("ioh", "brand"))]
     if snapshot is not None:
-        pieces.append((5, (safe_name(snapshot.hostname, 24), "title")))
+        pieces.append((2, (safe_name(snapshot.hostname, 24), "title")))
         pieces.append((9, (safe_name(snapshot.kernel, 24), "dim")))
     pieces.append((0, _mode(view)))
     if view.title:

@@ -1,0 +1,61 @@
+"""A terminal in memory: what ioh's bytes become on one, partial updates included."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyte
+
+from tests.pty_screen import PtyScreen
+
+
+class Emulated(PtyScreen):
+    """A program on a terminal that can be looked at."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        columns: int = 120,
+        rows: int = 40,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self._fed = 0
+        super().__init__(command, cwd, columns, rows, env)
+
+    def __enter__(self) -> Emulated:  # noqa: PYI034
+        return self
+
+    def read(self, timeout_s: float = 0.1) -> None:
+        """Take in what has come, and let the terminal show it."""
+        super().read(timeout_s)
+        self._stream.feed(self.shown[self._fed :])
+        self._fed = len(self.shown)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the terminal, without spaces at line ends."""
+        return [line.rstrip() for line in self.screen.display]
+
+    def wait_for_line(self, text: str) -> None:
+        """Wait until a text stands on the terminal."""
+        self.wait_until(lambda: any(text in line for line in self.lines))
+
+    def colors(self) -> set[str]:
+        """Of all characters on the terminal, the background included."""
+        cells = [cell for row in self.screen.buffer.values() for cell in row.values()]
+        return {cell.fg for cell in cells} | {cell.bg for cell in cells}
+
+    def resize(self, columns: int, rows: int) -> None:
+        """What happens when the terminal's window gets another size."""
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.kill(self.pid, signal.SIGWINCH)

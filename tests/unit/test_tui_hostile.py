@@ -1,0 +1,178 @@
+"""Names from outside, on every screen and in all that leaves it: nothing raw, nothing dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.model.feed import Moment, News, RecordingState
+from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.sinks.cells import display_width
+from ioh.tui.actions import with_valid_choice
+from ioh.tui.narrow import narrowed
+from ioh.tui.options import ScreenOptions
+from ioh.tui.render.line import Line
+from ioh.tui.render.screen import draw
+from ioh.tui.state import Narrow, ViewState
+from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import screen_data, states
+
+SHORT = tuple(name for name in NAMES if len(name) < 200)
+
+
+@cache
+def samples() -> list[Sample]:
+    return hostile_samples(4)
+
+
+def finding(name: str, severity: str) -> Finding:
+    text = f"{name}!"
+    return Finding(
+        rule=text,
+        title=text,
+        layer="block",
+        severity=severity,  # type: ignore[arg-type]
+        confidence="high",
+        cause=text,
+        evidence=(Evidence(text, text, 1.0, 2.0, text),),
+        advice=text,
+        command=text,
+        false_alarm=text,
+        since_unix_s=samples()[0].time_unix_s,
+        subject=text,
+    )
+
+
+@cache
+def intervals() -> list[Snapshot]:
+    """Every name in every table, part, note, finding and rule; hosts of other names."""
+    names = [printable(name) for name in NAMES]  # as whoever makes findings has to
+    found = tuple(finding(name, "critical") for name in names)
+    missing = tuple(NotEvaluated(name, name, name) for name in names)
+    made = [derive(older, newer) for older, newer in pairwise(samples())]
+    return [replace(one, findings=found, not_evaluated=missing) for one in made]
+
+
+def texts(lines: list[Line]) -> Iterator[str]:
+    for line in lines:
+        for text, _ in line.spans:
+            yield text
+
+
+@pytest.mark.parametrize("size", [(20, 5), (80, 24), (300, 80)])
+def test_no_screen_has_anything_raw(size: tuple[int, int]) -> None:
+    snapshot = intervals()[0]
+    data = screen_data(snapshot, narrowed="x", title=snapshot.hostname)
+    for state in states()[:: 7 if size[0] > 200 else 3]:
+        frame = draw(with_valid_choice(state, snapshot), data, *size)
+        assert not raw_chars("".join(texts(frame.lines)))
+        assert not any("\n" in text for text in texts(frame.lines))
+        assert {line.width for line in frame.lines} == {size[0]}
+        assert {display_width(line.text) for line in frame.lines} == {size[0]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_name_everywhere_at_once(name: str) -> None:
+    made = without_layer(hostile_samples(2, names=(name,)), "nfs_client", name)
+    snapshot = replace(derive(*made), findings=(finding(name, "warning"),))
+    data = screen_data(
+        snapshot,
+        mode="replay",
+        title=name,
+        message=(name, "crit"),
+        status=name,
+        recording=RecordingState(path=name, failure=name),
+        narrowed=name,
+    )
+    assert data.timeline is not None
+    timeline = replace(data.timeline, text=name, moments=(Moment(0.0, name),))
+    data = replace(data, timeline=timeline)
+    for state in (ViewState(), ViewState(screen="findings"), ViewState(focus="top")):
+        frame = draw(with_valid_choice(state, snapshot), data, 120, 40)
+        assert not raw_chars("".join(texts(frame.lines)))
+        assert {line.width for line in frame.lines} == {120}
+    data = screen_data(None, status=name)
+    assert not raw_chars("".join(texts(draw(ViewState(), data, 80, 24).lines)))
+
+
+@pytest.mark.parametrize("layer", ["syscall", "nfs_client", "tcp", "nfs_server", "block"])
+def test_every_row_can_be_narrowed_to_whatever_it_is_called(layer: str) -> None:
+    shown = intervals()[0].layers[layer]
+    assert isinstance(shown, LayerSnapshot)
+    for table, rows in shown.tables.items():
+        for row in rows[::17]:
+            only = Narrow(table, row.key, layer)
+            snapshot = narrowed(intervals()[0], only)
+            state = with_valid_choice(ViewState(layer=layer, narrow=only), snapshot)
+            frame = draw(state, screen_data(snapshot), 100, 30)
+            assert not raw_chars("".join(texts(frame.lines)))
+
+
+def hostile_feed() -> FakeFeed:
+    name = "\x1b]52;c;aGVsbG8=\x07\x9b31m\u202e\n[/b]"
+    feed = FakeFeed(intervals(), moments=(Moment(samples()[1].time_unix_s, name),), title=name)
+    feed.recording = RecordingState(path=name)
+    return feed
+
+
+def test_nothing_raw_leaves_the_screen_by_any_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application itself: its segments, messages, palette, clipboard and files."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(on: Stage) -> None:
+        for y in range(on.app.size.height):
+            for segment in on.app._canvas.render_line(y):
+                assert not raw_chars(segment.text)
+                assert "\n" not in segment.text
+
+    async def flow(on: Stage) -> None:
+        on.feed.say(News(status=on.feed.title))
+        await on.pilot.pause()
+        check(on)
+        await on.push(3)
+        for key in ("1", "c", "S", "t", "tab", "enter", "S", "escape", "2", "f", "question_mark"):
+            await on.press(key)
+            check(on)
+        await on.press("escape", "space", "left", "left_square_bracket", "R")
+        for name in SHORT[::2]:
+            on.app.say(name)
+            on.app.redraw()
+            check(on)
+        await on.press("ctrl+p")
+        await on.press(*"[/b]x[red]")
+        await on.pilot.pause(0.2)
+        await on.press("escape")
+        assert not raw_chars(on.app.clipboard)
+        assert "\\x1b[31mred" in on.app.clipboard
+
+    options = ScreenOptions(utc=True, filters_text=printable("\x1b[31m[/b]\u202e"))
+    app = stage(flow, hostile_feed(), options=options)
+    assert app.error is None
+    assert app.return_value is None
+    saved = sorted(tmp_path.iterdir())
+    assert {path.suffix for path in saved} == {".svg", ".txt"}
+    for path in saved:
+        assert not raw_chars(path.read_text("utf-8"))
+        assert path.name.isascii()
+
+
+def test_a_filter_finds_hostile_names_as_they_are_shown() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("slash", "[", "/", "b", "]", "enter")
+        assert "[/b]x[red]y" in on.text
+        assert "ddddd" not in on.text.split("── app by")[1]
+
+    stage(flow, hostile_feed())

@@ -1,0 +1,101 @@
+"""What the screen's bytes become on a terminal is what the screen means to show.
+
+This guards ioh/tui/textual_fixes.py: only changed cells are written, so a cell that is forgotten
+would stay wrong for ever.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from ioh.tui.render.glyphs import to_ascii
+from tests.emulator import Emulated
+
+IOH = (sys.executable, "-m", "ioh")
+DEMO = ("demo", "--utc", "--speed", "8", "--seed", "3")
+REPLAY = ("replay", "sample", "--utc", "--speed", "8")
+NAMED = frozenset(["black", "red", "green", "brown", "blue", "magenta", "cyan", "white"])
+# Each leads to another picture: zoom, heat, breakdown, filter, graph, back, findings, help.
+WALK = ("5", "l", "t", "\t", "/e\r", "g", "0", "1", "h", "w", "0", "f", "?", "j", "?", "r")
+CASES = {
+    "256 colours, large": ((120, 40), {}, REPLAY),
+    "16 colours, small": ((80, 24), {"TERM": "xterm"}, DEMO),
+    "no colours, ASCII": ((100, 30), {"NO_COLOR": "1", "TERM": "xterm"}, (*DEMO, "--ascii")),
+    "true colour, light": ((150, 50), {"COLORTERM": "truecolor"}, (*REPLAY, "--theme", "light")),
+}
+
+
+def run_until_ticks(on: Emulated, ticks: int) -> None:
+    """Wait until the clock has been seen to change so often."""
+    seen: set[str] = set()
+
+    def has_seen() -> bool:
+        seen.update(re.findall(r"\d\d:\d\d:\d\d", on.lines[0]))
+        return len(seen) > ticks
+
+    on.wait_until(has_seen)
+
+
+def check_saved(on: Emulated, folder: Path, number: int) -> None:
+    """Save, and compare what stands on the terminal with what was to be shown."""
+    on.press("S")
+    suffix = f"-{number}.txt" if number > 1 else ".txt"
+    on.wait_until(lambda: on.lines[-1].startswith(" saved ") and on.lines[-1].endswith(suffix))
+    newest = folder / on.lines[-1].split()[-1]
+    rows = len(on.lines)
+    wanted = newest.read_text("utf-8").splitlines()[:rows]
+    if on.shown.isascii():  # the file has everything
+        wanted = [to_ascii(line) for line in wanted]
+    shown = on.lines[: rows - 1]  # the last line says by now that it was saved
+    if "DEMO" in shown[0]:  # its time line grows while the screen is paused
+        del shown[1], wanted[1]
+    assert shown == wanted[: len(shown)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_path: Path) -> None:
+    (columns, rows), env, options = CASES[case]
+    command = (*IOH, *options)
+    with Emulated(command, tmp_path, columns, rows, {"NO_COLOR": "", **env}) as on:
+        on.wait_for_line("block")
+        run_until_ticks(on, 6)
+        on.press(" ")
+        check_saved(on, tmp_path, 1)
+        for number, key in enumerate(WALK, 2):
+            on.press(*key)
+            if number % 3 == 0:  # otherwise one partial update follows another
+                check_saved(on, tmp_path, number // 3 + 1)
+        on.press(" ", "5", "2")
+        run_until_ticks(on, 4)
+        on.press(" ")
+        assert on.lines[0].split()[0] == "ioh"
+        colors = on.colors()
+        if "NO_COLOR" in env:
+            assert colors == {"default"}
+        elif "TERM" in env:
+            assert len(colors) > 4
+            allowed = NAMED | {f"bright{name}" for name in NAMED} | {"default"}
+            assert colors <= allowed
+        else:
+            assert any(re.fullmatch("[0-9a-f]{6}", color) for color in colors), colors
+        if "--ascii" in options:
+            assert on.shown.isascii()
+        on.press("q")
+        assert on.wait() == 0
+
+
+def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> None:
+    with Emulated((*IOH, *REPLAY), tmp_path, 120, 40, {"NO_COLOR": ""}) as on:
+        on.wait_for_line("block")
+        run_until_ticks(on, 2)
+        on.press(" ")
+        for number, (columns, rows) in enumerate(((80, 24), (200, 60), (72, 12), (132, 43)), 1):
+            on.resize(columns, rows)
+            on.wait_until(lambda: len(on.lines[0]) > 20)
+            check_saved(on, tmp_path, number)
+        on.press("q")
+        assert on.wait() == 0
