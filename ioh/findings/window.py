@@ -12,14 +12,15 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 # A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
 MAX_SNAPSHOTS = 400
-DETAIL_S = 40.0
+DETAIL_S = 12.0  # what looks back further needs rates, means and the busiest rows
+MAX_OLD_ROWS = 50
 
 
 class Window:
     """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
 
-    Those older than DETAIL_S have lost their breakdowns, parts and histograms, which are most
-    of a Snapshot; their rates, means and percentiles stay.
+    Those older than DETAIL_S have lost their parts, histograms and all but the busiest rows,
+    which are most of a Snapshot; their rates, means and percentiles stay.
     """
 
     def __init__(self, span_s: float = 10.0) -> None:
@@ -77,7 +78,7 @@ def _without_details(snapshot: Snapshot) -> Snapshot:
         name: replace(
             layer,
             ops={op: replace(x, latency=None, size_lat=None) for op, x in layer.ops.items()},
-            tables={},
+            tables={n: rows[:MAX_OLD_ROWS] for n, rows in layer.tables.items()},
             parts={},
         )
         if isinstance(layer, LayerSnapshot)

@@ -47,7 +47,11 @@ class StreamPacker:
 
     def __init__(self) -> None:
         parameters = zstandard.ZstdCompressionParameters.from_level(
-            _LEVEL, window_log=_WINDOW_LOG, write_content_size=0
+            # As if for so small a source: the level's own tables for one of any size take 16 MB.
+            _LEVEL,
+            source_size=1 << _WINDOW_LOG,
+            window_log=_WINDOW_LOG,
+            write_content_size=0,
         )
         self._zstd = zstandard.ZstdCompressor(compression_params=parameters)
         self._stream: zstandard.ZstdCompressionObj | None = None
