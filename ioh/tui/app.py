@@ -26,7 +26,7 @@ from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.findings import ranked
 from ioh.tui.render.glyphs import ASCII, UNICODE
-from ioh.tui.render.header import HeaderView
+from ioh.tui.render.header import LATE_INTERVALS, HeaderView
 from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw, max_scroll
@@ -199,7 +199,7 @@ class IohApp(App[int]):
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message = ("", "")
             self.redraw()
-        elif self._age_s() is not None and (self._age_s() or 0) > 1.5 * self._feed.cycle_s:
+        elif (self._age_s() or 0.0) > LATE_INTERVALS * self._feed.cycle_s:
             self.redraw()
 
     def _age_s(self) -> float | None:
