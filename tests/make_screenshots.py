@@ -93,8 +93,9 @@ def main() -> int:
         ):
             asyncio.run(shoot(session, keys, size, name))
     if NFS_SESSION.exists():
-        asyncio.run(shoot(NFS_SESSION, (), WIDE, "nfs"))
-        asyncio.run(shoot(NFS_SESSION, ("2", "w"), WIDE, "nfs-client"))
+        busy = ("[",) * 4 + ("right",) * 8  # its reads and writes with O_DIRECT
+        asyncio.run(shoot(NFS_SESSION, busy, WIDE, "nfs"))
+        asyncio.run(shoot(NFS_SESSION, (*busy, "2", "w"), WIDE, "nfs-client"))
     return 0
 
 
