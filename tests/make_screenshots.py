@@ -9,6 +9,7 @@ Usage: sudo .venv/bin/python tests/make_screenshots.py
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -57,8 +58,9 @@ def record(target: Path) -> None:
 
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
     """One picture of the end of a recording, after some keys."""
+    os.chdir(session.parent)  # its folder is nobody's business
     span = Span(None, None)
-    with FileFeed(str(session), span, speed=1.0, choose=lambda _: None, utc=True) as feed:
+    with FileFeed(session.name, span, speed=1.0, choose=lambda _: None, utc=True) as feed:
         app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)

@@ -7,11 +7,15 @@ import struct
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ioh.layers.tcp_ledger import Ending, Ledger, Totals, decode_endings
 from ioh.procfs.sock_diag import Change, Counters, Dump
+
+
+# More are not made, or some seeds make them faster than a dump can tell of them.
+MANY = 50
 
 
 def message_of(pair: bytes) -> bytes:
@@ -184,7 +188,7 @@ class Kernel:
 
     def step(self) -> None:
         match self.rng.randrange(4):
-            case 0:
+            case 0 if len(self.sockets) < MANY:
                 self.number += 1
                 self.sockets[self.number] = [0, 0]
             case 1 if self.sockets:
@@ -218,6 +222,7 @@ class Kernel:
 
 
 @given(st.integers(0, 1 << 32))
+@example(2665)
 def test_nothing_is_lost_and_nothing_counts_twice(seed: int) -> None:
     kernel = Kernel(random.Random(seed))
     ledger = Ledger()
