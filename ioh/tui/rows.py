@@ -92,9 +92,7 @@ def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerR
 def _cached_share(layer: LayerSnapshot) -> str:
     """Share of the reads that touched no lower layer; "" where it is not known."""
     share = layer.metrics.get(CACHED_SHARE)
-    if share is None:
-        return ""
-    return format_unit(CACHED_SHARE, "", round(share, 1)) if share else "0%"
+    return "" if share is None else f"{share:.1f}%"
 
 
 def per_call(layer: LayerSnapshot, direction: Direction) -> Value:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ioh.layers.tcp_ledger import Ending, Ledger, Totals, decode_endings
 from ioh.procfs.sock_diag import Change, Counters, Dump
 
-
 # More are not made, or some seeds make them faster than a dump can tell of them.
 MANY = 50
 
