@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Emulated(PtyScreen):
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._fed = 0
+        self.read_at_s = 0.0  # when the last bytes came, time.monotonic()
         super().__init__(command, cwd, columns, rows, env)
 
     def __enter__(self) -> Emulated:  # noqa: PYI034
@@ -37,6 +39,7 @@ class Emulated(PtyScreen):
     def read(self, timeout_s: float = 0.1) -> None:
         """Take in what has come, and let the terminal show it."""
         super().read(timeout_s)
+        self.read_at_s = time.monotonic()
         self._stream.feed(self.shown[self._fed :])
         self._fed = len(self.shown)
 

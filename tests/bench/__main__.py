@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench import losses, own_cost, probe_cost, recording, start_time
+from tests.bench import losses, own_cost, probe_cost, recording, screen, start_time
 from tests.bench.machine_load import StealClock
 from tests.bench.report import Report, say
 from tests.bench.workloads import Targets
 
-SECTIONS = ("losses", "own", "start", "probes", "recording")
+SECTIONS = ("losses", "own", "start", "probes", "recording", "screen")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
             probe_cost.measure(report, targets, plan.fio_s)
         if "recording" in wanted:
             recording.measure(report, targets, plan.record_s, plan.session_s)
+        if "screen" in wanted:
+            screen.measure(report, targets, plan.own_s, plan.starts, plan.session_s)
 
 
 def main() -> int:

@@ -1,0 +1,212 @@
+"""What the screen costs: bytes to the terminal, CPU, memory, time to the first numbers and to keys.
+
+A key is answered once what it asks for stands on the terminal: the other panel, the clock of the
+other interval.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ioh.session.output import FileOutput
+from ioh.session.writer import SessionWriter
+from ioh.sources.demo import DemoSource
+from tests.bench.own_cost import control_group
+from tests.bench.recording import endless
+from tests.bench.report import Report, say
+from tests.bench.watchers import IOH, ROOT, WatcherError
+from tests.bench.workloads import Targets, in_background
+from tests.emulator import Emulated
+
+BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
+CPU_PCT, MEMORY_MB = 2.0, 60.0
+FIRST_PAINT_S, FIRST_NUMBERS_S, KEY_MS = 0.6, 1.5, 50.0
+SETTLE_S = 4.0
+BETWEEN_KEYS_S = 0.13  # no multiple of a tick
+GIVE_UP_S = 5.0
+_PANELS = "lgh"
+_TITLES = ("latency by size", "latency over time", "throughput, B/s")
+_JUMPS = ("\x1b[F", "b", "\x1b[D", "n", "\x1b[C", "b", "b", "\x1b[H")  # each goes elsewhere
+_TICK_S = os.sysconf("SC_CLK_TCK")
+_KB = 1024 / 1e6
+
+
+def read_for(on: Emulated, seconds: float) -> None:
+    """Let it run, and take what it writes."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        on.read(left)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of one process so far, its threads included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK_S
+
+
+def memory_mb(pid: int, field: str) -> float:
+    """``Rss`` or ``Pss`` of one process."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * _KB
+
+
+def wait_for_bytes(on: Emulated, wanted: bytes, begin: int = 0) -> float:
+    """Wait until something has been written; the time at which it was."""
+    on.wait_until(lambda: wanted in on.shown[begin:])
+    return time.monotonic()
+
+
+def start(command: Sequence[str], size: tuple[int, int], *, prefix: Sequence[str] = ()) -> Emulated:
+    """A program on a terminal of that size."""
+    return Emulated([*prefix, *command], ROOT, *size)
+
+
+def key_times_ms(on: Emulated, keys: Sequence[str], look: Callable[[Emulated], str]) -> list[float]:
+    """From each key until what ``look`` finds on the terminal has changed."""
+    found = []
+    for key in keys:
+        before, began = look(on), time.monotonic()
+        os.write(on.fd, key.encode())
+        while look(on) == before and time.monotonic() - began < GIVE_UP_S:
+            on.read(0.5)
+        found.append((on.read_at_s - began) * 1e3)
+        read_for(on, BETWEEN_KEYS_S)
+    return found
+
+
+def panel_shown(on: Emulated) -> str:
+    """Which panel stands on the terminal."""
+    text = "\n".join(on.lines)
+    return " ".join(title for title in _TITLES if title in text)
+
+
+def clock_shown(on: Emulated) -> str:
+    """Which interval stands on the terminal."""
+    return " ".join(re.findall(r"\d\d:\d\d:\d\d", on.lines[0]))
+
+
+def quit_from(on: Emulated) -> None:
+    os.write(on.fd, b"q")
+    on.wait()
+
+
+def steady(report: Report, on: Emulated, name: str, size: tuple[int, int], window_s: float) -> None:
+    """Bytes, CPU and memory of a screen that is left alone."""
+    read_for(on, SETTLE_S)
+    begin, spent, began = len(on.shown), cpu_s(on.pid), time.monotonic()
+    read_for(on, window_s)
+    passed = time.monotonic() - began
+    rate = (len(on.shown) - begin) / passed
+    report.figure(f"screen, {name}: to the terminal", "bytes/s", [rate], BYTES_PER_S.get(size))
+    share = 100 * (cpu_s(on.pid) - spent) / passed
+    report.figure(f"screen, {name}: CPU of its process", "% of a core", [share], CPU_PCT)
+    report.figure(f"screen, {name}: RSS", "MB", [memory_mb(on.pid, "Rss")], MEMORY_MB)
+    report.figure(f"screen, {name}: PSS", "MB", [memory_mb(on.pid, "Pss")])
+
+
+def measure_demo(report: Report, window_s: float) -> None:
+    """Five layers, made up; the demo's own work is in its CPU."""
+    for size in BYTES_PER_S:
+        name = f"demo {size[0]}x{size[1]}"
+        say(f"screen: {name}, {window_s:.0f} s")
+        with start((*IOH, "demo"), size) as on:
+            on.wait_for("block")
+            steady(report, on, name, size, window_s)
+            times = key_times_ms(on, _PANELS * 7, panel_shown)
+            report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
+            quit_from(on)
+
+
+def measure_live(report: Report, targets: Targets, window_s: float, starts: int) -> None:
+    """This machine under fio, every layer that it has."""
+    paints, numbers = [], []
+    jobs = [targets.cached, targets.devices[-1]]
+    with in_background(jobs, window_s * 2 + 20 * starts):
+        for at in range(starts):
+            say(f"screen: start {at + 1} of {starts}, under load")
+            began = time.monotonic()
+            with start(IOH, (120, 40)) as on:
+                paints.append(wait_for_bytes(on, b"LIVE") - began)
+                numbers.append(wait_for_bytes(on, b"IOPS") - began)
+                quit_from(on)
+        report.figure("screen: start to first paint", "s", paints, FIRST_PAINT_S)
+        report.figure("screen: start to first numbers", "s", numbers, FIRST_NUMBERS_S)
+        for size in BYTES_PER_S:
+            name = f"live {size[0]}x{size[1]}, under load"
+            say(f"screen: {name}, {window_s:.0f} s")
+            with control_group() as cost, start(IOH, size, prefix=cost.prefix) as on:
+                on.wait_for("block")
+                spent = cost.cpu_s()
+                steady(report, on, name, size, window_s)
+                share = 100 * (cost.cpu_s() - spent) / (window_s + SETTLE_S)
+                report.figure(f"screen, {name}: CPU of all of ioh", "% of a core", [share])
+                times = key_times_ms(on, _PANELS * 7, panel_shown)
+                report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
+                quit_from(on)
+
+
+def measure_seeking(report: Report, seconds: int) -> None:
+    """Keys in a long recording, each before the last one's interval was read."""
+    with tempfile.TemporaryDirectory(prefix="ioh-bench-") as folder:
+        path = Path(folder) / "story.ioh"
+        say(f"screen: a recording of {seconds} s, made up")
+        write_story(path, seconds)
+        with start((*IOH, "replay", str(path)), (120, 40)) as on:
+            on.wait_for("block")
+            os.write(on.fd, b" ")
+            read_for(on, 1.0)
+            times = key_times_ms(on, _JUMPS * 5, clock_shown)
+            quit_from(on)
+    name = f"screen: key to its answer, seeking in {seconds:,} s"
+    report.figure(name, "ms", times, KEY_MS)
+    report.figure(f"{name}, slowest of {len(times)}", "ms", [max(times)])
+
+
+def write_story(path: Path, seconds: int) -> None:
+    """The demo's story, again and again, its totals growing on."""
+    with DemoSource(1, 1.0, 1_795_270_000.0, realtime=False) as source:
+        story = [sample for _, sample in zip(range(240), source, strict=False)]
+    writer = SessionWriter(FileOutput(str(path)))
+    for _, sample in zip(range(seconds), endless(story), strict=False):
+        writer.write(sample)
+    writer.close()
+
+
+def measure_peers(report: Report, window_s: float) -> None:
+    """What others cost meanwhile, once a second, where they are installed."""
+    for name, options in (("btop", ("--utf-force",)), ("glances", ("-t", "1"))):
+        program = shutil.which(name)
+        if program is None:
+            report.note(f"{name}: not installed, so not compared")
+            continue
+        say(f"screen: {name}, {window_s:.0f} s")
+        with start((program, *options), (120, 40)) as on:
+            read_for(on, SETTLE_S)
+            begin, spent = len(on.shown), cpu_s(on.pid)
+            read_for(on, window_s)
+            rate = (len(on.shown) - begin) / window_s
+            report.figure(f"{name} 120x40: to the terminal", "bytes/s", [rate])
+            share = 100 * (cpu_s(on.pid) - spent) / window_s
+            report.figure(f"{name} 120x40: CPU", "% of a core", [share])
+            report.figure(f"{name} 120x40: RSS", "MB", [memory_mb(on.pid, "Rss")])
+            os.kill(on.pid, signal.SIGTERM)
+            on.wait()
+
+
+def measure(report: Report, targets: Targets, window_s: float, starts: int, session_s: int) -> None:
+    """All of it."""
+    measure_demo(report, window_s)
+    try:
+        measure_live(report, targets, window_s, starts)
+    except WatcherError as error:
+        report.figure("screen, live", "", [], CPU_PCT)
+        report.note(f"screen, live: {error}")
+    measure_seeking(report, session_s)
+    measure_peers(report, window_s)
