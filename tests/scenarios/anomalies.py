@@ -98,7 +98,7 @@ def slow_disk(stage: Stage) -> None:
 def limited_group(stage: Stage) -> None:
     disk = stage.disk()
     limit = stage.limit(disk.number)
-    limit.set(read_ops=200)
+    limit.set(read_ops=30)
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, PSYNC, limit=limit)
     stage.begins()
@@ -120,9 +120,17 @@ def deep_queue(stage: Stage) -> None:
 def stalls(stage: Stage) -> None:
     disk = stage.disk()
     limit = stage.limit(stage.below())
-    limit.set(read_ops=500)
+    limit.set(read_ops=300)
     stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, PSYNC, limit=limit)
+    stage.fio(
+        f"--filename={disk.path}",
+        "--rw=randread",
+        "--bs=4k",
+        DIRECT,
+        AIO,
+        "--iodepth=2",
+        limit=limit,
+    )
     stage.begins()
     time.sleep(11)
 

@@ -275,7 +275,7 @@ def test_the_rank_correlation_with_time() -> None:
 
 @pytest.mark.parametrize(("slow", "fires"), [(40, True), (1, False)])
 def test_a_tail_is_no_single_stall(slow: int, fires: bool) -> None:
-    read = op(1000, 8192, 1500, latency=spread(1000 - slow, 150, slow, 40_000), max_us=40_000.0)
+    read = op(1000, 8192, 1500, latency=spread(1000 - slow, 150, slow, 80_000), max_us=80_000.0)
     given = {"block": layer("block", {"read": read})}
     assert ("tail_latency" in found(given)) is fires
 

@@ -59,6 +59,6 @@ RULE = Rule(
     false_alarm="Operations under way when ioh attached are lost once, not for seconds.",
     thresholds=(
         Threshold("lost_min_pct", 1.0, "a mean or a rate is off by less than its third digit"),
-        Threshold("lost_min", 10, "one event of a nearly idle second is no share to speak of"),
+        Threshold("lost_min", 50, "a handful of a nearly idle second is no share to speak of"),
     ),
 )

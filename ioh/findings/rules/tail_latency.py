@@ -84,7 +84,9 @@ RULE = Rule(
     false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
     thresholds=(
         Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
-        Threshold("p99_min_ms", 20.0, "a shorter wait is no complaint"),
+        Threshold(
+            "p99_min_ms", 50.0, "a turning disk under load, or a busy CPU, reaches 20 to 40 ms"
+        ),
         Threshold("ops_min", 1000, "the 99th percentile of fewer rests on a handful"),
     ),
     hold_s=4.0,

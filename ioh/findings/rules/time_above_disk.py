@@ -36,16 +36,22 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         # As if all pieces of a call went one after another: what is left is no disk's.
         below_us = max(1.0, device.sum.count / direct.count) * device.sum.latency_us
         added_us = direct.latency_us - below_us
-        if added_us >= limits["added_min_ms"] * 1e3 and added_us >= below_us:
+        is_starved = _busiest_pct(recent) >= limits["starved_min_pct"]
+        least_ms = limits["starved_added_min_ms" if is_starved else "added_min_ms"]
+        if added_us >= least_ms * 1e3 and added_us >= below_us:
             yield _verdict(recent, op, direct, device, below_us)
+
+
+def _busiest_pct(recent: Sequence[Snapshot]) -> float:
+    return max((s.host.cpu_pct or 0.0 for s in recent), default=0.0)
 
 
 def _verdict(
     recent: Sequence[Snapshot], op: str, direct: OpSum, device: Device, below_us: float
 ) -> Verdict:
     added_us = (direct.latency_us or 0.0) - below_us
-    cpu = max((s.host.cpu_pct or 0.0 for s in recent), default=0.0)
-    is_starved = cpu >= 95
+    cpu = _busiest_pct(recent)
+    is_starved = cpu >= 90
     limit = next(
         (r for r in rows_of(recent[-1], "block", "limit") if r.key[1] == device.name), None
     )
@@ -92,6 +98,8 @@ RULE = Rule(
     "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
     thresholds=(
         Threshold("added_min_ms", 2.0, "less is how long a busy CPU lets a program wait"),
+        Threshold("starved_min_pct", 90.0, "then a program waits for a CPU, not for its file"),
+        Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
         Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
     ),
     needs=("block",),
