@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.findings.devices import Device, devices
+from ioh.findings.devices import devices
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import OpSum, Window, duration_s, op_of, rows_of, sum_op
+from ioh.findings.window import OpSum, Window, duration_s, row_of, rows_of
 from ioh.findings.words import duration, per_s, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -26,8 +26,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     for op in ("read", "write"):
         for device in devices(recent, op):
-            old, new = sum_op(before, "block", op, device.name), device.sum
-            if not _is_slower(old, new, limits) or _was_as_slow(before, op, device, limits):
+            old, worst_us = _before(before, op, device.name)
+            new = device.sum
+            # One interval of the time before nearly as slow: then it is nothing new.
+            is_new = worst_us * limits["worst_min"] <= (new.latency_us or 0.0)
+            if not is_new or not _is_slower(old, new, limits):
                 continue
             names = _rivals(before, recent, limits)
             is_remote = not names and _is_same_load(old, new, limits)
@@ -38,7 +41,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
     if min(old.ops_per_s, new.ops_per_s) < limits["ops_min_per_s"]:
         return False
-    if old.latency_us is None or new.latency_us is None or _was_restless(old, limits):
+    if old.latency_us is None or new.latency_us is None:
         return False
     added = new.latency_us - old.latency_us
     return (
@@ -47,20 +50,21 @@ def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
     )
 
 
-def _was_as_slow(before: Sequence[Snapshot], op: str, device: Device, limits: Limits) -> bool:
-    """Whether one interval of the time before was nearly as slow: then it is nothing new."""
-    known = [
-        stats.latency_us
-        for snapshot in before
-        if (stats := op_of(snapshot, "block", op, device.name)) is not None
-        and stats.latency_us is not None
-    ]
-    return max(known, default=0.0) * limits["worst_min"] > (device.sum.latency_us or 0.0)
-
-
-def _was_restless(old: OpSum, limits: Limits) -> bool:
-    """Whether the time before was no calm one: its own maximum beyond all measure."""
-    return old.max_us is not None and old.max_us > limits["calm_max_ms"] * 1e3
+def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum, float]:
+    """One device before, from its rows, which a window keeps longest; and its slowest interval."""
+    count = size = time_us = worst_us = 0.0
+    for snapshot in snapshots:
+        row = row_of(snapshot, "block", "device", device)
+        await_us = row.values.get(f"{op}_await_us") if row is not None else None
+        if row is None or await_us is None:
+            continue
+        ops = (row.values.get(f"{op}s_per_s") or 0.0) * snapshot.interval_s
+        count += ops
+        size += (row.values.get(f"{op}_bytes_per_s") or 0.0) * snapshot.interval_s
+        time_us += ops * await_us
+        worst_us = max(worst_us, await_us)
+    mean_us = time_us / count if count else None
+    return OpSum(duration_s(snapshots), round(count), round(size), mean_us), worst_us
 
 
 def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
@@ -164,7 +168,6 @@ RULE = Rule(
         Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
         Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
         Threshold("drop_min_pct", 30.0, "who was there gets less than before"),
-        Threshold("calm_max_ms", 2000.0, "what was not calm before cannot be compared"),
     ),
     needs=("block",),
     probed=("block",),
