@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ _LONG_GAP, _MAX_SHORT_INC = 2, 84
 _GAPS = bytes(byte // (_MAX_SHORT_INC + 1) for byte in range(256))
 _INCS = bytes(byte % (_MAX_SHORT_INC + 1) for byte in range(256))
 _IS_LONG = bytes(gap == _LONG_GAP or not inc for gap, inc in zip(_GAPS, _INCS, strict=True))
-_MAX_VARINT_BITS = 77
+# At most 77 bits; a byte by itself where there are more, or where the last one is missing.
+_VARINT = re.compile(rb"[\x80-\xff]{0,10}[\x00-\x7f]|[\x80-\xff]")
 MIN_INC, MAX_INC = -(1 << 63), (1 << 64) - 1
 Counts = tuple[int, ...]
 Cells = dict[int, dict[int, int]]  # histogram -> cell -> increment
@@ -115,7 +117,7 @@ def by_place(gaps: Sequence[int], values: Sequence[_T]) -> dict[int, _T]:
 
 def pack_cells(cells: Cells, hists: Sequence[Counts]) -> tuple[bytes, bytes]:
     """Increments as one byte each, and what does not fit there; see the README's appendix."""
-    starts = [0, *accumulate(map(len, hists))]
+    starts = starts_of(hists)
     common, rest = bytearray(), bytearray()
     after = 0
     for number in sorted(cells):
@@ -141,19 +143,23 @@ def _add_varint(data: bytearray, number: int) -> None:
 
 
 def _varints(data: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in data:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > _MAX_VARINT_BITS:
+    for found in _VARINT.finditer(data):
+        digits = found[0]
+        if digits[-1] >= 0x80:
             return
-        if byte < 0x80:
-            yield number
-            number = shift = 0
+        if len(digits) == 1:
+            yield digits[0]
+        else:
+            yield sum((byte & 0x7F) << 7 * at for at, byte in enumerate(digits))
 
 
-def unpack_cells(common: bytes, rest: bytes, hists: Sequence[Sequence[int]]) -> Cells:
-    """The reverse of pack_cells().
+def starts_of(hists: Iterable[Sequence[int]]) -> list[int]:
+    """Where each histogram begins when all lie end to end, and where the last one ends."""
+    return [0, *accumulate(map(len, hists))]
+
+
+def unpack_cells(common: bytes, rest: bytes, starts: Sequence[int]) -> Cells:
+    """The reverse of pack_cells(), for histograms that begin there; see starts_of().
 
     Raises:
         RecordError: A position beyond the last histogram, or bytes that are missing.
@@ -171,7 +177,6 @@ def unpack_cells(common: bytes, rest: bytes, hists: Sequence[Sequence[int]]) -> 
         msg = "histogram cells that are cut off"
         raise RecordError(msg) from None
     places = places_of(gaps)
-    starts = [0, *accumulate(map(len, hists))]
     if places and places[-1] >= starts[-1]:
         msg = f"no histogram cell {places[-1]}"
         raise RecordError(msg)

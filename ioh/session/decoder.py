@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import HostSample, Sample, Value
-from ioh.session.cells import Numbers, apply_cells, apply_values, by_place, unpack_cells
+from ioh.model.sample import HostSample, Sample
+from ioh.session.flatstate import FlatState
 from ioh.session.folding import Folding, Layout
-from ioh.session.layerstate import HOST_FIELDS, HOST_NUMBERS, LayerState
+from ioh.session.layerstate import HOST_FIELDS, LayerState
 from ioh.session.records import (
     Changes,
     Delta,
@@ -23,7 +22,7 @@ from ioh.session.records import (
     decode_plain,
     to_text,
 )
-from ioh.session.tables import TablesState
+from ioh.session.tablestate import TablesState
 
 
 class Decoder:
@@ -40,7 +39,7 @@ class Decoder:
         self._layers: list[LayerState] | None = None
         self._folding = Folding(Layout([], [], 0), [])
         self._tables = TablesState([])
-        self._host: list[Value] = []
+        self._flat = FlatState([], with_parts=with_parts)
         self._names = ("", "")
         self._mono_ns = 0
         self._time_unix_s = 0.0
@@ -70,11 +69,11 @@ class Decoder:
             raise RecordError(msg)
         self._check_tables(layers, full.tables)
         self._tables = TablesState(full.tables)
-        self._host = [0] * HOST_NUMBERS
+        self._flat = FlatState(layers, with_parts=self._with_parts)
         self._names = (to_text(full.hostname), to_text(full.kernel))
-        layout = self._layout(layers)
+        layout = self._flat.layout()
         self._folding = Folding(layout, layout.everyone())
-        self._apply(layers, full.changes, full.rows)
+        self._apply(full.changes, full.rows)
         self._mono_ns = full.mono_ns
         self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
 
@@ -91,16 +90,19 @@ class Decoder:
         delta = decode_plain(plain, Delta)
         if layers is None or moment.tick != self.tick + 1:
             return False
+        if delta.reshaped:
+            self._flat.give_back()
         for at, shape in delta.reshaped:
             if at >= len(layers) or layers[at].shape.name != shape.name:
                 msg = f"no layer {at}"
                 raise RecordError(msg)
             layers[at] = LayerState(shape)
         if delta.reshaped:
+            self._flat = FlatState(layers, with_parts=self._with_parts, host=self._flat.host)
             self._folding = self._folding.reshaped(
-                self._layout(layers), [at for at, _ in delta.reshaped]
+                self._flat.layout(), [at for at, _ in delta.reshaped]
             )
-        self._apply(layers, delta.changes, delta.rows)
+        self._apply(delta.changes, delta.rows)
         self._mono_ns += delta.mono_inc_ns
         self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
         return True
@@ -108,8 +110,10 @@ class Decoder:
     def sample(self) -> Sample:
         """The sample of the last record taken."""
         layers = self._layers or []
-        host = dict(zip(HOST_FIELDS, self._host, strict=False))
-        own = self._host[len(HOST_FIELDS) :]
+        self._flat.give_back()
+        values = self._flat.host
+        host = dict(zip(HOST_FIELDS, values, strict=False))
+        own = values[len(HOST_FIELDS) :]
         return Sample(
             time_unix_s=self._time_unix_s,
             mono_ns=self._mono_ns,
@@ -128,52 +132,12 @@ class Decoder:
             bpf_ns_total=own[1],  # type: ignore[arg-type]
         )
 
-    def _layout(self, layers: list[LayerState]) -> Layout:
-        sizes = [len(layer.values) for layer in layers]
-        return Layout([layer.shape for layer in layers], sizes, len(self._host))
-
-    def _apply(self, layers: list[LayerState], changes: Changes, rows: msgspec.Raw) -> None:
-        flat: list[Value] = list(self._host)
-        for layer in layers:
-            flat += layer.values
-        hists = [hist for layer in layers for hist in layer.hists]
+    def _apply(self, changes: Changes, rows: msgspec.Raw) -> None:
         if changes.members:
             self._folding = self._folding.with_members(changes.members)
-        numbers = Numbers(
-            flat,
-            by_place(changes.gaps, changes.incs),
-            by_place(changes.set_gaps, changes.sets),
-        )
-        cells = unpack_cells(changes.cells, changes.more_cells, hists)
-        if changes.is_folded:
-            self._folding.unfold(numbers, cells, hists)
-        apply_values(flat, numbers)
-        apply_cells(hists, cells, self._unwanted(layers))
-        at, hist_at = len(self._host), 0
-        self._host = flat[:at]
-        _check_host(self._host)
-        changed = [*numbers.incs, *numbers.sets]
-        for layer in layers:
-            end, hist_end = at + len(layer.values), hist_at + len(layer.hists)
-            layer.values = flat[at:end]
-            layer.touch(
-                [place - at for place in changed if at <= place < end],
-                [place - hist_at for place in cells if hist_at <= place < hist_end],
-            )
-            if changes.sets:
-                layer.check()
-            at, hist_at = end, hist_end
+        self._flat.apply(changes, self._folding)
         if self._with_tables:
             self._tables.apply(decode_plain(rows, Rows))
-
-    def _unwanted(self, layers: list[LayerState]) -> frozenset[int]:
-        """Histograms of parts, where parts are left out."""
-        found: list[int] = []
-        base = 0
-        for layer in () if self._with_parts else layers:
-            found += range(base + layer.own_hists, base + len(layer.hists))
-            base += len(layer.hists)
-        return frozenset(found)
 
     def _check_tables(self, layers: list[LayerState], shapes: Sequence[TableShape]) -> None:
         """Layers and tables must be those of the specs: sinks rely on them.
@@ -195,9 +159,3 @@ class Decoder:
                 msg = "a table that is not its layer's"
                 raise RecordError(msg)
             seen.add((shape.layer, shape.name))
-
-
-def _check_host(values: Sequence[Value]) -> None:
-    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
-        msg = "a host's number that is none"
-        raise RecordError(msg)

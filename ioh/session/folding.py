@@ -37,6 +37,8 @@ OP_NUMBERS = 11
 # The parts that add up to the whole are looked for anew when more than this share does not.
 _MISFIT_SHARE = 0.1
 Increments = dict[tuple[bytes, int], int]  # by op and cell; cell -1: all of them
+# Of a histogram by size and each column of it, the cell of the size that was most frequent so far.
+Usual = dict[int, dict[int, int]]
 Members = list[frozenset[int]]  # of each layer, the parts whose sum is the layer's own ops
 
 
@@ -244,12 +246,21 @@ class Folding:
         """
         self._add_parts(numbers, cells, -1)
         self._add_sums(numbers, cells, -1)
-        for found, usual, of_latency, of_size in self._columns(cells, hists):
+        for found, usual, of_latency, of_size in self._columns(cells, hists, {}):
             _put(found, usual, of_size - of_latency)
 
-    def unfold(self, numbers: Numbers, cells: Cells, hists: Sequence[Sequence[int]]) -> None:
-        """The reverse of fold()."""
-        for found, usual, of_latency, of_size in self._columns(cells, hists):
+    def unfold(
+        self, numbers: Numbers, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
+    ) -> None:
+        """The reverse of fold().
+
+        Args:
+            numbers: As there.
+            cells: As there.
+            hists: As there.
+            known: What is known of them already; what is found out is added.  See note_usual().
+        """
+        for found, usual, of_latency, of_size in self._columns(cells, hists, known):
             _put(found, usual, 2 * found.get(usual, 0) + of_latency - of_size)
         self._add_sums(numbers, cells, 1)
         self._add_parts(numbers, cells, 1)
@@ -293,7 +304,7 @@ class Folding:
                     _put(incs, at, incs.get(at, 0) + sign * inc)
 
     def _columns(
-        self, cells: Cells, hists: Sequence[Sequence[int]]
+        self, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
     ) -> Iterator[tuple[dict[int, int], int, int, int]]:
         """Columns of size x latency histograms in which something changed.
 
@@ -310,13 +321,36 @@ class Folding:
                 of_latency[_COLUMN[at]] += inc
             for at, inc in found.items():
                 of_size[_COLUMN_OF_CELL[at]] += inc
-            before = hists[own]
+            before, usual_of = hists[own], known.setdefault(own, {})
             columns = set(map(_COLUMN.__getitem__, by_time))
             columns.update(map(_COLUMN_OF_CELL.__getitem__, found))
             for column in columns:
-                counts = before[column::LATENCY_BUCKETS]
-                usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
+                usual = usual_of.get(column)
+                if usual is None:
+                    counts = before[column::LATENCY_BUCKETS]
+                    usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
+                    usual_of[column] = usual
                 yield found, usual, of_latency[column], of_size[column]
+
+
+def note_usual(known: Usual, cells: Cells, hists: Sequence[Sequence[int]]) -> None:
+    """Keep what is known true after changes: the first one of the largest counts of a column.
+
+    Args:
+        known: Changed in place.
+        cells: Increments of each histogram by cell.
+        hists: The histograms after them.
+    """
+    for number in cells.keys() & known.keys():
+        usual_of, hist, incs = known[number], hists[number], cells[number]
+        for at, inc in incs.items():
+            usual = usual_of.get(_COLUMN_OF_CELL[at])
+            if usual is None:
+                continue
+            if inc < 0:  # any other one of the column may be the largest now
+                del usual_of[_COLUMN_OF_CELL[at]]
+            elif (hist[at], usual) > (hist[usual], at):
+                usual_of[_COLUMN_OF_CELL[at]] = at
 
 
 def _put(incs: dict[int, int], at: int, inc: int) -> None:

@@ -178,17 +178,19 @@ class LayerState:
             built[self._op_of_hist[hist]] = None
             self._frozen[hist] = None
 
-    def check(self) -> None:
+    def check(self, at: int, value: float | None) -> None:
         """Counts must be integers, or unknown: formulas rely on it.
 
+        Args:
+            at: Position of a number that is set.
+            value: What it is set to; no integer.
+
         Raises:
-            RecordError: They are not.
+            RecordError: It is a count.
         """
         counts = len(self._built) * _SCALARS
-        plain = counts + len(self.shape.metrics)
-        if any(isinstance(value, float) for value in self.values[:counts]) or any(
-            not isinstance(value, int) for value in self.values[plain:]
-        ):
+        is_plain = at >= counts + len(self.shape.metrics)
+        if is_plain or (at < counts and value is not None):
             msg = "a count that is no integer"
             raise RecordError(msg)
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from ioh.model.derive import add_ops
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, SIZE_BUCKETS
 from ioh.model.sample import LayerSample, Sample
-from ioh.session.cells import Cells, pack_cells, unpack_cells
+from ioh.session.cells import Cells, pack_cells, starts_of, unpack_cells
+from ioh.session.folding import Usual, note_usual
 from ioh.session.frame import Frame, FrameScanner, Kind
 from ioh.session.packing import StreamUnpacker
-from ioh.session.records import MOMENT_BYTES, Changes, Delta, decode_plain
+from ioh.session.records import MOMENT_BYTES, Changes, Delta, RecordError, decode_plain
 from tests import fakes
 from tests.sessions import recorded, samples_of
 
@@ -116,4 +117,37 @@ _inc = st.integers(-(1 << 63), (1 << 64) - 1).filter(bool) | st.integers(1, 90)
 )
 def test_cells_are_packed_and_unpacked(cells: Cells) -> None:
     hists = [(0,) * FINE_BUCKETS, (0,) * (SIZE_BUCKETS * LATENCY_BUCKETS)] * 2
-    assert unpack_cells(*pack_cells(cells, hists), hists) == cells
+    assert unpack_cells(*pack_cells(cells, hists), starts_of(hists)) == cells
+
+
+_COLUMN = 7
+_few_sizes = st.dictionaries(st.integers(0, 4), st.integers(-3, 3), min_size=1)
+
+
+def _most_frequent(hist: Sequence[int]) -> int:
+    counts = hist[_COLUMN::LATENCY_BUCKETS]
+    return counts.index(max(counts)) * LATENCY_BUCKETS + _COLUMN
+
+
+@given(st.lists(_few_sizes, max_size=12))
+def test_the_most_frequent_size_is_kept_as_if_it_were_looked_for(
+    ticks: list[dict[int, int]],
+) -> None:
+    hist = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
+    known: Usual = {5: {_COLUMN: _most_frequent(hist)}}
+    for sizes in ticks:
+        incs = {size * LATENCY_BUCKETS + _COLUMN: inc for size, inc in sizes.items()}
+        for at, inc in incs.items():
+            hist[at] += inc
+        note_usual(known, {5: incs}, {5: hist})  # type: ignore[arg-type]
+        assert known[5].setdefault(_COLUMN, _most_frequent(hist)) == _most_frequent(hist)
+
+
+def test_numbers_of_too_many_bytes_or_cut_off_are_none() -> None:
+    hists = [(0,) * FINE_BUCKETS]
+    starts = starts_of(hists)
+    common = bytes([0])  # at once, and its increment elsewhere
+    for rest in (b"", b"\x80", b"\x80" * 11 + b"\x01", b"\x80" * 1_000_000):
+        with pytest.raises(RecordError, match="cut off"):
+            unpack_cells(common, rest, starts)
+    assert unpack_cells(common, b"\x80" * 10 + b"\x01", starts) == {0: {0: 1 << 69}}
