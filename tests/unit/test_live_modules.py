@@ -112,3 +112,41 @@ def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
         found = running.read().layers["a"]
     assert isinstance(found, LayerSample)
     assert found.notes == ("from /proc: asked for with --proc",)
+
+
+def test_a_probe_that_is_to_be_another_one_runs_until_that_is_there(root: Host) -> None:
+    tide = Tide(root)
+    tide.is_high = True
+    sort = ["spring"]
+    root.patch.setattr(tide.layer, "variant", lambda *_: sort[0])
+    root.attach("a")
+    with source("a") as running:
+        assert len(root.requests()) == 1
+        running.attach()
+        before = open_descriptors()
+        first = running.attached["a"].layer
+        sort[0] = "neap"
+        for _ in range(3):
+            assert source_of(running.read().layers["a"]) == "bpf"
+        assert running.attached["a"].layer is first
+        assert [request["layer"] for request in root.requests()] == ["a"]  # asked once
+        root.attach("a")
+        assert source_of(running.read().layers["a"]) == "bpf"
+        assert running.attached["a"].layer is not first  # its totals begin anew
+        assert open_descriptors() == before
+
+
+def test_a_probe_whose_successor_is_refused_goes_on(root: Host) -> None:
+    tide = Tide(root)
+    tide.is_high = True
+    sort = ["spring"]
+    root.patch.setattr(tide.layer, "variant", lambda *_: sort[0])
+    root.attach("a")
+    with source("a") as running:
+        running.attach()
+        first = running.attached["a"].layer
+        sort[0] = "neap"
+        running.read()
+        root.answer({"verb": "attach", "layer": "a", "reason": "no memory", "hint": ""})
+        assert source_of(running.read().layers["a"]) == "bpf"
+        assert running.attached["a"].layer is first
