@@ -99,7 +99,7 @@ RULE = Rule(
         Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
         Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
         Threshold("bytes_off_max_pct", 20.0, "else the two layers did not move the same data"),
-        Threshold("pieces_min_per_s", 20, "fewer are no load"),
+        Threshold("pieces_min_per_s", 5, "synchronous ones are slow just because they are cut"),
     ),
     needs=("nfs_client",),
     probed=("syscall",),
