@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, count
 from operator import add, ne
@@ -20,8 +19,7 @@ _LONG_GAP, _MAX_SHORT_INC = 2, 84
 _GAPS = bytes(byte // (_MAX_SHORT_INC + 1) for byte in range(256))
 _INCS = bytes(byte % (_MAX_SHORT_INC + 1) for byte in range(256))
 _IS_LONG = bytes(gap == _LONG_GAP or not inc for gap, inc in zip(_GAPS, _INCS, strict=True))
-# At most 77 bits; a byte by itself where there are more, or where the last one is missing.
-_VARINT = re.compile(rb"[\x80-\xff]{0,10}[\x00-\x7f]|[\x80-\xff]")
+_MAX_VARINT_BITS = 77
 MIN_INC, MAX_INC = -(1 << 63), (1 << 64) - 1
 Counts = tuple[int, ...]
 Cells = dict[int, dict[int, int]]  # histogram -> cell -> increment
@@ -142,15 +140,20 @@ def _add_varint(data: bytearray, number: int) -> None:
     data.append(number)
 
 
-def _varints(data: bytes) -> Iterator[int]:
-    for found in _VARINT.finditer(data):
-        digits = found[0]
-        if digits[-1] >= 0x80:
-            return
-        if len(digits) == 1:
-            yield digits[0]
-        else:
-            yield sum((byte & 0x7F) << 7 * at for at, byte in enumerate(digits))
+def _long_varint(data: bytes, at: int, number: int) -> tuple[int, int]:
+    """A number of several bytes, of which the first one is known; and where the next begins.
+
+    Raises:
+        IndexError: It is cut off, or too long.
+    """
+    number &= 0x7F
+    for shift in range(7, _MAX_VARINT_BITS, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise IndexError
 
 
 def starts_of(hists: Iterable[Sequence[int]]) -> list[int]:
@@ -165,15 +168,22 @@ def unpack_cells(common: bytes, rest: bytes, starts: Sequence[int]) -> Cells:
         RecordError: A position beyond the last histogram, or bytes that are missing.
     """
     gaps, incs = list(common.translate(_GAPS)), list(common.translate(_INCS))
-    varints = _varints(rest)
+    next_at = 0
     try:
         for at in compress(count(), common.translate(_IS_LONG)):
             if gaps[at] == _LONG_GAP:
-                gaps[at] += next(varints)
+                gap = rest[next_at]
+                next_at += 1
+                if gap > 0x7F:
+                    gap, next_at = _long_varint(rest, next_at, gap)
+                gaps[at] += gap
             if not incs[at]:
-                inc = next(varints)
+                inc = rest[next_at]
+                next_at += 1
+                if inc > 0x7F:
+                    inc, next_at = _long_varint(rest, next_at, inc)
                 incs[at] = -((inc + 1) >> 1) if inc & 1 else inc >> 1
-    except StopIteration:
+    except IndexError:
         msg = "histogram cells that are cut off"
         raise RecordError(msg) from None
     places = places_of(gaps)
