@@ -145,6 +145,7 @@ class LiveSource:
 
     def _import_all(self) -> None:
         """Import now, while the loader compiles, what may be unreadable after the drop."""
+        import ioh.bpf.skips
         import ioh.model.derive
         import ioh.procfs.host  # noqa: F401
 
