@@ -77,7 +77,8 @@ def text(session: Path) -> None:
         [sys.executable, "-m", "ioh", *TEXT, session], cwd=REPO, capture_output=True, check=True
     ).stdout.decode()
     last = shown.strip().split("\n\n")[-1]
-    (TARGET / "text.txt").write_text(f"$ ioh {' '.join(TEXT)}\n{last.strip()}\n")
+    lines = [line for line in last.strip().splitlines() if str(REPO) not in line]  # ioh's own files
+    (TARGET / "text.txt").write_text("\n".join([f"$ ioh {' '.join(TEXT)}", *lines, ""]))
 
 
 def main() -> int:
