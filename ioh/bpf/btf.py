@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import struct
 from functools import lru_cache
@@ -44,14 +43,13 @@ class Btf:
     Args:
         modules: Kernel modules whose types are wanted, too; one that is built into the kernel
             has its types among the kernel's own.
-        optional: Modules whose types are taken where there are any.
 
     Raises:
         OSError: libbpf is missing, or the kernel carries no BTF (CONFIG_DEBUG_INFO_BTF), or a
             module is loaded and has none (before 5.11).
     """
 
-    def __init__(self, modules: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> None:
+    def __init__(self, modules: tuple[str, ...] = ()) -> None:
         lib = libbpf()
         if lib is None:
             msg = "libbpf.so.1 not found"
@@ -68,10 +66,6 @@ class Btf:
         self._btf = ctypes.c_void_p(handle)
         self.offset = lru_cache(maxsize=None)(self._offset)
         self._modules = [part for name in modules if (part := self._module(name)) is not None]
-        for name in optional:
-            with contextlib.suppress(OSError):
-                part = self._module(name)
-                self._modules += [part] if part is not None else []
 
     def _module(self, name: str) -> Btf | None:
         """A module's types, on top of the kernel's; None when it is no module here."""

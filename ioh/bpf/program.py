@@ -156,17 +156,9 @@ def _attach_all(
     for thousands of operations to begin under one program and to end unseen by the next.
     """
     programs: list[int] = []
-
-    def is_typed(event: str) -> bool:
-        # The type of a module's tracepoint is not among the kernel's own.
-        return layer.trusts(host) and host.btf.tracepoint_id(event) is not None
-
-    def load(function: str, event: str) -> int:
-        loader = _load_typed if is_typed(event) else _load_raw
-        return loader(bpf, function, event, host)
-
+    load = _load_typed if layer.trusts(host) else _load_raw
     for step in layer.steps:
-        programs.append(load(step.function, step.event))
+        programs.append(load(bpf, step.function, step.event, host))
         key = (0).to_bytes(4, sys.byteorder)
         array = bpf[step.array]
         value = programs[-1].to_bytes(4, sys.byteorder)
@@ -175,9 +167,9 @@ def _attach_all(
             raise OSError(msg)
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
     points = [point for point in points for _ in range(layer.copies(host))]
-    handlers = [load(point.function, point.event) for point in points]
+    handlers = [load(bpf, point.function, point.event, host) for point in points]
     links = [
-        _attach(program, point.event, typed=is_typed(point.event))
+        _attach(program, point.event, typed=layer.trusts(host))
         for program, point in zip(handlers, points, strict=True)
     ]
     return [*programs, *handlers], links

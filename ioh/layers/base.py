@@ -80,7 +80,6 @@ class Layer(ABC):
     prefers_typed: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
-    optional_modules: ClassVar[tuple[str, ...]] = ()  # whose BTF it uses where there is one
     idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
 
     registry: ClassVar[dict[str, type[Layer]]] = {}
@@ -112,15 +111,6 @@ class Layer(ABC):
         """
         del root
         return True
-
-    @classmethod
-    def variant(cls, root: Path = Path("/")) -> str:
-        """What of this host, other than its kernel, the choice of events depends on.
-
-        Asked once a tick: when the answer changes, the layer is attached anew.
-        """
-        del root
-        return ""
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

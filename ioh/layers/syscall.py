@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Layer, Step, raw
 from ioh.layers.flows import FlowTables
-from ioh.layers.nfs_mounts import is_any_mounted
-from ioh.layers.syscall_probe import (
-    URING_SUBMIT_TRACEPOINTS,
-    has_nfs,
-    has_uring,
-    syscall_defines,
-)
+from ioh.layers.syscall_probe import URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
@@ -135,7 +129,6 @@ class Syscall(Layer):
     spec = SPEC
     probe = "syscall"
     prefers_typed = True
-    optional_modules = ("nfs",)
     events = (
         Event("exit", (raw("sys_exit", "on_exit"),)),
         Event(
@@ -152,19 +145,6 @@ class Syscall(Layer):
             "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="merges", needed=False
         ),
         Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
-        *(
-            Event(
-                name,
-                (raw(event, f"on_{name}"),),
-                gives="what calls on NFS files became, while none is mounted",
-                needed=False,
-                usable=has_nfs,
-            )
-            for name, event in (
-                ("nfs_read", "nfs_initiate_read"),
-                ("nfs_write", "nfs_initiate_write"),
-            )
-        ),
         Event(
             "uring_submit",
             tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
@@ -179,11 +159,6 @@ class Syscall(Layer):
         Step("submit_step", "sys_enter", "on_submit_step"),
         Step("reap_step", "sys_exit", "on_reap_step"),
     )
-
-    @classmethod
-    def variant(cls, root: Path = Path("/")) -> str:
-        """Calls on NFS files are followed while there are any: probes hold the module."""
-        return "nfs" if is_any_mounted(root) else ""
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.totals import hist_defines
 from ioh.layers.base import offset_defines
-from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 
@@ -78,12 +76,6 @@ def has_uring(btf: Btf) -> bool:
     )
 
 
-def has_nfs(btf: Btf) -> bool:
-    """Whether NFS is in use, and its requests tell how long they are (module BTF: 5.11)."""
-    return is_any_mounted(Path("/")) and btf.offset(*_NFS_COUNT) is not None
-
-
-_NFS_COUNT = ("nfs_pgio_header", "args.count")
 URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now; in 6.1
 _URING_ARGS_WITH_REQUEST = 5  # (ring, req, user_data, res, cflags …)
 
@@ -122,8 +114,6 @@ def syscall_defines(
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),
-        # Without the module its programs are compiled, and not attached: see has_nfs().
-        "OFF_nfs_pgio_header_args_count": host.btf.offset(*_NFS_COUNT) or 0,
     }
     if has_uring(host.btf):
         uring = offset_defines(host.btf, _URING_MEMBERS)

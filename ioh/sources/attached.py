@@ -30,8 +30,7 @@ class AttachedLayer:
         Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
         ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
         host has something for it to measure; ``is_awaited``: its probe is being compiled, and
-        nobody shall take /proc's numbers for its own meanwhile.  ``variant``: what its probe was
-        asked for; while ``is_replaced`` the one before it still runs.
+        nobody shall take /proc's numbers for its own meanwhile.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -49,14 +48,12 @@ class AttachedLayer:
         self.broken = ""
         self.is_wanted = True
         self.is_awaited = False
-        self.variant = layer.variant()
-        self.is_replaced = False
 
     def restart(self, why_proc: str) -> None:
         """Detach; the layer begins anew, without what it remembers, when it is wanted again."""
         self.close()
         self.layer = type(self.layer)(self.layer.filters, self.layer.root)
-        self.is_awaited = self.is_replaced = False
+        self.is_awaited = False
         self.why_proc = why_proc
 
     def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:

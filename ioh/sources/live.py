@@ -186,10 +186,6 @@ class LiveSource:
     def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Give a layer what the loader sent for it, unless it is not wanted any more."""
         attached = self.attached.get(answer.get("layer", ""))
-        if attached is not None and attached.is_replaced:
-            attached.is_replaced = False
-            if "maps" in answer:
-                attached.restart("")
         if attached is not None and attached.is_wanted and not attached.maps:
             attached.adopt(answer, fds)
             return
@@ -207,19 +203,11 @@ class LiveSource:
                 attached.restart(self._why_proc or COMPILING)
             elif attached.is_wanted and not was_wanted and attached.layer.probe:
                 attached.why_proc = self._why_proc or COMPILING
-                self._request_late(attached, name)
-            elif attached.maps and attached.layer.variant() != attached.variant:
-                # What runs goes on until its successor is there.
-                attached.is_replaced = True
-                self._request_late(attached, name)
+                try:
+                    self._request(name)
+                except OSError as error:
+                    attached.why_proc = f"the loader failed: {error}"
         self._take_answers()
-
-    def _request_late(self, attached: AttachedLayer, name: str) -> None:
-        attached.variant = attached.layer.variant()
-        try:
-            self._request(name)
-        except OSError as error:
-            attached.why_proc = attached.why_proc and f"the loader failed: {error}"
 
     def _drop(self) -> None:
         if not privileges.is_privileged() or not self._use_bpf:

@@ -109,7 +109,6 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[Verdict]:
         verdicts += [
             Verdict("note", name, f"this kernel does not give {gives} ({event})")
             for event, gives in attached.missing.items()
-            if gives
         ]
     return verdicts
 

@@ -3,7 +3,7 @@
 
 # One run of pytest each: the modules' tests need a machine without an NFS mount, and the last
 # ones share an ioh, since starting one takes half a minute.
-vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
+vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
 vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_findings.py"
 # One transfer size instead of three: what CI runs on its second kernel.
