@@ -5,7 +5,7 @@
 # ones share an ioh, since starting one takes half a minute.
 vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
-vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_findings.py"
+vm_nfs_tests="$vm_nfs_tests"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
 
