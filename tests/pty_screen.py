@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 60.0  # as long as a busy machine may take; nothing here measures time
 _ESCAPES = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|[@-_])")
 LEFT = b"\x1b[?1049l"  # the alternate screen
+# As the kitty protocol sends it: a bare Esc is Alt with the key that follows at once.
+ESC = "\x1b[27u"
 
 
 class PtyScreen:

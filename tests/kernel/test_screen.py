@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.test_lifecycle import Traces, held
-from tests.pty_screen import LEFT, ROOT, PtyScreen
+from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
 IOH = [sys.executable, "-m", "ioh"]
@@ -70,7 +70,7 @@ def test_a_checkout_that_only_root_can_read(tmp_path: Path) -> None:
         assert Path(f"/proc/{shown.pid}").stat().st_uid == 65534
         shown.press("\x10")
         shown.wait_for("Search for commands")
-        shown.press("\x1b", "?", "\x1b", "2", "\x1b", "l", "g", "f", "\x1b", "S", "R")
+        shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
         shown.wait_for("since the current directory cannot be written")
         shown.press("R", "q")
         assert shown.wait() == 0

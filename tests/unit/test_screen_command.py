@@ -15,7 +15,7 @@ import pytest
 from ioh.commands import build_parser, screen, terminal, with_command
 from ioh.session.reader import Session
 from tests import fakes
-from tests.pty_screen import LEFT, ROOT, PtyScreen
+from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 from tests.sessions import recorded
 
 DEMO = [sys.executable, "-m", "ioh", "demo"]
@@ -269,8 +269,8 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
         shown.wait_for("block")
         shown.press("\x10")
         shown.wait_for("Search for commands")
-        shown.press("zoo", "\x1b", "?", "\x1b", "2", "\r", "\x1b", "0", "h", "l", "g", "t")
-        shown.press("/", "abc", "\r", "\x1b", "f", "\x1b", "c", " ", "\x1b[D", "\x1b[H", "\x1b[F")
+        shown.press("zoo", ESC, "?", ESC, "2", "\r", ESC, "0", "h", "l", "g", "t")
+        shown.press("/", "abc", "\r", ESC, "f", ESC, "c", " ", "\x1b[D", "\x1b[H", "\x1b[F")
         shown.press("\x1b[<35;20;10M\x1b[<0;20;10M\x1b[<0;20;10m")
         start_recording(shown, tmp_path)
         shown.press("R")
