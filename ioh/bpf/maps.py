@@ -54,13 +54,18 @@ def preload() -> None:
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """What the loader tells of a map next to its descriptor; sizes in bytes."""
+    """What the loader tells of a map next to its descriptor; sizes in bytes.
+
+    Shape:
+        ``kind`` and ``flags`` are the kernel's own numbers (BPF_MAP_CREATE).
+    """
 
     name: str
     kind: int
     key_size: int
     value_size: int
     max_entries: int
+    flags: int = 0
 
 
 class Map:

@@ -1,23 +1,22 @@
-"""Compiles one layer's probe with bcc and attaches it; runs in a child of the loader."""
+"""Compiles one layer's probe, or finds it compiled, and attaches it; in a child of the loader."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ioh.bpf.maps import MapSpec
+from ioh.bpf.calls import attach_plain, attach_typed, create_map, lift_memory_limit, load_program
+from ioh.bpf.compiled import Compiled, renumber
+from ioh.bpf.maps import Map, MapSpec
+from ioh.bpf.probe_cache import find, keep, key_of
 from ioh.bpf.source import probes_dir
-from ioh.bpf.typed import attach_typed, load_typed
+from ioh.bpf.typed import load_typed
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
-    from bcc import BPF
-
     from ioh.bpf.host import HostFacts
     from ioh.layers.base import Event, Layer
     from ioh.model.filters import Filters
@@ -126,132 +125,89 @@ def attach_program(
     defines = all_defines(layer, host, filters, chosen)
     if isinstance(defines, Unavailable):
         return defines
-    # bcc insists on a kernel source tree and needs these few stand-in headers of it.
-    os.environ["BCC_KERNEL_SOURCE"] = str(probes_dir())
+    compiled = _compiled(layer, defines, chosen)
+    if isinstance(compiled, Unavailable):
+        return compiled
     try:
-        import bcc
-    except ImportError as error:
-        return Unavailable(f"bcc cannot be imported: {error}", "apt-get install python3-bpfcc")
-    if not hasattr(bcc, "BPF"):
-        return Unavailable(
-            "the module called bcc is another program (PyPI's bcc)",
-            "pip uninstall bcc; apt-get install python3-bpfcc",
-        )
+        map_fds = create_maps(compiled)
+        programs, links = _attach_all(compiled, map_fds, layer, chosen, host)
+    except OSError as error:
+        return Unavailable(f"BPF refused: {error}", "ioh doctor says what this kernel allows")
+    points = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
+    missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
+    return AttachedProgram(
+        compiled.maps,
+        tuple(map_fds),
+        tuple(programs),
+        tuple(links),
+        points,
+        missing,
+        layer.copies(host),
+    )
+
+
+def _compiled(
+    layer: type[Layer], defines: Mapping[str, int | str], chosen: Mapping[str, int]
+) -> Compiled | Unavailable:
+    """The layer's probe as it was kept, or compiled now, and kept."""
     source = probe_source(layer.probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    try:
-        bpf = bcc.BPF(text=source, cflags=[*flags, f"-I{probes_dir()}", "-Wno-everything"])
-        programs, links = _attach_all(bpf, layer, chosen, host)
-    except Exception as error:  # noqa: BLE001 (bcc raises bare Exception)
-        return Unavailable(f"BPF refused: {error}", "ioh doctor says what this kernel allows")
-    return _describe(bpf, layer.events, chosen, (programs, links), layer.copies(host))
+    key = key_of(source, flags)
+    if key is not None and (kept := find(key)) is not None:
+        return kept
+    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
+    functions = {step.function for step in layer.steps} | {point.function for point in points}
+    from ioh.bpf.compiler import compile_probe
+
+    made = compile_probe(source, flags, functions)
+    if key is not None and isinstance(made, Compiled):
+        keep(key, made)
+    return made
+
+
+def create_maps(compiled: Compiled) -> list[int]:
+    """A probe's maps, empty; their descriptors in its order.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    lift_memory_limit()
+    return [create_map(spec) for spec in compiled.maps]
 
 
 def _attach_all(
-    bpf: BPF, layer: type[Layer], chosen: Mapping[str, int], host: HostFacts
+    compiled: Compiled,
+    map_fds: Sequence[int],
+    layer: type[Layer],
+    chosen: Mapping[str, int],
+    host: HostFacts,
 ) -> tuple[list[int], list[int]]:
     """The programs' descriptors, steps included, and the links' that keep them attached.
 
     Everything is loaded before the first program is attached: the verifier takes long enough
     for thousands of operations to begin under one program and to end unseen by the next.
     """
+    places = dict(enumerate(map_fds))
+    typed = layer.trusts(host)
+
+    def load(function: str, event: str) -> int:
+        code = renumber(compiled.functions[function], places)
+        if typed:
+            return load_typed(function, code, event, host.btf)
+        return load_program(function, code, None)
+
     programs: list[int] = []
-    load = _load_typed if layer.trusts(host) else _load_raw
     for step in layer.steps:
-        programs.append(load(bpf, step.function, step.event, host))
-        key = (0).to_bytes(4, sys.byteorder)
-        array = bpf[step.array]
+        programs.append(load(step.function, step.event))
+        array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
+        first = bytes(4)
         value = programs[-1].to_bytes(4, sys.byteorder)
-        if _declared_lib().bpf_update_elem(array.map_fd, key, value, 0) != 0:
-            msg = f"cannot put {step.function} into {step.array}"
-            raise OSError(msg)
+        Map(compiled.maps[array], map_fds[array]).update(first, value)
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
     points = [point for point in points for _ in range(layer.copies(host))]
-    handlers = [load(bpf, point.function, point.event, host) for point in points]
+    handlers = [load(point.function, point.event) for point in points]
     links = [
-        _attach(program, point.event, typed=layer.trusts(host))
+        attach_typed(program) if typed else attach_plain(program, point.event)
         for program, point in zip(handlers, points, strict=True)
     ]
     return [*programs, *handlers], links
-
-
-def _load_raw(bpf: BPF, function: str, event: str, host: HostFacts) -> int:
-    del event, host
-    import bcc
-
-    bpf.funcs.pop(function.encode(), None)  # bcc would give back the copy it loaded before
-    fd: int = bpf.load_func(function, bcc.BPF.RAW_TRACEPOINT).fd
-    return fd
-
-
-def _load_typed(bpf: BPF, function: str, event: str, host: HostFacts) -> int:
-    lib = _declared_lib()
-    name = function.encode()
-    code = ctypes.string_at(
-        lib.bpf_function_start(bpf.module, name), lib.bpf_function_size(bpf.module, name)
-    )
-    return load_typed(function, code, event, host.btf)
-
-
-def _attach(program: int, event: str, *, typed: bool) -> int:
-    if typed:
-        return attach_typed(program)
-    link: int = _declared_lib().bpf_attach_raw_tracepoint(program, event.encode())
-    if link < 0:
-        msg = f"cannot attach to {event}"
-        raise OSError(msg)
-    return link
-
-
-def _describe(
-    bpf: BPF,
-    events: tuple[Event, ...],
-    chosen: Mapping[str, int],
-    fds: tuple[list[int], list[int]],
-    copies: int,
-) -> AttachedProgram:
-    lib = _declared_lib()
-    maps: list[MapSpec] = []
-    map_fds: list[int] = []
-    for index in range(lib.bpf_num_tables(bpf.module)):
-        maps.append(
-            MapSpec(
-                lib.bpf_table_name(bpf.module, index).decode(),
-                lib.bpf_table_type_id(bpf.module, index),
-                lib.bpf_table_key_size_id(bpf.module, index),
-                lib.bpf_table_leaf_size_id(bpf.module, index),
-                lib.bpf_table_max_entries_id(bpf.module, index),
-            )
-        )
-        map_fds.append(lib.bpf_table_fd_id(bpf.module, index))
-    points = {e.name: e.points[chosen[e.name]].event for e in events if e.name in chosen}
-    missing = {e.name: e.gives for e in events if e.name not in chosen}
-    programs, links = fds
-    return AttachedProgram(
-        tuple(maps), tuple(map_fds), tuple(programs), tuple(links), points, missing, copies
-    )
-
-
-def _declared_lib() -> ctypes.CDLL:
-    """bcc's C library with the prototypes that its Python side does not declare."""
-    import bcc
-
-    lib: ctypes.CDLL = bcc.lib
-    lib.bpf_num_tables.argtypes = (ctypes.c_void_p,)
-    lib.bpf_num_tables.restype = ctypes.c_size_t
-    lib.bpf_function_start.argtypes = lib.bpf_function_size.argtypes = (
-        ctypes.c_void_p,
-        ctypes.c_char_p,
-    )
-    lib.bpf_function_start.restype = ctypes.c_void_p
-    lib.bpf_function_size.restype = ctypes.c_size_t
-    for name, result in (
-        ("bpf_table_name", ctypes.c_char_p),
-        ("bpf_table_key_size_id", ctypes.c_size_t),
-        ("bpf_table_leaf_size_id", ctypes.c_size_t),
-        ("bpf_table_fd_id", ctypes.c_int),
-    ):
-        function = getattr(lib, name)
-        function.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-        function.restype = result
-    return lib

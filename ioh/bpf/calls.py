@@ -1,0 +1,160 @@
+"""bpf(2) itself: create maps, load programs, attach them; what the loading child needs of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import MapSpec
+
+_BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
+_BPF_MAP_CREATE = 0
+_BPF_PROG_LOAD = 5
+_BPF_OBJ_GET_INFO_BY_FD = 15
+_BPF_RAW_TRACEPOINT_OPEN = 17
+_PROG_TYPE_RAW_TRACEPOINT = 17
+_PROG_TYPE_TRACING = 26
+_ATTACH_RAW_TRACEPOINT = 23
+_LOG_BYTES = 1 << 24
+_ATTR_BYTES = 128
+_NAME_CHARS = 15
+# union bpf_attr of each command (uapi, never changed).
+_MAP = struct.Struct("=IIIIIII16s")  # type, key, value, entries, flags, inner map, node, name
+_LOAD_HEAD = struct.Struct("=IIQQIIQII16sII")  # type, instructions, licence, log …
+_ATTACH_BTF_ID_AT = 108
+_INFO = struct.Struct("=IIQ")
+_OPEN = struct.Struct("=QII")
+_MAP_INFO_BYTES, _MAP_FLAGS_AT = 88, 20
+_LICENCE = b"Dual MIT/GPL"
+
+
+def _bpf(command: int, attr: bytes) -> int:
+    """bpf(2): a descriptor.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _BPF_SYSCALL.get(platform.machine())
+    if number is None:
+        raise OSError(0, f"unknown machine {platform.machine()}")
+    buffer = ctypes.create_string_buffer(attr, len(attr))
+    fd: int = libc.syscall(number, command, buffer, len(attr))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return fd
+
+
+def _short(name: str) -> bytes:
+    return name.encode()[:_NAME_CHARS]
+
+
+def lift_memory_limit() -> None:
+    """Let maps be as large as they need: before 5.11 they count as locked memory."""
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
+    except (OSError, ValueError):
+        return  # the kernel says so itself if it is too little
+
+
+def create_map(spec: MapSpec) -> int:
+    """Create a map, empty.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    sizes = (spec.kind, spec.key_size, spec.value_size, spec.max_entries, spec.flags)
+    try:
+        return _bpf(_BPF_MAP_CREATE, _MAP.pack(*sizes, 0, 0, _short(spec.name)))
+    except OSError as error:
+        raise OSError(error.errno, f"map {spec.name}: {error.strerror}") from error
+
+
+def map_flags(fd: int) -> int:
+    """The flags that a map was created with.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    info = ctypes.create_string_buffer(_MAP_INFO_BYTES)
+    _bpf(_BPF_OBJ_GET_INFO_BY_FD, _INFO.pack(fd, len(info), ctypes.addressof(info)))
+    return int.from_bytes(info.raw[_MAP_FLAGS_AT : _MAP_FLAGS_AT + 4], "little")
+
+
+def load_program(name: str, instructions: bytes, btf_id: int | None) -> int:
+    """Load a raw tracepoint's program.
+
+    Args:
+        name: Of the function, for error messages and for who lists programs.
+        instructions: Eight bytes each, maps by descriptor.
+        btf_id: Of the tracepoint's prototype, for a program whose arguments carry their BTF
+            types; None for a plain one.
+
+    Returns:
+        The program's descriptor.
+
+    Raises:
+        OSError: The kernel refused; its message ends with the verifier's last line.
+    """
+    code = ctypes.create_string_buffer(instructions, len(instructions))
+    licence = ctypes.create_string_buffer(_LICENCE)
+
+    def attributes(log_level: int, log: ctypes.Array[ctypes.c_char] | None) -> bytes:
+        head = _LOAD_HEAD.pack(
+            _PROG_TYPE_RAW_TRACEPOINT if btf_id is None else _PROG_TYPE_TRACING,
+            len(instructions) // 8,
+            ctypes.addressof(code),
+            ctypes.addressof(licence),
+            log_level,
+            _LOG_BYTES if log is not None else 0,
+            ctypes.addressof(log) if log is not None else 0,
+            0,
+            0,
+            _short(name),
+            0,
+            0 if btf_id is None else _ATTACH_RAW_TRACEPOINT,
+        )
+        padded = head.ljust(_ATTACH_BTF_ID_AT, b"\0") + struct.pack("=I", btf_id or 0)
+        return padded.ljust(_ATTR_BYTES, b"\0")
+
+    try:
+        return _bpf(_BPF_PROG_LOAD, attributes(0, None))
+    except OSError as error:
+        log = ctypes.create_string_buffer(_LOG_BYTES)
+        try:
+            return _bpf(_BPF_PROG_LOAD, attributes(1, log))
+        except OSError:
+            lines = log.value.decode(errors="replace").splitlines()
+        told = [line for line in lines if line and not line.startswith("processed")]
+        raise OSError(error.errno, f"{name}: {told[-1] if told else error.strerror}") from error
+
+
+def attach_plain(program_fd: int, tracepoint: str) -> int:
+    """Attach a plain program to a raw tracepoint; the descriptor returned keeps it attached.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    name = ctypes.create_string_buffer(tracepoint.encode())
+    try:
+        return _bpf(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(ctypes.addressof(name), program_fd, 0))
+    except OSError as error:
+        raise OSError(error.errno, f"cannot attach to {tracepoint}: {error.strerror}") from error
+
+
+def attach_typed(program_fd: int) -> int:
+    """Attach a BTF-typed program to what it was loaded for; keeps it as attach_plain() does.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    return _bpf(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(0, program_fd, 0))
