@@ -95,7 +95,7 @@ def _findings(
         yield from render_headline(span.finding, width)
         yield render_times(span.begin_unix_s, span.end_unix_s, utc=utc)
         if options.shows("findings"):
-            yield from render_evidence(span.finding, width, utc=utc)
+            yield from render_evidence(span.finding, period.specs, width, utc=utc)
         yield from render_advice(span.finding, width)
 
 

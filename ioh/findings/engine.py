@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ioh.findings.config import Config
 from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
-from ioh.findings.window import Window
+from ioh.findings.window import Window, layer_title
 from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
@@ -97,13 +97,13 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
 def _missing(rule: Rule, snapshot: Snapshot) -> CannotTell | None:
     """What the rule needs and this Snapshot lacks."""
     for name in dict.fromkeys((*rule.needs, *rule.probed)):
-        layer = snapshot.layers.get(name)
+        layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
         if layer is None:
-            return CannotTell(f"layer {name} is not measured")
+            return CannotTell(f"layer {title} is not measured")
         if isinstance(layer, Unavailable):
-            return CannotTell(f"layer {name}: {layer.reason}")
+            return CannotTell(f"layer {title}: {layer.reason}")
         if name in rule.probed and isinstance(layer, LayerSnapshot) and layer.source == "proc":
-            return CannotTell(f"layer {name} is counted by /proc, not by BPF")
+            return CannotTell(f"layer {title} is counted by /proc, not by BPF")
     return None
 
 

@@ -99,6 +99,12 @@ def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot | None:
     return layer if isinstance(layer, LayerSnapshot) else None
 
 
+def layer_title(snapshot: Snapshot, name: str) -> str:
+    """What tables and screens call a layer: ``app`` for ``syscall``."""
+    spec = snapshot.specs.get(name)
+    return spec.title if spec is not None else name
+
+
 def op_of(snapshot: Snapshot, layer: str, op: str, part: str = "") -> OpStats | None:
     """One op of a layer or of one of its parts; None where it was not measured."""
     found = layer_of(snapshot, layer)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ioh.model.finding import Finding, NotEvaluated
+from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 
 SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
@@ -26,13 +27,17 @@ def render_advice(finding: Finding, width: int) -> Iterator[str]:
         yield f"{_INDENT}  {safe_name(finding.command)}"
 
 
-def render_evidence(finding: Finding, width: int, *, utc: bool) -> Iterator[str]:
-    """What it rests on, how sure it is, and what else it may be."""
+def render_evidence(
+    finding: Finding, specs: Mapping[str, LayerSpec], width: int, *, utc: bool
+) -> Iterator[str]:
+    """What it rests on, how sure it is, and what else it may be; layers by their titles."""
     for item in finding.evidence:
         source = f" [{safe_name(item.source)}]" if item.source else ""
         yield from _wrapped(f"{_INDENT}- ", safe_name(item.text) + source, width)
     since = clock(finding.since_unix_s, utc=utc)
-    where = f"layer {safe_name(finding.layer)}, " if finding.layer else ""
+    spec = specs.get(finding.layer)
+    title = safe_name(spec.title if spec is not None else finding.layer)
+    where = f"layer {title}, " if title else ""
     yield f"{_INDENT}{where}confidence {finding.confidence}, since {since}"
     yield from _wrapped(f"{_INDENT}no fault if: ", safe_name(finding.false_alarm), width)
 

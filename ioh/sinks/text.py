@@ -136,7 +136,7 @@ class TextSink:
         for finding in snapshot.findings:
             yield from render_headline(finding, width)
             if self._options.shows("findings"):
-                yield from render_evidence(finding, width, utc=utc)
+                yield from render_evidence(finding, snapshot.specs, width, utc=utc)
             key = f"{finding.rule} {finding.subject} {finding.since_unix_s}"
             if self._once(key) or self._options.shows("findings"):
                 yield from render_advice(finding, width)

@@ -52,6 +52,16 @@ class Limit:
         self.folder.rmdir()
 
 
+def fill(path: Path, size: int) -> None:
+    """Write a file all over with what does not compress; nothing of it stays in memory."""
+    path.touch()
+    with path.open("r+b") as stream:
+        for _ in range(size // _FILL_BYTES):
+            stream.write(os.urandom(_FILL_BYTES))
+        os.fsync(stream.fileno())
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 class Stage:
     """What a scenario may use; all of it is given back in the end.
 
@@ -80,11 +90,7 @@ class Stage:
         """A bare loop device, written all over with what does not compress."""
         loop = Loop(self.folder, DISK_BYTES)
         self._stack.callback(loop.close)
-        with loop.image.open("r+b") as stream:
-            for _ in range(DISK_BYTES // _FILL_BYTES):
-                stream.write(os.urandom(_FILL_BYTES))
-            os.fsync(stream.fileno())
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        fill(loop.image, DISK_BYTES)
         return loop
 
     def volume(self, size: int = DISK_BYTES) -> Volume:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.findings.engine import Engine
 from ioh.model.finding import Finding
+from ioh.model.snapshot import Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
@@ -32,15 +34,24 @@ class Outcome:
         return ", ".join(fired) or "silent"
 
 
-def judge(path: Path) -> Outcome:
-    """Run all rules over a recording."""
+def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
+    """Every interval of a recording as all rules judge it; when each mark was set."""
     with Session(str(path)) as session:
         samples = [item.sample for item in session.items(0) if isinstance(item, Tick)]
-        marks = [mark.time_unix_s for mark in session.marks() if mark.text == BEGINS]
-    begun_s = marks[0] if marks else samples[0].time_unix_s
+        marks = {mark.text: mark.time_unix_s for mark in session.marks()}
+    assert samples, f"{path} holds no samples"
+    return judged(snapshots(samples), Engine()), marks
+
+
+def judge(path: Path) -> Outcome:
+    """Run all rules over a recording."""
+    intervals, marks = judged_recording(path)
     after_s: dict[str, float] = {}
     last: dict[str, Finding] = {}
-    for snapshot in judged(snapshots(samples), Engine()):
+    begun_s = marks.get(BEGINS)
+    for snapshot in intervals:
+        if begun_s is None:
+            begun_s = snapshot.time_unix_s - snapshot.interval_s
         for finding in snapshot.findings:
             after_s.setdefault(finding.rule, snapshot.time_unix_s - begun_s)
             last[finding.rule] = finding

@@ -128,7 +128,7 @@ def test_what_is_missing_is_said_and_is_not_silence() -> None:
     reasons = {n.rule: n.reason for n in engine.judge(ticks(1)[0]).not_evaluated}
     assert reasons["made_up"] == "layer nfs_client is not measured"
     assert reasons["by_bpf"] == "layer wire is counted by /proc, not by BPF"
-    assert reasons["absent"] == "layer program: needs root"
+    assert reasons["absent"] == "layer prog: needs root"
     assert reasons["unable"].isprintable()
 
 

@@ -32,7 +32,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             layer=name,
             severity="warning",
             confidence="high",
-            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {name} "
+            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
             f"({percent(share)}): its counts and rates are too small by that much.",
             evidence=(
                 Evidence(

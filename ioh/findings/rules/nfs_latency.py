@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, duration_s, rows_of, sum_metric, sum_op
-from ioh.findings.words import duration, per_s, percent
+from ioh.findings.words import duration, percent
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
 _PORT = "2049"
+_SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
 _PATH_ADVICE = (
     "Look at the path: retransmits, a full link, distance. Larger rsize and wsize and more in "
     "flight hide it."
@@ -50,14 +51,33 @@ def _beyond(
 ) -> Iterator[Verdict]:
     """The time after sending: the way, or the server."""
     wire = _network_us(recent)
-    served = sum_op(recent, "nfs_server", op).latency_us
+    served = _served_here_us(recent, op)
     if served is not None:
-        if _is_most(rtt - served, rtt, limits):
-            yield _between(recent, op, rtt - served, whole, served)
+        gap = rtt - served
+        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
+        is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
+        if is_long and _is_most(gap, rtt, limits):
+            yield _between(recent, op, rtt, whole, limits)
     elif wire is not None and _is_most(wire, rtt, limits):
         yield _network(op, wire, whole)
     elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
         yield _server(op, rtt - wire, whole)
+
+
+def _cpu_pct(recent: Sequence[Snapshot]) -> float:
+    """All CPUs together, mean of the intervals."""
+    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / duration_s(recent)
+
+
+def _served_here_us(recent: Sequence[Snapshot], op: str) -> float | None:
+    """The server's own time, where it is this machine; None where it is another one.
+
+    A machine may be one's server and another's client: then the two count different calls.
+    """
+    sent = sum_op(recent, "nfs_client", op)
+    served = sum_op(recent, "nfs_server", op)
+    is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
+    return served.latency_us if is_same else None
 
 
 def _network_us(recent: Sequence[Snapshot]) -> float | None:
@@ -100,18 +120,19 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
 
 
 def _between(
-    recent: Sequence[Snapshot], op: str, gap: float, whole: float, served: float
+    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
 ) -> Verdict:
     """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
-    cpu = max((s.host.cpu_pct or 0.0 for s in recent), default=0.0)
-    is_starved = cpu >= 90
-    where = "Busy CPUs, or the network," if is_starved else "The network, or who waits on it,"
+    served = _served_here_us(recent, op) or 0.0
+    gap, cpu = rtt - served, _cpu_pct(recent)
+    is_starved = cpu >= limits["starved_min_pct"]
+    where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
     return Verdict(
         subject=f"{op} network",
         severity="warning",
-        confidence="low" if is_starved else "high",
-        cause=f"{where} take {duration(gap)} of each {op.upper()}'s {duration(whole)}, the server "
-        f"only {duration(served)}.",
+        confidence="low" if is_starved else "medium",
+        cause=f"{where} takes {duration(gap)} of each {op.upper()}'s {duration(whole)}, the "
+        f"server only {duration(served)}.",
         evidence=(
             Evidence(
                 f"{duration(gap)} between sending and the reply, less the server's own time",
@@ -120,11 +141,20 @@ def _between(
                 None,
                 "probes of the NFS client and of nfsd",
             ),
-            Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
+            *_round_trip(recent),
+            Evidence(f"CPUs {percent(cpu / 100)} busy", "cpu_pct", cpu, limits["starved_min_pct"]),
         ),
         advice=_PATH_ADVICE,
         command="ss -ti dport = :2049",
     )
+
+
+def _round_trip(recent: Sequence[Snapshot]) -> Iterator[Evidence]:
+    wire = _network_us(recent)
+    if wire is not None:
+        text = f"TCP's smoothed round trip to port {_PORT} is {duration(wire)}; "
+        text += "a call needs several while the window is small or after a loss"
+        yield Evidence(text, "srtt_us", wire, None, "TCP_INFO")
 
 
 def _network(op: str, wire: float, whole: float) -> Verdict:
@@ -152,7 +182,7 @@ def _server(op: str, server_us: float, whole: float) -> Verdict:
         "neither this client nor the network adds it.",
         evidence=(
             Evidence(
-                f"{per_s(server_us)} us between sending and the reply, less TCP's round trip",
+                f"{duration(server_us)} between sending and the reply, less TCP's round trip",
                 f"rpc_{op}_rtt_us",
                 server_us,
             ),
@@ -174,13 +204,16 @@ RULE = Rule(
     "trip on port 2049; the server's own time where it is this machine.",
     blind="The server's parts, from a client.",
     false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
-    "40 ms, when little is sent.",
+    "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
+    "looks like the network.",
     thresholds=(
         Threshold("whole_min_ms", 2.0, "a faster call is a good one"),
         Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
         Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
         Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
-        Threshold("calls_min_per_s", 20, "a mean over fewer calls says little"),
+        Threshold("calls_min_per_s", 5, "25 in 5 s; a long way makes them few"),
+        Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
+        Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
     ),
     needs=("nfs_client",),
     hold_s=4.0,

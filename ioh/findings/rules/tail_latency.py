@@ -19,6 +19,7 @@ _WATCHED = (
     ("syscall", "write_sync"),
     ("syscall", "fsync"),
 )
+_NAMES = {"write_sync": "synchronous write"}
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -48,7 +49,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             layer=layer,
             severity="warning",
             confidence="high",
-            cause=f"Half of the {op.replace('_', ' ')}s of layer {layer} take at most "
+            cause=f"Half of the {_NAMES.get(op, op)}s of layer {found.spec.title} take at most "
             f"{duration(p50)}, but 1 of 100 more than {duration(p99)}: "
             f"{times(p99 / p50)} times as long.",
             evidence=(

@@ -21,14 +21,15 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     if not sent or again / seconds < limits["segments_min_per_s"]:
         return
     share = again / sent
-    if share * 100 < limits["retrans_min_pct"]:
+    bytes_again = (sum_metric(recent, "tcp", "retrans_bytes_per_s") or 0.0) / seconds
+    # Without payload they are SYNs that nobody answers: a host that is gone, not a bad path.
+    if share * 100 < limits["retrans_min_pct"] or not bytes_again:
         return
     rows = rows_of(window.newest, "tcp", "connection")
     worst = max(rows, key=lambda row: row.values.get("retrans_segs_per_s") or 0.0, default=None)
     lost = (worst.values.get("retrans_segs_per_s") or 0.0) if worst is not None else 0.0
     where = f", most of them to {worst.key[1]}" if worst is not None and lost else ""
     timeouts = (sum_metric(recent, "tcp", "timeouts_per_s") or 0.0) / seconds
-    bytes_again = (sum_metric(recent, "tcp", "retrans_bytes_per_s") or 0.0) / seconds
     yield Verdict(
         severity="critical" if share >= 0.05 else "warning",
         confidence="high",
@@ -65,11 +66,10 @@ RULE = Rule(
     watches="Segments sent again beside all segments sent, in this network namespace.",
     sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
     blind="Loss in the other direction, which the peer repairs; other network namespaces.",
-    false_alarm="Probes of the tail and reordering send a few segments again that were not lost; "
-    "connections to hosts that are gone repeat their SYN.",
+    false_alarm="Probes of the tail and reordering send a few segments again that were not lost.",
     thresholds=(
         Threshold("retrans_min_pct", 0.5, "a healthy local network stays below 0.1 %"),
-        Threshold("segments_min_per_s", 10, "lone repeats are a peer that is gone"),
+        Threshold("segments_min_per_s", 3, "lone repeats are a peer that is gone"),
     ),
     needs=("tcp",),
 )

@@ -1,0 +1,52 @@
+"""The rules over a recording of a real NFS server and its clients on one slow, busy machine.
+
+Under emulation every call takes 10 to 90 ms and the CPUs are 70 to 90 % busy; only the phase
+with 20 ms and 1 % loss on the way has anything wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from ioh.model.finding import Finding
+from tests.scenarios.verdict import judged_recording
+
+PATH = Path(__file__).parents[1] / "data" / "nfs-session.ioh"
+BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
+
+Phases = dict[str, dict[str, tuple[float, Finding]]]
+
+
+@pytest.fixture(scope="module")
+def phases() -> Phases:
+    """By the mark at a phase's start: each rule that fired, seconds after the mark, and what."""
+    intervals, marks = judged_recording(PATH)
+    found: Phases = defaultdict(dict)
+    for snapshot in intervals:
+        begun = [name for name, time_s in marks.items() if time_s <= snapshot.time_unix_s]
+        for finding in snapshot.findings:
+            after_s = snapshot.time_unix_s - marks[begun[-1]]
+            found[begun[-1]].setdefault(finding.rule, (after_s, finding))
+    return found
+
+
+def test_only_the_bad_link_is_told_of(phases: Phases) -> None:
+    assert set(phases) == {BAD_LINK}
+    assert set(phases[BAD_LINK]) == {"nfs_latency", "tcp_retransmits"}
+
+
+def test_the_network_is_blamed_for_the_calls(phases: Phases) -> None:
+    after_s, finding = phases[BAD_LINK]["nfs_latency"]
+    assert finding.cause.startswith("The network takes ")
+    assert finding.confidence == "medium"
+    # A round trip of 20 ms, and several of them for 64 KB; the server took 1 ms.
+    assert 40e3 < (finding.evidence[0].value or 0.0) < 120e3
+    assert after_s < 20  # fio needs 4 s to start there
+
+
+def test_lost_packets_are_told_with_their_share(phases: Phases) -> None:
+    _, finding = phases[BAD_LINK]["tcp_retransmits"]
+    assert 0.5 < (finding.evidence[0].value or 0.0) < 5
