@@ -109,7 +109,7 @@ SPEC = LayerSpec(
                 gauge("max_segments", "Most pieces of memory in one request.", ""),
                 gauge("read_ahead_bytes", "Read-ahead window, read_ahead_kb.", ""),
                 gauge("chunk_bytes", "Stripe that no request may cross.", ""),
-                gauge("rotational", "1 where the device says that it turns; VMs say so too.", ""),
+                gauge("rotational", "1 where it says that it turns and is no virtual disk.", ""),
                 gauge("stacked", "1 where its I/O appears again on another device.", ""),
             ),
             ("read_bytes_per_s", "write_bytes_per_s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import MountTable
 
+# Disks made by software.  Their drivers say that they turn unless somebody told them otherwise.
+_VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
+_VIRTUAL_MODEL = re.compile(r"QEMU|VBOX|VMware|Virtual|PersistentDisk|BlockVolume|LIO-|TCMU")
 _MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
 
 # File systems whose files end on no block device of this host.
@@ -32,7 +36,8 @@ class BlockDevice:
         no device of its own.  ``has_requests``: it has a request queue; without one (dm, md,
         zram) bios pass through, no request ever carries its number, and it has no
         ``queue_depth_limit`` or ``scheduler``.  ``counts_io``: the kernel keeps its
-        statistics (queue/iostats).
+        statistics (queue/iostats).  ``rotational`` is None where a virtual disk says that it
+    turns: that is its driver's default and nobody's knowledge.
 
     Units:
         Bytes; ``max_request_bytes`` is the limit in force (max_sectors_kb),
@@ -118,7 +123,7 @@ def read_block_device(
     name = printable(folder_name(folder))
     queue = f"{disk_folder}/queue"
     has_requests = os.path.isdir(f"{disk_folder}/mq")  # noqa: PTH112
-    rotational = read_int(f"{queue}/rotational")
+    model = _printable_line(f"{disk_folder}/device/model")
     return BlockDevice(
         dev=dev,
         name=name,
@@ -136,11 +141,17 @@ def read_block_device(
         chunk_bytes=(read_int(f"{queue}/chunk_sectors") or 0) * SECTOR_BYTES or None,
         queue_depth_limit=read_int(f"{queue}/nr_requests") if has_requests else None,
         scheduler=parse_scheduler(read_line(f"{queue}/scheduler")) if has_requests else None,
-        rotational=None if rotational is None else rotational != 0,
+        rotational=_turns(folder_name(disk_folder), model, read_int(f"{queue}/rotational")),
         logical_block_bytes=read_int(f"{queue}/logical_block_size"),
         write_cache=_printable_line(f"{queue}/write_cache"),
-        model=_printable_line(f"{disk_folder}/device/model"),
+        model=model,
     )
+
+
+def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
+    """Whether it is a turning disk; None where nobody can know."""
+    is_virtual = _VIRTUAL_NAME.fullmatch(disk) or (model and _VIRTUAL_MODEL.search(model))
+    return None if rotational is None or (rotational and is_virtual) else rotational != 0
 
 
 def _from_kib(path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Reads what storage does on its own account: md resync and check, btrfs balance and replace."""
+"""Reads what storage does on its own account: md resync and check, btrfs scrub and balance."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ioh.procfs.blockdev import list_folder
 from ioh.procfs.files import ROOT, path_under, read_line, read_text
 
 _ARRAY = re.compile(r"(\S+) : ")
+# Where btrfs-progs tells how far a scrub is: a socket for as long as it runs.
+_SCRUB = "/var/lib/btrfs/scrub.progress."
 _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=(\d+)K/sec)?\s*$")
 
 
@@ -19,8 +21,9 @@ class Job:
     """One job under way.
 
     Shape:
-        ``device`` is an array (``md0``) or a btrfs file system (its UUID), printable;
-        ``kind`` the kernel's word: resync, recovery, check, reshape, balance, device replace …
+        ``device`` is an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``),
+        printable; ``kind`` the kernel's word: resync, recovery, check, reshape, balance,
+        device replace …, or scrub.
         ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not tell.
     """
 
@@ -44,11 +47,21 @@ def parse_mdstat(text: str) -> list[Job]:
 
 
 def read_jobs(root: Path = ROOT) -> list[Job]:
-    """Every job that the kernel tells of; a btrfs scrub is not among them."""
+    """Every job that the kernel tells of, and scrubs that btrfs-progs started."""
     jobs = parse_mdstat(read_text(path_under(root, "proc/mdstat")) or "")
     folder = path_under(root, "sys/fs/btrfs")
-    for uuid in list_folder(folder):
+    uuids = [uuid for uuid in list_folder(folder) if "-" in uuid]  # "features" is none
+    sockets = (read_text(path_under(root, "proc/net/unix")) or "") if uuids else ""
+    for uuid in uuids:
         kind = read_line(f"{folder}/{uuid}/exclusive_operation")  # since 5.10
-        if kind not in {None, "none"}:
-            jobs.append(Job(printable(uuid), printable(kind or "")))
+        kinds = [] if kind in {None, "none"} else [printable(kind or "")]
+        if f"{_SCRUB}{uuid}\n" in sockets:
+            kinds.append("scrub")
+        jobs += [Job(_name(folder, uuid), kind) for kind in kinds]
     return jobs
+
+
+def _name(folder: str, uuid: str) -> str:
+    """What people know a btrfs file system by: its devices."""
+    devices = ",".join(printable(name) for name in list_folder(f"{folder}/{uuid}/devices"))
+    return f"btrfs on {devices}" if devices else f"btrfs {printable(uuid)}"

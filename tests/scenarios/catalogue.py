@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.scenarios import anomalies, healthy, network
+from tests.scenarios import anomalies, healthy, network, storage
 from tests.scenarios.stage import Stage
 
 
@@ -72,6 +72,15 @@ ANOMALIES = (
     Scenario("trim", "discards all over the disk", anomalies.trim, "maintenance"),
     Scenario("surface_scan", "badblocks reads the disk", anomalies.surface_scan, "maintenance",
              ("single_stream", "shared_drive")),
+    Scenario("scrub", "a btrfs scrub", storage.scrub, "maintenance", ("single_stream",)),
+    Scenario("cached_image", "a loop device whose file is in the page cache",
+             storage.cached_image, "cache_below", ("single_stream",)),
+    Scenario("half_cached", "6 of 10 reads of a disk answered from memory below it",
+             storage.half_cached, "cache_below", ("single_stream", "tail_latency"), within_s=15),
+    Scenario("compressed", "data that compresses, written to btrfs with compress=lzo",
+             storage.compressed, "compression", ("consolidation",), within_s=15),
+    Scenario("unseen_completions", "a program that takes libaio's completions from the ring",
+             storage.unseen_completions, "losses"),
     Scenario("lossy_link", "2 % of the packets dropped", network.lossy_link, "tcp_retransmits",
              ("connection_limits",)),
     Scenario("full_backlog", "a server that does not accept", network.full_backlog,
@@ -91,6 +100,11 @@ HEALTHY = (
     Scenario("overwriter", "direct writes over what is there", healthy.overwriter),
     Scenario("two_from_the_start", "two fios from the beginning", healthy.two_from_the_start),
     Scenario("steady", "direct reads, 150 s the same", healthy.steady),
+    Scenario("direct_image", "direct reads of a loop device, of all disks",
+             storage.direct_image),
+    Scenario("incompressible", "random data written to btrfs with compress=lzo",
+             storage.incompressible),
+    Scenario("read_btrfs", "direct reads of btrfs", storage.read_btrfs),
     Scenario("few_trims", "a few discards a second", healthy.few_trims),
     Scenario("clean_link", "the same traffic without drops", network.clean_link),
     Scenario("idle", "nothing", healthy.idle),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,12 @@ from pathlib import Path
 
 from tests.kernel.netns import Namespace
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
+from tests.scenarios.own import keep_own
 
 DISK_BYTES = 256 * MIB
 BEGINS = "begins"
+OWN_FIO = "ioh-fio"
+_ENDLESS = ("--name=j", "--time_based", "--runtime=3600", "--thread", "--norandommap")
 _START_S = 60.0
 _FILL_BYTES = 4 * MIB
 
@@ -62,6 +66,29 @@ def fill(path: Path, size: int) -> None:
         os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+class Btrfs:
+    """btrfs on a loop device, mounted with the given options."""
+
+    def __init__(self, folder: Path, options: str) -> None:
+        self.loop = Loop(folder, 4 * DISK_BYTES)
+        self.mount = folder / "mnt"
+        self.mount.mkdir()
+        try:
+            run("mkfs.btrfs", "-q", "-f", self.loop.path)
+            run("mount", "-o", options, self.loop.path, self.mount)
+        except BaseException:
+            self.loop.close()
+            raise
+        uuid = run("findmnt", "-n", "-o", "UUID", self.mount).strip()
+        self.sysfs = Path("/sys/fs/btrfs") / uuid
+
+    def close(self) -> None:
+        # An error where no scrub runs any more.
+        subprocess.run(["btrfs", "scrub", "cancel", self.mount], check=False, capture_output=True)
+        run("umount", self.mount)
+        self.loop.close()
+
+
 class Stage:
     """What a scenario may use; all of it is given back in the end.
 
@@ -77,6 +104,7 @@ class Stage:
         self._loads: list[subprocess.Popen[bytes]] = []
         self._recorder: subprocess.Popen[bytes] | None = None
         self._prefix: tuple[str, ...] = ()
+        self._own_devices: tuple[str, ...] = ()
 
     def __enter__(self) -> Stage:  # noqa: PYI034
         return self
@@ -96,6 +124,12 @@ class Stage:
     def volume(self, size: int = DISK_BYTES) -> Volume:
         """ext4 on a loop device."""
         volume = Volume(self.folder, size)
+        self._stack.callback(volume.close)
+        return volume
+
+    def btrfs(self, options: str = "defaults") -> Btrfs:
+        """btrfs on a loop device."""
+        volume = Btrfs(self.folder, options)
         self._stack.callback(volume.close)
         return volume
 
@@ -145,12 +179,17 @@ class Stage:
 
     def fio(self, *options: str, limit: Limit | None = None) -> None:
         """fio without an end."""
-        common = ("--name=j", "--time_based", "--runtime=600", "--thread", "--norandommap")
-        self.load("fio", *common, *options, limit=limit)
+        self.load("fio", *_ENDLESS, *options, limit=limit)
 
     def python(self, program: str, *words: str, limit: Limit | None = None) -> None:
         """A Python program without an end."""
         self.load(sys.executable, "-c", program, *words, limit=limit)
+
+    def own_fio(self, *options: str) -> None:
+        """fio under a name of its own, so that ``--comm OWN_FIO`` records no other one's files."""
+        program = self.folder / OWN_FIO
+        shutil.copy(shutil.which("fio") or "/usr/bin/fio", program)
+        self.load(str(program), *_ENDLESS, *options)
 
     def end_loads(self) -> None:
         """End all loads; one that failed by itself is an error."""
@@ -175,6 +214,12 @@ class Stage:
             time.sleep(0.1)
         time.sleep(1.5)
 
+    def record_all_disks(self, loop: Loop, *options: str) -> None:
+        """Record the whole machine; of what has a name only this device and the disk below."""
+        disk = Path(f"/sys/dev/block/{self.below()}").resolve().name
+        self._own_devices = (loop.name, disk)
+        self.record("--comm", OWN_FIO, *options)
+
     def begins(self) -> None:
         """Mark the moment from which the anomaly is there to be seen."""
         run(*self._prefix, *ioh_command("mark", BEGINS, "--file", str(self._output)))
@@ -184,6 +229,8 @@ class Stage:
             self._recorder.send_signal(signal.SIGTERM)
             self._recorder.communicate(timeout=30)
             self._recorder = None
+            if self._own_devices:
+                keep_own(self._output, self._own_devices, (OWN_FIO, "fio"))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ioh.findings.rule import all_rules
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
-from tests.scenarios.verdict import RECORDINGS, judge
+from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
 
 MADE_UP = "made-up samples only"
 
@@ -18,12 +18,18 @@ def render_table() -> str:
 
 
 def _lines() -> Iterator[str]:
+    nfs = judge_phases(NFS_RECORDING)
     outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh") for s in (*ANOMALIES, *HEALTHY)}
     yield "| Rule | Says | Caused by, and found after |"
     yield "|---|---|---|"
     for name, rule in all_rules().items():
         played = [
             f"{s.what}: {outcomes[s.name].after_s[name]:.0f} s" for s in ANOMALIES if s.rule == name
+        ]
+        played += [
+            f"{phase} (virtual machine): {fired[name][0]:.0f} s"
+            for phase, fired in nfs.items()
+            if name in fired
         ]
         yield f"| `{name}` | {rule.title} | {'; '.join(played) or MADE_UP} |"
     silent = [s.what for s in HEALTHY if not outcomes[s.name].after_s]

@@ -15,6 +15,7 @@ from ioh.session.stream import Tick
 from tests.scenarios.catalogue import Scenario
 from tests.scenarios.stage import BEGINS
 
+NFS_RECORDING = Path(__file__).parents[1] / "data" / "nfs-session.ioh"
 RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 
 
@@ -41,6 +42,22 @@ def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
         marks = {mark.text: mark.time_unix_s for mark in session.marks()}
     assert samples, f"{path} holds no samples"
     return judged(snapshots(samples), Engine()), marks
+
+
+def judge_phases(path: Path) -> dict[str, dict[str, tuple[float, Finding]]]:
+    """Of a recording with a mark at each phase's start: what fired first in which, and when.
+
+    Returns:
+        By mark and rule: seconds after the mark, and the finding.
+    """
+    intervals, marks = judged_recording(path)
+    found: dict[str, dict[str, tuple[float, Finding]]] = {}
+    for snapshot in intervals:
+        begun = [name for name, time_s in marks.items() if time_s <= snapshot.time_unix_s]
+        for finding in snapshot.findings:
+            after_s = snapshot.time_unix_s - marks[begun[-1]]
+            found.setdefault(begun[-1], {}).setdefault(finding.rule, (after_s, finding))
+    return found
 
 
 def judge(path: Path) -> Outcome:

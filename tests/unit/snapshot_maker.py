@@ -7,7 +7,9 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
+from ioh.findings.engine import Engine
 from ioh.layers import all_layers
+from ioh.model.finding import Finding
 from ioh.model.hist import FINE_BUCKETS, LatencyHist, fine_index
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
@@ -15,6 +17,7 @@ from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, Tabl
 
 SPECS = {name: layer.spec for name, layer in all_layers().items()}
 START_S = 1_700_000_000.0
+Layers = Mapping[str, LayerSnapshot | Unavailable]
 _INTS = frozenset({"count", "bytes", "max_bytes", "inflight"})
 _VALUES: tuple[Value, ...] = (None, 0, 1, 0.5, 7, 95.0, 1000, 33.3e3, 1e6, 250e6, 1 << 40)
 
@@ -114,6 +117,13 @@ def ticks(
         )
         for i in range(count)
     ]
+
+
+def found(layers: Layers, seconds: int = 15, host: HostStats | None = None) -> dict[str, Finding]:
+    """Findings at the end of so many equal seconds, by rule."""
+    engine = Engine()
+    last = [engine.judge(snapshot) for snapshot in ticks(seconds, layers, host=host)][-1]
+    return {finding.rule: finding for finding in last.findings}
 
 
 def by_chance(random: Random, time_unix_s: float) -> Snapshot:

@@ -5,7 +5,6 @@ NFS, arrays, full links and lost events; each beside a look-alike that is health
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,20 +12,11 @@ import pytest
 
 from ioh.findings.engine import Engine
 from ioh.findings.rules.tiering import spearman
-from ioh.model.finding import Finding
-from ioh.model.sample import Unavailable, Value
+from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot
-from tests.unit.snapshot_maker import disk, layer, op, spread, ticks
+from tests.unit.snapshot_maker import Layers, disk, found, layer, op, spread, ticks
 
-Layers = Mapping[str, LayerSnapshot | Unavailable]
 KB, MB = 1024, 1 << 20
-
-
-def found(layers: Layers, seconds: int = 15, host: HostStats | None = None) -> dict[str, Finding]:
-    """Findings at the end of so many equal seconds, by rule."""
-    engine = Engine()
-    last = [engine.judge(snapshot) for snapshot in ticks(seconds, layers, host=host)][-1]
-    return {finding.rule: finding for finding in last.findings}
 
 
 def mount(
@@ -215,6 +205,39 @@ def test_a_full_link(used: float | None, fires: bool) -> None:
 )
 def test_an_array_that_checks_itself(jobs: list[Any], fires: bool) -> None:
     assert ("maintenance" in found({"block": layer("block", tables={"job": jobs})})) is fires
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
+def test_a_trim_goes_on_and_a_deleted_file_does_not(seconds: int, fires: bool) -> None:
+    calm, trim = (layer("block", {"discard": op(n, 1 << 30, 900)}) for n in (0, 2))
+    engine = Engine()
+    snapshots = ticks(10, {"block": calm}) + ticks(seconds, {"block": trim}, start=10)
+    snapshots += ticks(5, {"block": calm}, start=10 + seconds)
+    said = [f.rule for snapshot in snapshots for f in engine.judge(snapshot).findings]
+    assert ("maintenance" in said) is fires
+
+
+@pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
+def test_one_burst_saturates_nothing(seconds: int, fires: bool) -> None:
+    calm, burst = (
+        layer("block", **disk("sda", write=op(ops, 4096, queue + 900, queue_us=queue)))
+        for ops, queue in ((190, 0.0), (2_000, 9_000.0))
+    )
+    engine = Engine()
+    snapshots = ticks(10, {"block": calm}) + ticks(seconds, {"block": burst}, start=10)
+    snapshots += ticks(5, {"block": calm}, start=10 + seconds)
+    said = [f.rule for snapshot in snapshots for f in engine.judge(snapshot).findings]
+    assert ("saturation" in said) is fires
+
+
+def test_who_fsyncs_is_named_and_not_who_writes_most() -> None:
+    ops = {"write": op(400, 4096, 30), "fsync": op(300, 0, 3_000)}
+    rows: list[Any] = [
+        (("1", "dd"), {"write_ns_per_s": 2e9, "sync_ns_per_s": 0.0}),
+        (("2", "db"), {"write_ns_per_s": 9e6, "sync_ns_per_s": 0.9e9}),
+    ]
+    app = layer("syscall", ops, tables={"process": rows})
+    assert found({"syscall": app})["sync_writes"].cause.startswith("db[2] waits for ")
 
 
 @pytest.mark.parametrize(("lost", "fires"), [(900, True), (5, False)])

@@ -6,15 +6,11 @@ with 20 ms and 1 % loss on the way has anything wrong with it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from pathlib import Path
-
 import pytest
 
 from ioh.model.finding import Finding
-from tests.scenarios.verdict import judged_recording
+from tests.scenarios.verdict import NFS_RECORDING, judge_phases
 
-PATH = Path(__file__).parents[1] / "data" / "nfs-session.ioh"
 BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
 
 Phases = dict[str, dict[str, tuple[float, Finding]]]
@@ -22,15 +18,7 @@ Phases = dict[str, dict[str, tuple[float, Finding]]]
 
 @pytest.fixture(scope="module")
 def phases() -> Phases:
-    """By the mark at a phase's start: each rule that fired, seconds after the mark, and what."""
-    intervals, marks = judged_recording(PATH)
-    found: Phases = defaultdict(dict)
-    for snapshot in intervals:
-        begun = [name for name, time_s in marks.items() if time_s <= snapshot.time_unix_s]
-        for finding in snapshot.findings:
-            after_s = snapshot.time_unix_s - marks[begun[-1]]
-            found[begun[-1]].setdefault(finding.rule, (after_s, finding))
-    return found
+    return judge_phases(NFS_RECORDING)
 
 
 def test_only_the_bad_link_is_told_of(phases: Phases) -> None:

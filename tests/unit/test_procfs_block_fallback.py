@@ -98,7 +98,7 @@ def test_growth_of_one_disk(root: Path) -> None:
         "max_segments": 168,
         "read_ahead_bytes": None,
         "chunk_bytes": None,
-        "rotational": 1,
+        "rotational": None,
         "stacked": 0,
     }
 

@@ -65,12 +65,33 @@ def test_limits() -> None:
     assert sda.max_segments == 168
     assert sda.queue_depth_limit == 64
     assert sda.scheduler == "mq-deadline"
-    assert sda.rotational is True
+    assert sda.rotational is None  # a virtual one that says 1
     assert sda.logical_block_bytes == 512
     assert sda.write_cache == "write back"
     assert sda.model == "QEMU HARDDISK"
     assert sda.counts_io
     assert not device("8:16").counts_io
+
+
+@pytest.mark.parametrize(
+    ("said", "model", "turns"),
+    [
+        ("1", "ST4000NM0035", True),
+        ("0", "INTEL SSDSC2KB96", False),
+        ("0", "QEMU HARDDISK", False),
+        ("1", "Virtual disk", None),
+        ("", "ST4000NM0035", None),
+    ],
+)
+def test_a_virtual_disk_that_turns_knows_nothing(
+    tmp_path: Path, said: str, model: str, turns: bool | None
+) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(OLD, root, symlinks=True)
+    sda = (root / "sys/dev/block/8:0").resolve()
+    (sda / "queue/rotational").write_text(f"{said}\n")
+    (sda / "device/model").write_text(f"{model}\n")
+    assert device("8:0", root).rotational is turns
 
 
 def test_partition_has_its_disks_queue() -> None:

@@ -43,13 +43,31 @@ def test_mdstat_that_makes_no_sense(text: str) -> None:
     assert parse_mdstat(text) == []
 
 
-def test_btrfs_says_what_excludes_other_operations(tmp_path: Path) -> None:
+@pytest.fixture
+def btrfs(tmp_path: Path) -> Path:
+    """Two file systems, one of which balances."""
     for uuid, kind in (("a-b", "balance\n"), ("c-d", "none\n"), ("features", "")):
         folder = tmp_path / "sys/fs/btrfs" / uuid
         folder.mkdir(parents=True)
         if kind:
             (folder / "exclusive_operation").write_text(kind)
-    assert read_jobs(tmp_path) == [Job("a-b", "balance")]
+    for name in ("sdb", "sdc"):
+        (tmp_path / "sys/fs/btrfs/c-d/devices" / name).mkdir(parents=True)
+    return tmp_path
+
+
+def test_btrfs_says_what_excludes_other_operations(btrfs: Path) -> None:
+    assert read_jobs(btrfs) == [Job("btrfs a-b", "balance")]
+
+
+def test_a_scrub_is_seen_by_its_socket(btrfs: Path) -> None:
+    lead = "00000000f34d09ba: 00000002 00000000 00010000 0001 01 1212593"
+    folder = btrfs / "proc/net"
+    folder.mkdir(parents=True)
+    (folder / "unix").write_text(
+        f"Num RefCount\n{lead} /run/x\n{lead} /var/lib/btrfs/scrub.progress.c-d\n"
+    )
+    assert read_jobs(btrfs) == [Job("btrfs a-b", "balance"), Job("btrfs on sdb,sdc", "scrub")]
 
 
 def test_io_max() -> None:

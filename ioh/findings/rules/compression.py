@@ -9,7 +9,7 @@ from ioh.findings.window import Window, rows_of, sum_op
 from ioh.findings.words import rate, size, times
 from ioh.model.finding import Evidence
 
-SPAN_S = 10.0
+SPAN_S = 6.0
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
 

@@ -16,11 +16,18 @@ _UPKEEP = re.compile(
     r"md\d+_(resync|reshape|recovery)|fstrim|btrfs|btrfs-scrub.*|e2scrub.*|xfs_scrub.*|xfs_fsr|"
     r"fsck.*|e2fsck|xfs_repair|badblocks|e4defrag|duperemove|mdadm|lvconvert|pvmove|zpool|updatedb.*"
 )
+_SOURCE = "/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, /proc/net/unix"
+_BTRFS = {
+    "scrub": "btrfs scrub status MOUNT; btrfs scrub cancel MOUNT   (resume goes on later)",
+    "balance": "btrfs balance status MOUNT; btrfs balance pause MOUNT",
+}
+_BTRFS_OTHER = "btrfs filesystem show"
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Jobs that the kernel tells of, upkeep's share of the I/O, and discards."""
-    for row in rows_of(window.newest, "block", "job"):
+    jobs = rows_of(window.newest, "block", "job")
+    for row in jobs:
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
         fast = f" at {rate(speed)}" if speed else ""
@@ -30,15 +37,14 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             confidence="high",
             cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
             "every disk below.",
-            evidence=(
-                Evidence(
-                    f"{row.key[1]}{progress}", "done_pct", done, None, "/proc/mdstat, /sys/fs/btrfs"
-                ),
-            ),
+            evidence=(Evidence(f"{row.key[1]}{progress}", "done_pct", done, None, _SOURCE),),
             advice="Measure again when it has ended, or slow it down meanwhile.",
-            command="sysctl dev.raid.speed_limit_max",
+            command=_BTRFS.get(row.key[1], _BTRFS_OTHER)
+            if row.key[0].startswith("btrfs ")
+            else "sysctl dev.raid.speed_limit_max=20000   (KB/s; default 200000)",
         )
-    yield from _upkeep(window, limits)
+    if not jobs:  # else who does them is no second thing
+        yield from _upkeep(window, limits)
     yield from _discards(window, limits)
 
 
@@ -65,12 +71,14 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     ):
         return
     names = ", ".join(sorted(by_name))
+    # Bytes as submitted, before neighbours are joined: their share is right, their sum too small.
+    moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     yield Verdict(
         subject="upkeep",
         severity="warning",
         confidence="high",
         cause=f"{names} makes {percent(upkeep / total)} of the disks' I/O "
-        f"({rate(upkeep / seconds)}): upkeep, not work.",
+        f"({rate(upkeep / total * moved)}): upkeep, not work.",
         evidence=(
             Evidence(
                 f"{rate(upkeep / seconds)} of {rate(total / seconds)} submitted",
@@ -90,6 +98,10 @@ def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
     discard = sum_op(recent, "block", "discard")
     if discard.bytes_per_s < limits["discard_bytes_min_per_s"]:
         return
+    # A large file that is deleted is discarded in one interval; a trim of a disk goes on.
+    busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
+    if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
+        return
     yield Verdict(
         subject="discard",
         severity="warning",
@@ -98,7 +110,7 @@ def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
         "else meanwhile.",
         evidence=(
             Evidence(
-                f"{discard.count:,} discards in {SPAN_S:.0f} s",
+                f"{discard.count:,} discards in {discard.seconds:.0f} s",
                 "bytes_per_s",
                 discard.bytes_per_s,
                 limits["discard_bytes_min_per_s"],
@@ -115,17 +127,18 @@ RULE = Rule(
     title="Storage maintenance",
     layer="block",
     judge=judge,
-    watches="md resync, check and reshape, btrfs balance and replace; I/O submitted by scrubs, "
-    "checks and the like; discards.",
-    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the probe's submitters by name, "
-    "discards.",
-    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub whose worker "
-    "threads go by another name.",
+    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
+    "scrubs, checks and the like; discards.",
+    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
+    "/proc/net/unix, the probe's submitters by name, discards.",
+    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
+    "other program than btrfs-progs started, in another network namespace.",
     false_alarm="A program of one of these names that does real work.",
     thresholds=(
         Threshold("share_min_pct", 20.0, "less does not change what is measured"),
         Threshold("bytes_min_per_s", 10e6, "less is a trickle"),
         Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
+        Threshold("discard_lasting_min_pct", 80.0, "of the intervals: a deleted file is in one"),
     ),
     needs=("block",),
 )

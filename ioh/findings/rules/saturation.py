@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import Device, bottom
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Window, op_of, rows_of
 from ioh.findings.words import duration, per_s, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -29,8 +29,17 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 continue
             if total.queue_us < limits["queue_min_ms"] * 1e3:
                 continue
-            if total.queue_us >= limits["ratio_min"] * service_us:
+            if total.queue_us < limits["ratio_min"] * service_us:
+                continue
+            if _waiting_share(recent, op, device.name, limits) * 100 >= limits["lasting_min_pct"]:
                 yield _verdict(recent, op, device, service_us)
+
+
+def _waiting_share(recent: Sequence[Snapshot], op: str, device: str, limits: Limits) -> float:
+    """The share of the intervals in which requests waited at all long: one burst is in one."""
+    stats = [op_of(snapshot, "block", op, device) for snapshot in recent]
+    least_us = limits["queue_min_ms"] * 1e3 / 2
+    return sum(1 for x in stats if x is not None and (x.queue_us or 0.0) >= least_us) / len(recent)
 
 
 def _verdict(recent: Sequence[Snapshot], op: str, device: Device, service_us: float) -> Verdict:
@@ -76,6 +85,7 @@ RULE = Rule(
     thresholds=(
         Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
         Threshold("queue_min_ms", 2.0, "a shorter wait hurts nobody"),
+        Threshold("lasting_min_pct", 60.0, "of the intervals: a burst of write-back is in one"),
         Threshold("ops_min_per_s", 50, "fewer are no load"),
     ),
     needs=("block",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, rows_of, sum_op
 from ioh.findings.words import duration, per_s, percent, size, times
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
 
@@ -36,13 +37,9 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     if mean_us < limits["latency_min_ms"] * 1e3:
         return
-    top = max(
-        rows_of(window.newest, "syscall", "process"),
-        key=lambda row: row.values.get("sync_ns_per_s") or row.values.get("write_ns_per_s") or 0.0,
-        default=None,
-    )
-    who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "Programs"
-    what = "fsyncs" if sync.count > synced.count else "O_SYNC writes"
+    is_fsync = sync.count > synced.count
+    what = "fsyncs" if is_fsync else "O_SYNC writes"
+    who = _busiest(recent, "sync_ns_per_s" if is_fsync else "write_ns_per_s")
     yield Verdict(
         subject="calls",
         severity="warning",
@@ -64,6 +61,19 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
         "protected write cache.",
         command="ioh text -d topfile",
     )
+
+
+def _busiest(recent: Sequence[Snapshot], time: str) -> str:
+    """Who spends most of that time; a program that writes most need not be who waits."""
+    by_process: dict[tuple[str, ...], float] = {}
+    for snapshot in recent:
+        for row in rows_of(snapshot, "syscall", "process"):
+            spent = (row.values.get(time) or 0.0) * snapshot.interval_s
+            by_process[row.key] = by_process.get(row.key, 0.0) + spent
+    pid, comm = max(by_process, key=lambda key: by_process[key], default=("", ""))
+    if not by_process or by_process[pid, comm] * 2 < sum(by_process.values()):
+        return "More than one program"
+    return f"{comm}[{pid}]"
 
 
 def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:

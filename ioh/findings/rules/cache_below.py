@@ -1,0 +1,218 @@
+"""Reads that a cache below answers: of a loop device's file, of an array, of a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from ioh.findings.devices import Device, devices
+from ioh.findings.nfs import metric_mean
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Window, layer_of, op_of, sum_op
+from ioh.findings.words import duration, per_s, percent, rate, size
+from ioh.model.finding import Evidence
+from ioh.model.hist import (
+    LATENCY_BUCKETS,
+    LATENCY_EDGES_US,
+    SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
+    SizeLatencyHist,
+)
+from ioh.model.snapshot import Snapshot
+
+SPAN_S = 5.0
+MODES_S = 6.0
+_PARTITION = re.compile(r"(p?\d+)?")
+_REAL_DISK = re.compile(r"[sh]d[a-z]+")  # whose word on turning is no driver's default
+
+
+class _Modes(NamedTuple):
+    """Operations of one size in two heaps: how long each takes at most and at least (us)."""
+
+    bytes: int
+    share: float
+    fast_us: float
+    slow_us: float
+    reads: int
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Loop devices over a cached file, disks too fast for what they are, and two speeds."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    for device in devices(recent, "read"):
+        if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
+            continue
+        yield from _loop(device, recent, limits)
+        if _REAL_DISK.fullmatch(device.name) and device.settings.get("rotational"):
+            yield from _too_fast(recent, device, limits)
+    if window.covers(MODES_S):
+        for layer in ("block", "nfs_client"):
+            yield from _two_speeds(window.recent(MODES_S), layer, limits)
+
+
+def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterator[Verdict]:
+    """What is read of a loop device beside what is read of the disk that its file lies on."""
+    kind, _, rest = device.on.partition(" ")
+    file, _, place = rest.rpartition(" on ")
+    layer = layer_of(recent[-1], "block")
+    if kind != "file" or not device.is_stacked or layer is None:
+        return
+    disk = next((name for name in layer.parts if _is_disk_of(name, place)), None)
+    if disk is None:  # not looked at, as with --device
+        return
+    fetched = sum_op(recent, "block", "read", disk).bytes_per_s
+    share = 1 - fetched / device.sum.bytes_per_s
+    if share * 100 < limits["cached_min_pct"]:
+        return
+    yield Verdict(
+        subject=f"loop {device.name}",
+        severity="info",
+        confidence="high",
+        cause=f"At least {percent(share)} of the {rate(device.sum.bytes_per_s)} read of "
+        f"{device.name} come from this machine's page cache of {file}: "
+        f"{duration(device.sum.latency_us or 0)} a read is not the speed of {disk}.",
+        evidence=(
+            Evidence(
+                f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}",
+                "read_bytes_per_s",
+                share * 100,
+                limits["cached_min_pct"],
+                "probe of the block layer, each device apart",
+            ),
+        ),
+        advice="To measure the disk, let the loop device read past the page cache.",
+        command=f"losetup --direct-io=on /dev/{device.name}",
+    )
+
+
+def _is_disk_of(name: str, place: str) -> bool:
+    """Whether ``place`` is that disk or a partition of it."""
+    return place.startswith(name) and _PARTITION.fullmatch(place[len(name) :]) is not None
+
+
+def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Iterator[Verdict]:
+    """A disk that turns, read at random places faster than its arm can move."""
+    order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
+    service_us = (device.sum.latency_us or 0.0) - (device.sum.queue_us or 0.0)
+    if order is None or order > limits["sequential_max_pct"]:
+        return
+    if service_us > limits["turning_min_us"]:
+        return
+    yield Verdict(
+        subject=f"disk {device.name}",
+        severity="info",
+        confidence="medium",
+        cause=f"{device.name} says that it turns, and answers {per_s(device.sum.ops_per_s)} reads "
+        f"a second at random places within {duration(service_us)} each: no turning disk can. A "
+        "cache answers, of its controller or array, or it is no such disk.",
+        evidence=(
+            Evidence(
+                f"{duration(service_us)} from issue to completion; half a turn at 15,000 rpm "
+                "takes 2 ms",
+                "service_us",
+                service_us,
+                limits["turning_min_us"],
+                "probe of the block layer",
+            ),
+            Evidence(
+                f"{percent(order / 100)} of the requests began where another ended",
+                "sequential_pct",
+                order,
+                limits["sequential_max_pct"],
+            ),
+        ),
+        advice="To measure the medium, read far more than the cache holds, at random.",
+        command=f"cat /sys/block/{device.name}/device/model; smartctl -i /dev/{device.name}",
+    )
+
+
+def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Iterator[Verdict]:
+    """Reads of one size of which some are far faster than the others, and none in between."""
+    found = [stats for s in recent if (stats := op_of(s, layer, "read")) is not None]
+    table = sum((x.size_lat for x in found if x.size_lat is not None), SizeLatencyHist())
+    modes = _modes(table, limits)
+    if modes is None or modes.reads < limits["modes_ops_min"]:
+        return
+    where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
+    yield Verdict(
+        subject=f"{layer} two speeds",
+        layer=layer,
+        severity="info",
+        confidence="low",
+        cause=f"{percent(modes.share)} of the {size(modes.bytes)} reads take at most "
+        f"{duration(modes.fast_us)}, the others more than {duration(modes.slow_us)}, and hardly "
+        f"any in between: a cache ({where}) answers the fast ones. Their mean describes neither.",
+        evidence=(
+            Evidence(
+                f"{modes.reads:,} reads of up to {size(modes.bytes)}: {percent(modes.share)} "
+                f"within {duration(modes.fast_us)}, {percent(1 - modes.share)} above "
+                f"{duration(modes.slow_us)}",
+                "hist",
+                modes.share * 100,
+                limits["mode_min_pct"],
+                "probe's histogram of size and latency",
+            ),
+        ),
+        advice="A share of hits that a test does not control makes its mean useless: read far more "
+        "than the cache holds, or so little that all of it fits, and look at percentiles.",
+        command="ioh text -d histsz",
+    )
+
+
+def _modes(table: SizeLatencyHist, limits: Limits) -> _Modes | None:
+    """The two heaps of the most frequent size; None where there is one, or a slope."""
+    rows = [
+        table.counts[at * LATENCY_BUCKETS : (at + 1) * LATENCY_BUCKETS]
+        for at in range(min(SIZE_BUCKETS, len(table.counts) // LATENCY_BUCKETS) - 1)
+    ]
+    if not rows:
+        return None
+    busiest = max(range(len(rows)), key=lambda at: sum(rows[at]))
+    total = sum(rows[busiest])
+    least = limits["mode_min_pct"] / 100 * total
+    below = [0, *accumulate(rows[busiest])]
+    gap = int(limits["gap_doublings"])
+    for start in range(1, len(below) - gap - 1):
+        fast, between = below[start], below[start + gap] - below[start]
+        is_apart = between <= limits["between_max_pct"] / 100 * total
+        if is_apart and fast >= least and total - below[start + gap] >= least:
+            edges = LATENCY_EDGES_US[start - 1], LATENCY_EDGES_US[start + gap - 1]
+            is_memory = edges[0] <= limits["hit_max_us"]
+            found = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
+            return found if is_memory else None
+    return None
+
+
+RULE = Rule(
+    name="cache_below",
+    title="Cached below",
+    layer="block",
+    judge=judge,
+    watches="Reads of loop devices beside those of the disk below; disks that turn and answer "
+    "random reads too fast; reads of one size that take either short or long, of disks and of NFS.",
+    sources="The block probe: bytes and times of each device, position of the requests; the "
+    "histograms of size and latency; /sys/block/*/queue/rotational.",
+    blind="A cache that answers everything on a disk that does not turn looks like a fast disk. "
+    "The loop device with --device, which looks at no other.",
+    false_alarm="Two speeds: a limit that lets bursts through, two files on fast and slow parts of "
+    "one volume, reads that wait for writes. Too fast: an array or a hypervisor that calls its "
+    "flash a turning disk (known virtual disks are left out).",
+    thresholds=(
+        Threshold("ops_min_per_s", 200, "as many random reads as two turning disks can serve"),
+        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
+        Threshold("turning_min_us", 1000, "half a turn of the fastest there is takes 2,000"),
+        Threshold("sequential_max_pct", 30.0, "in order, a disk reads ahead by itself"),
+        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
+        Threshold("between_max_pct", 6.0, "more, and it is a slope, not two heaps"),
+        Threshold("hit_max_us", 600, "what is slower is no memory, but a queue that lets some by"),
+        Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
+        Threshold("modes_ops_min", 600, "60 in the smaller heap, within 6 s"),
+    ),
+    needs=("block",),
+    probed=("block",),
+    span_s=15.0,
+)

@@ -1,0 +1,91 @@
+"""Caches below, from made-up Snapshots: histograms of two heaps, turning disks, loop devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from ioh.model.hist import (
+    LATENCY_BUCKETS,
+    SIZE_BUCKETS,
+    SizeLatencyHist,
+    latency_index,
+    size_index,
+)
+from tests.unit.snapshot_maker import disk, found, layer, op
+
+KB = 1024
+
+
+def _heaps(size_kb: int, *heaps: tuple[float, int]) -> SizeLatencyHist:
+    """Reads of one size: so many of each time (us)."""
+    counts = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
+    for us, count in heaps:
+        counts[size_index(size_kb * KB) * LATENCY_BUCKETS + latency_index(us)] += count
+    return SizeLatencyHist(tuple(counts))
+
+
+@pytest.mark.parametrize(
+    ("hist", "fires"),
+    [
+        (_heaps(4, (30, 300), (60, 300), (7_000, 400)), True),
+        (_heaps(4, (30, 900), (7_000, 50)), False),  # a tail
+        (_heaps(4, (30, 300), (100, 200), (300, 200), (900, 200)), False),  # a slope
+        (_heaps(4, (30, 400), (150, 600)), False),  # twice as long is the disk's own spread
+        (_heaps(4, (4_000, 600), (60_000, 400)), False),  # a queue that lets bursts through
+        (_heaps(4, (30, 40), (7_000, 40)), False),  # few
+    ],
+)
+@pytest.mark.parametrize("name", ["block", "nfs_client"])
+def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> None:
+    layers = {name: layer(name, {"read": op(1000, 4 * KB, 3_000, size_lat=hist)})}
+    if name != "block":
+        layers["block"] = layer("block")
+    finding = found(layers).get("cache_below")
+    assert (finding is not None) is fires
+    if finding is not None:
+        assert finding.cause.startswith("60 % of the 4 KB reads take at most 64 us, the others")
+        assert ("the server's" in finding.cause) is (name == "nfs_client")
+
+
+@pytest.mark.parametrize(
+    ("name", "rotational", "us", "sequential_pct", "fires"),
+    [
+        ("sda", 1, 90, 2.0, True),
+        ("sda", 1, 6_000, 2.0, False),  # as a turning disk should
+        ("sda", 1, 90, 95.0, False),  # in order
+        ("sda", 0, 90, 2.0, False),  # an SSD
+        ("sda", None, 90, 2.0, False),  # a virtual one
+        ("vda", 1, 90, 2.0, False),
+    ],
+)
+def test_a_turning_disk_cannot_be_that_fast(
+    name: str, rotational: int | None, us: float, sequential_pct: float, fires: bool
+) -> None:
+    block = layer(
+        "block",
+        **disk(name, op(900, 4 * KB, us, queue_us=5.0), rotational=rotational),
+        metrics={"sequential_pct": sequential_pct, "positioned_per_s": 900.0},
+    )
+    assert ("cache_below" in found({"block": block})) is fires
+
+
+@pytest.mark.parametrize(
+    ("on", "below", "fires"),
+    [
+        ("file /x on sda1", 5e6, True),
+        ("file /x on sda", 5e6, True),
+        ("file /x on sda", 390e6, False),
+        ("file /x on sdab", 5e6, False),  # another disk, not looked at
+        ("file /x on tmpfs", 5e6, False),
+        ("vg-lv on sda", 5e6, False),
+    ],
+)
+def test_a_loop_device_over_a_cached_file(on: str, below: float, fires: bool) -> None:
+    fast, slow = op(6_000, 64 * KB, 50), op(below / 64 / KB, 64 * KB, 900)
+    block = layer(
+        "block",
+        {"read": slow},
+        parts={"loop0": {"read": fast}, "sda": {"read": slow}},
+        tables={"device": [(("loop0", on), {"stacked": 1}), (("sda", "sda"), {"stacked": 0})]},
+    )
+    assert ("cache_below" in found({"block": block})) is fires
