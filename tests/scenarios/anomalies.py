@@ -1,4 +1,8 @@
-"""What goes wrong on one machine, caused for real."""
+"""What goes wrong on one machine, caused for real.
+
+Every ``time.sleep`` here is how long the scenario lasts, or one of its parts: none waits for
+something to be ready.
+"""
 
 from __future__ import annotations
 

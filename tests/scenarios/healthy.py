@@ -1,4 +1,7 @@
-"""What looks like trouble and is none: every rule must stay silent."""
+"""What looks like trouble and is none: every rule must stay silent.
+
+Every ``time.sleep`` here is how long the scenario lasts.
+"""
 
 from __future__ import annotations
 

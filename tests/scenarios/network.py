@@ -1,4 +1,7 @@
-"""What goes wrong between machines: two network namespaces and a cable."""
+"""What goes wrong between machines: two network namespaces and a cable.
+
+Every ``time.sleep`` of a scenario is how long it lasts, but for the one that lets the sink listen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What storage does below and beside a program: caches, compression, scrubs; lost events."""
+"""What storage does below and beside a program: caches, compression, scrubs; lost events.
+
+Every ``time.sleep`` here is how long the scenario lasts.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         severity="info",
         confidence="medium",
         cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
-        f"{rate(below.bytes_per_s)}: {times(ratio)} times less, compressed or the same data again.",
+        f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
         evidence=(
             Evidence(
                 f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait",

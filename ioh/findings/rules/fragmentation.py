@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -136,7 +137,7 @@ def _which_limit(pieces: Pieces, device: Device | None, *, is_buffered: bool) ->
         return _request_limit(device, request, hardware, pieces.call_size)
     if is_buffered and pieces.is_cut_at(ahead) and ahead:
         file = device.queue_file("read_ahead_kb")
-        want = int(pieces.call_size) // 1024
+        want = _round_kb(pieces.call_size)
         advice = "The page cache fetches no more at a time: widen its window to the reads' size."
         return _Limit("read_ahead_kb", file, ahead, advice, f"echo {want} > {file}")
     if pieces.is_cut_at(chunk) and chunk:
@@ -156,10 +157,16 @@ def _request_limit(
     if hardware is not None and request >= hardware:
         advice = "It is the hardware's own limit (max_hw_sectors_kb): have more I/O in flight."
         return _Limit("max_sectors_kb", file, request, advice, "")
-    want = int(min(hardware or call_size, call_size)) // 1024
+    want = _round_kb(min(hardware or call_size, call_size))
     most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
-    advice = f"Let requests be as large as the I/O{most}."
+    advice = f"Let requests be as large as the I/O{most}; a udev rule keeps it after a reboot."
     return _Limit("max_sectors_kb", file, request, advice, f"echo {want} > {file}")
+
+
+def _round_kb(bytes_: float) -> int:
+    """A size to set, of a mean that a few calls of another size have shifted a little."""
+    power = 1 << round(math.log2(bytes_ / 1024))
+    return power if abs(bytes_ / 1024 - power) <= 0.02 * power else int(bytes_) // 1024
 
 
 def _evidence(

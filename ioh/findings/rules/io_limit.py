@@ -51,8 +51,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                             "io.max, or blkio.throttle of version 1",
                         ),
                     ),
-                    advice="Raise the limit, or take the waiting for what was asked for.",
-                    command=f"cat /sys/fs/cgroup{row.key[0]}/io.max",
+                    advice="Raise the limit (of a systemd unit by systemctl set-property), or "
+                    f"accept that {op}s wait: nothing is wrong with the disk.",
+                    command=f"grep . /sys/fs/cgroup{row.key[0]}/io.max "
+                    f"/sys/fs/cgroup/blkio{row.key[0]}/blkio.throttle.{op}_*_device",
                 )
 
 

@@ -11,6 +11,15 @@ from ioh.model.finding import Evidence
 from ioh.model.snapshot import LayerSnapshot
 
 SPAN_S = 3.0
+_LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, --comm, --device)."
+_ADVICE = {
+    "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
+    "them: for it, layer block has the true numbers.",
+    "unseen": "The kernel completed requests without running the probe; counts and bytes of "
+    "/proc/diskstats (iostat -x 1) are whole.",
+    "recursion": "Too many CPUs preempt the probe at once: take this layer's numbers as lower "
+    "bounds; mountstats and /proc/net/rpc/nfsd are whole.",
+}
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -43,7 +52,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                     "ioh's own probe",
                 ),
             ),
-            advice="Take this layer's numbers as lower bounds; watch less at once.",
+            advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
             command="ioh doctor",
         )
 

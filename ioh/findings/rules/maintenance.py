@@ -27,6 +27,8 @@ _BTRFS_OTHER = "btrfs filesystem show"
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Jobs that the kernel tells of, upkeep's share of the I/O, and discards."""
     jobs = rows_of(window.newest, "block", "job")
+    recent = window.recent(SPAN_S)
+    read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
@@ -36,8 +38,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             severity="warning",
             confidence="high",
             cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
-            "every disk below.",
-            evidence=(Evidence(f"{row.key[1]}{progress}", "done_pct", done, None, _SOURCE),),
+            f"every disk below. All disks read {rate(read)} and write {rate(written)}.",
+            evidence=(
+                Evidence(f"{row.key[1]} under way{progress}", "done_pct", done, None, _SOURCE),
+            ),
             advice="Measure again when it has ended, or slow it down meanwhile.",
             command=_BTRFS.get(row.key[1], _BTRFS_OTHER)
             if row.key[0].startswith("btrfs ")

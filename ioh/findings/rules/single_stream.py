@@ -11,6 +11,11 @@ from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
 SPAN_S = 10.0
+_NAMES = {
+    "read_direct": "direct read",
+    "write_direct": "direct write",
+    "write_sync": "synchronous write",
+}
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -19,7 +24,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     layer = layer_of(window.newest, "syscall")
     if layer is None or not window.covers(SPAN_S):
         return
-    for op in ("read_direct", "write_direct", "write_sync"):
+    for op, name in _NAMES.items():
         total = sum_op(recent, "syscall", op)
         if total.latency_us is None or total.latency_us < limits["latency_min_us"]:
             continue
@@ -30,7 +35,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             continue
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
         who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "one thread"
-        name = op.replace("_", " ")
         yield Verdict(
             subject=op,
             severity="info",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ioh.findings.devices import bottom
@@ -11,6 +12,7 @@ from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
+_REAL_DISK = re.compile(r"sd|hd|nvme")  # what may have a SMART log
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -35,7 +37,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 severity="warning",
                 confidence="high" if device.sum.queue_us is not None else "medium",
                 cause=f"{device.name} takes {duration(service_us)} for a {op} of "
-                f"{size(total.avg_bytes)} with {times(depth)} in flight: the disk itself is slow.",
+                f"{size(total.avg_bytes)} with {times(depth)} in flight: the disk itself is slow "
+                "(an SSD needs 0.1 to 1 ms, a turning disk 5 to 15).",
                 evidence=(
                     Evidence(
                         f"{duration(service_us)} from issue to completion, "
@@ -49,7 +52,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 ),
                 advice="Neither the application nor the file system adds it: look at the disk, "
                 "the array behind it or the hypervisor's storage.",
-                command=f"smartctl -a /dev/{device.name}",
+                command=f"smartctl -a /dev/{device.name}"
+                if _REAL_DISK.match(device.name)
+                else f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME /dev/{device.name}   (what it lies on)",
             )
 
 
