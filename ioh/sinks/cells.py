@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from functools import lru_cache
 
 from ioh.model.printable import printable
 from ioh.model.sample import Value
@@ -18,9 +19,10 @@ def display_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
     if text.isascii():
         return len(text)
-    return sum(char_width(char) for char in text)
+    return sum(map(char_width, text))
 
 
+@lru_cache(maxsize=4096)
 def char_width(char: str) -> int:
     """Columns that one character takes on a terminal."""
     if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from ioh.sinks.cells import char_width
 from ioh.tui.render.glyphs import to_ascii
-from ioh.tui.render.line import SHOWN_ON_SPACES, Frame, Hit, Line
+from ioh.tui.render.line import SHOWN_ON_SPACES, Frame, Hit, Line, Span
 
 # Moving the cursor costs some eight bytes: unchanged cells between two changes are repainted.
 _JOIN = 8
@@ -99,10 +99,10 @@ def _plain(line: Line) -> Line:
     return made
 
 
-def _cells(line: Line) -> list[_Cell]:
+def _cells(spans: Sequence[Span]) -> list[_Cell]:
     """One entry a column; the second column of a wide character is empty."""
     cells: list[_Cell] = []
-    for text, style in line.spans:
+    for text, style in spans:
         blank = (" ", style if style in SHOWN_ON_SPACES else "")
         if text.isascii():
             cells += [blank if char == " " else (char, style) for char in text]
@@ -115,13 +115,26 @@ def _cells(line: Line) -> list[_Cell]:
     return cells
 
 
+def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
+    """How many spans from the left are the same, and no mark joins the last of them."""
+    same = 0
+    for a, b in zip(old, new, strict=False):
+        if a != b:
+            break
+        same += 1
+    while same and any(s[same:] and not char_width(s[same][0][0]) for s in (old, new)):
+        same -= 1
+    return same
+
+
 def changed_runs(old: Line, new: Line) -> list[tuple[int, int]]:
     """Columns that differ, as (first, one past the last); runs close together are joined."""
-    was, now = _cells(old), _cells(new)
-    if len(was) != len(now):
-        return [(0, max(len(was), len(now)))]
+    if old.width != new.width:
+        return [(0, max(old.width, new.width))]
+    same = _same_spans(old.spans, new.spans)
+    was, now = _cells(old.spans[same:]), _cells(new.spans[same:])
     runs: list[tuple[int, int]] = []
-    for x, (a, b) in enumerate(zip(was, now, strict=True)):
+    for x, (a, b) in enumerate(zip(was, now, strict=True), new.width - len(now)):
         if a == b:
             continue
         if runs and x - runs[-1][1] < _JOIN:

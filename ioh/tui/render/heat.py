@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
@@ -42,9 +43,10 @@ def render_heat_map(
     for start in reversed(starts):
         label = column_label(min(start + step - 1, high))
         line = Line().right(label, _LABEL, "head").add(" ")
-        for counts in shown:
-            level = heat_level(sum(counts[start : start + step]) if counts else 0, largest)
-            line.add(_shade(level, glyphs), f"heat{level}" if level else "")
+        sums = (sum(counts[start : start + step]) if counts else 0 for counts in shown)
+        for level, run in groupby(heat_level(count, largest) for count in sums):
+            shades = _shade(level, glyphs) * len(list(run))
+            line.add(shades, f"heat{level}" if level else "")
         lines.append(line)
     lines.append(_axis(columns, interval_s))
     return lines

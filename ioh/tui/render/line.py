@@ -78,8 +78,14 @@ class Line:
 
     def extend(self, other: Line) -> Line:
         """Append another line."""
-        for text, style in other.spans:
+        width = self.width + other.width
+        for at, (text, style) in enumerate(other.spans):
+            before = len(self.spans)
             self.add(text, style)
+            if len(self.spans) > before:  # nothing joins any more, as nothing did in the other
+                self.spans += other.spans[at + 1 :]
+                break
+        self.width = width
         return self
 
     def to(self, column: int, style: str = "") -> Line:
@@ -91,6 +97,8 @@ class Line:
         if self.width == width:
             return self
         made = Line()
+        if self.width < width:
+            return made.extend(self).to(width)
         for text, style in self.spans:
             room = width - made.width
             if room <= 0:
