@@ -38,13 +38,14 @@ def render_heat_map(
     low, high = min(used), max(used)
     step = -(-(high - low + 1) // max(1, height - 1))
     starts = range(low, high + 1, step)
-    largest = max(sum(c[start : start + step]) for c in shown if c for start in starts)
+    rows = [[sum(c[start : start + step]) if c else 0 for c in shown] for start in starts]
+    largest = max(map(max, rows))
+    levels = {count: heat_level(count, largest) for row in rows for count in set(row)}
     lines = []
-    for start in reversed(starts):
+    for start, row in zip(reversed(starts), reversed(rows), strict=True):
         label = column_label(min(start + step - 1, high))
         line = Line().right(label, _LABEL, "head").add(" ")
-        sums = (sum(counts[start : start + step]) if counts else 0 for counts in shown)
-        for level, run in groupby(heat_level(count, largest) for count in sums):
+        for level, run in groupby(map(levels.__getitem__, row)):
             shades = _shade(level, glyphs) * len(list(run))
             line.add(shades, f"heat{level}" if level else "")
         lines.append(line)
