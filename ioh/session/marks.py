@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import socket
 import struct
 import threading
@@ -50,7 +49,7 @@ class MarkServer:
         self._trusted = trusted_uids()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Not to be guessed: nobody can take the address before us.
-        self._socket.bind(f"\0{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}")
+        self._socket.bind(f"\0{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._socket.listen(64)
         self._thread = threading.Thread(target=self._serve, name="ioh marks", daemon=True)
         self._thread.start()
