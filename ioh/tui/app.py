@@ -20,10 +20,10 @@ from ioh.tui import keeping, textual_fixes
 from ioh.tui.actions import Context, act, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.feed import Feed, News
-from ioh.tui.history import History, point_of
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions
+from ioh.tui.past import Past
 from ioh.tui.render.findings import ranked
 from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import LATE_INTERVALS, HeaderView
@@ -32,7 +32,7 @@ from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw, max_scroll
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.seeker import Found, Seeker
-from ioh.tui.state import Narrow, ViewState
+from ioh.tui.state import ViewState
 from ioh.tui.theme import ThemeName, styles_for
 from ioh.tui.travel import Travel
 
@@ -73,10 +73,8 @@ class IohApp(App[int]):
         self._latest: Snapshot | None = None
         self._findings: dict[tuple[str, str, float], None] = {}  # in the order seen
         self.shown: Snapshot | None = None
-        self._history = History()
-        self._of_narrow = History()
-        self._narrowed_to: Narrow | None = None
-        self._seeker = Seeker(feed, self._history, self._found_from_thread, HISTORY_INTERVALS)
+        self._past = Past()
+        self._seeker = Seeker(feed, self._past, self._found_from_thread, HISTORY_INTERVALS)
         self.travel = Travel(feed, self._seeker.request, options.speed)
         self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
         self._news_s = time.monotonic()
@@ -172,14 +170,14 @@ class IohApp(App[int]):
         self._is_over = self._is_over or news.is_over
         if news.snapshot is not None and news.tick is not None:
             self._news_s = time.monotonic()
-            self._history.take(news.tick, point_of(news.snapshot))
+            self._past.take(news.tick, news.snapshot)
             self._latest = news.snapshot
             if self.travel.position.is_following:
                 self.travel.position.tick = news.tick
                 self.travel.position.is_past = False
                 self.shown = news.snapshot
                 # A recording that starts in its middle has a past that was never told.
-                if self._feed.mode == "replay" and self._history.missing(
+                if self._feed.mode == "replay" and self._past.missing(
                     news.tick, 2, self._feed.extent.first
                 ):
                     self._seeker.request(news.tick)
@@ -191,7 +189,7 @@ class IohApp(App[int]):
                 self.say("this interval is lost", "crit")
             else:
                 self.shown = found.snapshot
-                self._history.take(found.tick, point_of(found.snapshot))
+                self._past.take(found.tick, found.snapshot)
         self.redraw()
 
     def _check(self) -> None:
@@ -232,28 +230,19 @@ class IohApp(App[int]):
         return narrowed(self.shown, self.state.narrow)
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
-        history, tick = self._history, self.travel.position.tick
-        if self.state.narrow is not None and snapshot is not None:
-            history = self._narrow_history()
-            history.take(tick, point_of(snapshot))
-        points = history.window(tick, HISTORY_INTERVALS)
+        tick = self.travel.position.tick
+        if self._past.narrow(self.state.narrow):
+            self._seeker.fill(tick)
         return ScreenData(
             snapshot=snapshot,
             header=self._header(),
             glyphs=self._glyphs,
-            points=points,
+            points=self._past.window(tick, HISTORY_INTERVALS),
             timeline=self._timeline(),
             status=self._status,
             message=self._message,
             specs=tuple(self._latest.specs.values()) if self._latest else (),
         )
-
-    def _narrow_history(self) -> History:
-        """What was seen of one row since the screen was narrowed to it."""
-        if self._narrowed_to != self.state.narrow:
-            self._narrowed_to = self.state.narrow
-            self._of_narrow.clear()
-        return self._of_narrow
 
     def _header(self) -> HeaderView:
         if self.travel.position.is_following:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ioh.model.snapshot import Snapshot
 from ioh.tui.feed import Feed
-from ioh.tui.history import History, point_of
+from ioh.tui.past import Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,18 @@ class Seeker:
 
     Args:
         feed: Where intervals come from.
-        history: Filled with what lies before the interval wanted.
+        past: Filled with what lies before the interval wanted.
         tell: Called from the thread with each result.
         span: How many intervals of history are wanted.
     """
 
-    def __init__(
-        self, feed: Feed, history: History, tell: Callable[[Found], None], span: int
-    ) -> None:
+    def __init__(self, feed: Feed, past: Past, tell: Callable[[Found], None], span: int) -> None:
         self._feed = feed
-        self._history = history
+        self._past = past
         self._tell = tell
         self._span = span
         self._wanted: int | None = None
+        self._to_fill: int | None = None
         self._is_over = False
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="seeker", daemon=True)
@@ -65,21 +64,33 @@ class Seeker:
             self._wanted = tick
             self._wake.notify()
 
-    def _next(self) -> int | None:
+    def fill(self, tick: int) -> None:
+        """Ask for the past of an interval that is shown already."""
         with self._wake:
-            while self._wanted is None and not self._is_over:
+            self._to_fill = tick
+            self._wake.notify()
+
+    def _next(self) -> tuple[int | None, int | None] | None:
+        """The interval to visit and the one whose past to read; None in the end."""
+        with self._wake:
+            while self._wanted is None and self._to_fill is None and not self._is_over:
                 self._wake.wait()
-            tick, self._wanted = self._wanted, None
-            return None if self._is_over else tick
+            visit, fill = self._wanted, self._to_fill
+            self._wanted = self._to_fill = None
+            return None if self._is_over else (visit, fill)
 
     def _has_other_work(self) -> bool:
         return self._wanted is not None or self._is_over
 
     def _run(self) -> None:
-        while (tick := self._next()) is not None:
-            self._tell(Found(tick, self._feed.visit(tick)))
-            self._fill(tick)
-            self._judge(tick)
+        while (work := self._next()) is not None:
+            tick, to_fill = work
+            if tick is not None:
+                self._tell(Found(tick, self._feed.visit(tick)))
+                self._fill(tick)
+                self._judge(tick)
+            elif to_fill is not None:
+                self._fill(to_fill)
 
     def _judge(self, tick: int) -> None:
         """Findings come last: they take a look at several intervals before."""
@@ -88,11 +99,11 @@ class Seeker:
             self._tell(Found(tick, judged))
 
     def _fill(self, tick: int) -> None:
-        missing = self._history.missing(tick, self._span, self._feed.extent.first)
+        missing = self._past.missing(tick, self._span, self._feed.extent.first)
         if missing is None or self._has_other_work():
             return
         for at, snapshot in self._feed.walk(*missing):
-            self._history.take(at, point_of(snapshot))
+            self._past.take(at, snapshot)
             if self._has_other_work():
                 return
         self._tell(Found(tick, None, is_history=True))

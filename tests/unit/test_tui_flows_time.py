@@ -142,11 +142,23 @@ def test_a_recording_opened_in_its_middle_has_a_past() -> None:
     async def flow(on: Stage) -> None:
         on.feed.told = 29
         on.feed.push()
-        await on.until(lambda: len(on.app._history) == 30)
+        await on.until(lambda: on.app._past.missing(30, 30, 1) is None)
         assert at(30) in on.lines[0]
         assert "▁" in on.text or "█" in on.text
 
     stage(flow, replay())
+
+
+def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(30)
+        await on.press("tab", "enter")
+        assert "only 4121 dbserver" in on.lines[0]
+        await on.until(lambda: on.app._past.missing(30, 30, 1) is None)
+        await on.press("escape", "escape")
+        assert "only" not in on.lines[0]
+
+    stage(flow, live())
 
 
 def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it() -> None:

@@ -12,8 +12,11 @@ import pytest
 from ioh.model.feed import Extent, Moment
 from ioh.model.snapshot import Snapshot
 from ioh.tui.history import History, point_of, series
+from ioh.tui.narrow import narrowed
+from ioh.tui.past import Past
 from ioh.tui.position import Position, next_moment
 from ioh.tui.seeker import Found, Seeker
+from ioh.tui.state import Narrow
 from ioh.tui.travel import Travel
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
@@ -213,10 +216,10 @@ class SlowFeed(FakeFeed):
 class Seeking:
     """A seeker that runs, and what it told."""
 
-    def __init__(self, feed: FakeFeed, history: History | None = None, span: int = 10) -> None:
+    def __init__(self, feed: FakeFeed, past: Past | None = None, span: int = 10) -> None:
         self.found: list[Found] = []
-        self.history = history or History()
-        self.seeker = Seeker(feed, self.history, self.found.append, span)
+        self.past = past or Past()
+        self.seeker = Seeker(feed, self.past, self.found.append, span)
 
     def __enter__(self) -> Seeking:  # noqa: PYI034
         self.seeker.start()
@@ -243,18 +246,37 @@ def test_what_is_asked_for_is_found_then_its_past_then_its_findings() -> None:
     assert (first.tick, first.snapshot, first.is_history) == (30, minute()[29], False)
     assert (past.tick, past.is_history) == (30, True)
     assert judged.snapshot is feed.judged[30]
-    assert seeking.history.window(30, 10) == [point_of(s) for s in minute()[20:30]]
-    assert seeking.history.missing(30, 10, 1) is None
+    assert seeking.past.window(30, 10) == [point_of(s) for s in minute()[20:30]]
+    assert seeking.past.missing(30, 10, 1) is None
 
 
 def test_a_past_that_is_known_is_not_read_again() -> None:
-    history = History()
+    past = Past()
     for tick in range(1, 61):
-        history.take(tick, point_of(minute()[tick - 1]))
-    with Seeking(FakeFeed(minute(), mode="replay"), history) as seeking:
+        past.take(tick, minute()[tick - 1])
+    with Seeking(FakeFeed(minute(), mode="replay"), past) as seeking:
         seeking.seeker.request(30)
         seeking.wait_for(lambda: len(seeking.found) == 1)
     assert [found.is_history for found in seeking.found] == [False]
+
+
+def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None:
+    past, to = Past(), Narrow("device", ("sda",), "block")
+    for tick in range(21, 31):
+        past.take(tick, minute()[tick - 1])
+    assert past.narrow(to)
+    assert not past.narrow(to)
+    assert past.window(30, 10) == [None] * 10
+    feed = FakeFeed(minute(), mode="live")
+    with Seeking(feed, past) as seeking:
+        seeking.seeker.fill(30)
+        seeking.wait_for(lambda: len(seeking.found) == 1)
+    assert seeking.found[0].is_history
+    assert not feed.visits
+    row = [point_of(narrowed(s, to)) for s in minute()[20:30]]
+    assert past.window(30, 10) == row != [point_of(s) for s in minute()[20:30]]
+    assert not past.narrow(None)
+    assert past.window(30, 10) == [point_of(s) for s in minute()[20:30]]
 
 
 def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
@@ -285,7 +307,7 @@ def test_a_seeker_ends_while_it_reads_the_past() -> None:
         seeking.seeker.request(50)
         feed.may_go_on.release()
         seeking.wait_for(lambda: bool(feed.walked))
-    Seeker(feed, History(), print, 1).stop()  # one that never began, too
+    Seeker(feed, Past(), print, 1).stop()  # one that never began, too
 
 
 @pytest.mark.parametrize("count", [1, 5, 20])

@@ -1,0 +1,40 @@
+"""What is kept of the intervals before the one shown: of everything, and of the row narrowed to."""
+
+from __future__ import annotations
+
+from ioh.model.snapshot import Snapshot
+from ioh.tui.history import History, Point, point_of
+from ioh.tui.narrow import narrowed
+from ioh.tui.state import Narrow
+
+
+class Past:
+    """The screen's history; filled by its thread and by the seeker's."""
+
+    def __init__(self) -> None:
+        self._whole = History()
+        self._row: tuple[Narrow, History] | None = None
+
+    def narrow(self, to: Narrow | None) -> bool:
+        """Tell of one row from now on, None for everything; whether its past must be read."""
+        if to == (self._row[0] if self._row else None):
+            return False
+        self._row = (to, History()) if to is not None else None
+        return to is not None
+
+    def take(self, tick: int, snapshot: Snapshot) -> None:
+        """Keep one more interval."""
+        self._whole.take(tick, point_of(snapshot))
+        row = self._row  # the other thread may narrow to another one meanwhile
+        if row is not None:
+            row[1].take(tick, point_of(narrowed(snapshot, row[0])))
+
+    def window(self, last: int, count: int) -> list[Point | None]:
+        """The ``count`` intervals up to ``last``, as narrowed; None for each that is not known."""
+        return (self._row[1] if self._row else self._whole).window(last, count)
+
+    def missing(self, last: int, count: int, first_kept: int) -> tuple[int, int] | None:
+        """First and last interval of that window that are kept somewhere and not known here."""
+        histories = [self._whole, *([self._row[1]] if self._row else [])]
+        gaps = [gap for h in histories if (gap := h.missing(last, count, first_kept))]
+        return (min(g[0] for g in gaps), max(g[1] for g in gaps)) if gaps else None
