@@ -54,12 +54,18 @@ chmod +x "$rd/init"
 
 # --- The machine ------------------------------------------------------------------------------
 
+# QEMU before 8.1 (commit deba78709ae8) can keep the translation of an instruction that another CPU
+# was just patching: once a tracepoint had been attached or detached, CPUs met its int3 for ever,
+# in memory that had none any more, and the guest was locked up.  There they share one thread.
+thread=$(qemu-system-x86_64 --version | awk -F '[ .]' '
+    NR == 1 { print ($4 > 8 || ($4 == 8 && $5 >= 1)) ? "multi" : "single" }')
+
 # `| cat`: with stdout a file, two of QEMU's writers would overwrite each other.
 {
     status=0
     timeout -k 5 "${VM_TIMEOUT_S:-600}" qemu-system-x86_64 \
         -nodefaults -no-user-config -no-reboot -display none \
-        -machine q35,usb=off,vmport=off -accel tcg,thread=multi,tb-size=512 -cpu max \
+        -machine q35,usb=off,vmport=off -accel tcg,thread="$thread",tb-size=512 -cpu max \
         -smp 2 -m "${VM_MEMORY_MB:-3072}" \
         -kernel "$kernel_dir/vmlinuz" -initrd "$scratch/initrd" \
         -append "console=ttyS0 panic=-1 oops=panic mitigations=off quiet tsc=reliable \
