@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import threading
@@ -53,6 +54,15 @@ def retransmitted() -> int:
     return int(values[names.index("RetransSegs")])
 
 
+def settled_retransmits() -> int:
+    """Wait until TCP has sent again what it still had to."""
+    seen, now = -1, retransmitted()
+    while seen != now:
+        time.sleep(1)
+        seen, now = now, retransmitted()
+    return now
+
+
 def test_lost_packets_are_tcps_affair(server: Server, both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         fio(place, rw="write", bs="1m", size="32m", end_fsync=1, filename="lossy")
@@ -60,8 +70,8 @@ def test_lost_packets_are_tcps_affair(server: Server, both_ends: Ioh) -> None:
         with server.netem("srv1", "loss", "2%"), part_of(both_ends) as ioh:
             before, segments = client_counts(place), retransmitted()
             fio(place, rw="read", bs="1m", size="32m", filename="lossy")
-            time.sleep(1)
-            told, segments = client_counts(place) - before, retransmitted() - segments
+            segments = settled_retransmits() - segments
+            told = client_counts(place) - before
     assert segments > 0
     assert ioh.metric("tcp", "retrans_segs") == segments
     assert ioh.total("nfs_client", "read") == told.read.calls - (told.read.errors or 0)
@@ -122,6 +132,33 @@ def test_a_server_that_restarts(server: Server, both_ends: Ioh, version: str) ->
         if "nfs_server" in interval["unavailable"]
     }
     assert "no NFS server is running on this host" in reasons
+
+
+def write_back(fd: int) -> None:
+    """Send what is dirty, and ask for no COMMIT: sync_file_range() with all of its flags."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 7) == 0
+
+
+def test_a_commit_that_is_repeated_is_one(server: Server, both_ends: Ioh) -> None:
+    """The server restarts between the WRITEs and their COMMIT, which meets a lost session."""
+    with mounted("4.2", "timeo=10", "wsize=131072") as place:
+        with (
+            part_of(both_ends) as ioh,
+            opened(place / "repeated", os.O_CREAT | os.O_WRONLY) as fd,
+        ):
+            before = client_counts(place)
+            os.pwrite(fd, bytes(MIB), 0)
+            write_back(fd)
+            server.stop()
+            server.start()
+            os.fsync(fd)
+            told = client_counts(place) - before
+        wait_for_source(both_ends, "bpf", "nfs_server")
+    assert told.commit.errors
+    assert ioh.metric("nfs_client", "rpc_commits") == told.commit.calls
+    assert ioh.total("nfs_client", "commit") == told.commit.calls - told.commit.errors
+    assert ioh.lost("nfs_client") == {}
 
 
 def test_a_dead_server_does_not_hang_ioh(server: Server, both_ends: Ioh) -> None:
