@@ -1,13 +1,18 @@
 # shellcheck shell=sh
 # Runs tests in virtual machines, one for each kernel in $KERNEL; tests/run.sh sources it.
 
-# One run of pytest each: the modules' tests need a machine without an NFS mount, and the last
-# ones share an ioh, since starting one takes half a minute.  test_nfs_findings.py runs by name only:
-# its thresholds were changed after its last run here.
-vm_module_tests="tests/vm/test_modules.py"
+# One run of pytest each: the modules' tests need a machine without an NFS mount, and the others'
+# share an ioh, since starting one takes half a minute.
+vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
+vm_findings_tests="tests/vm/test_nfs_findings.py"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
+# What is compared on the outer kernel, too: calls, TCP and requests.
+vm_kernel_tests="tests/kernel/test_syscall_calls.py tests/kernel/test_tcp.py"
+vm_kernel_tests="$vm_kernel_tests tests/kernel/test_block.py tests/kernel/test_fio.py"
+# Linux 5.10 has no BTF of modules (5.11, commit 36e68442d1af), and so no NFS through BPF.
+vm_tests_without_module_btf="tests/vm/test_nfs_proc.py"
 
 vm_command() { # the machine's one command: pytest on each line of arguments
     printf 'uname -r >"%s/ran-on"; status=0\n' "$vm_out"
@@ -35,14 +40,21 @@ test_in_vm() { # $1 is the kernel, the rest are pytest's arguments
 }
 
 test_in_vms() {
-    if [ $# != 0 ]; then
-        set -- "$*"
-    elif [ "${VM_TESTS:-all}" = short ]; then
-        set -- "$vm_short_tests"
-    else
-        set -- "$vm_module_tests" "$vm_nfs_tests"
-    fi
     for kernel_name in ${KERNEL:-6.1}; do
+        if [ $# != 0 ]; then
+            step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$*"
+            continue
+        fi
+        case $kernel_name:${VM_TESTS:-all} in
+        *:kernel) set -- "$vm_kernel_tests" ;;
+        5.10:*)
+            say "Linux 5.10 has no BTF of modules: only what needs none is run"
+            set -- "$vm_tests_without_module_btf"
+            ;;
+        *:short) set -- "$vm_short_tests" ;;
+        *) set -- "$vm_module_tests" "$vm_nfs_tests" "$vm_findings_tests" ;;
+        esac
         step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$@"
+        set --
     done
 }

@@ -48,7 +48,7 @@ def ratio(place: Path, part: Part, **options: Any) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("direct", {"direct": 1}), ("buffered", {"fsync": 4})],
+    [("direct", {"direct": 1}), ("sync", {"sync": 1}), ("buffered", {"fsync": 4})],
 )
 def test_writes_cut_by_wsize(layers: Ioh, kind: str, options: dict[str, int]) -> None:
     with mounted("4.2", f"rsize={LIMIT}", f"wsize={LIMIT}") as place, part_of(layers) as part:
