@@ -5,8 +5,8 @@
  * Timed   sys_enter -> sys_exit; io_uring: submission of the request -> its
  *         completion; libaio: io_submit -> the io_getevents that reaped it (no
  *         tracepoint marks the moment in between).
- * Charged every bio, request, merge and split that the thread submits between
- *         enter and exit belongs to the call: reads (with read-ahead), O_DIRECT
+ * Charged every bio, request, merge, split and NFS READ or WRITE that the thread
+ *         submits between enter and exit belongs to the call: reads (with read-ahead), O_DIRECT
  *         and O_SYNC writes, fsync.  Write-back by kernel threads belongs to no
  *         call.  A read that submitted nothing was served from cache.
  * Kernels raw tracepoints, 5.10 and later.  io_uring: 6.0 and later, since
@@ -264,4 +264,39 @@ int on_split(struct bpf_raw_tracepoint_args *ctx)
 	if (c)
 		c->splits += 1;
 	return 0;
+}
+
+/* Where struct nfs_pgio_header has args.count: set before the two programs below are attached. */
+BPF_ARRAY(late_offsets, u32, 1);
+
+/*
+ * A READ or WRITE that the thread hands to the NFS client is to a call on an NFS file what a
+ * request is to one on a disk's.
+ */
+static inline int charge_nfs(const char *hdr, u32 direction)
+{
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	u32 zero = 0, size = 0, *at = late_offsets.lookup(&zero);
+	struct lower *low;
+
+	if (!c || !at)
+		return 0;
+	READ(size, hdr + *at);
+	low = direction ? &c->lower[1] : &c->lower[0];
+	low->bios += 1;
+	low->requests += 1;
+	low->bytes += size;
+	return 0;
+}
+
+/* nfs_initiate_read(const struct nfs_pgio_header *hdr) */
+int on_nfs_read(struct bpf_raw_tracepoint_args *ctx)
+{
+	return charge_nfs((const char *)ctx->args[0], 0);
+}
+
+/* nfs_initiate_write(const struct nfs_pgio_header *hdr) */
+int on_nfs_write(struct bpf_raw_tracepoint_args *ctx)
+{
+	return charge_nfs((const char *)ctx->args[0], 1);
 }

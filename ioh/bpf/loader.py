@@ -1,9 +1,9 @@
 """The privileged part of ioh: attach layer X, hand over its descriptors, nothing else.
 
-It is forked from ioh before any library is imported, keeps root, and knows two verbs,
-``attach`` and ``stats``.  Each attach runs in a child of its own that imports bcc (and with it
-the 100 MB of LLVM), sends the descriptors and exits.  No descriptor stays here: what ioh holds
-is all there is, so the probes go with ioh, whatever ends it.
+It is forked from ioh before any library is imported, keeps root, and knows three verbs,
+``attach``, ``attach_late`` and ``stats``.  Each attach runs in a child of its own that imports
+bcc (and with it the 100 MB of LLVM), sends the descriptors and exits.  No descriptor stays here:
+what ioh holds is all there is, so the probes go with ioh, whatever ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,9 +39,9 @@ class Loader:
     socket: socket.socket
     pid: int
 
-    def request(self, message: dict[str, Any]) -> None:
+    def request(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send one request; answers come in any order, each with its layer's name."""
-        self.socket.send(json.dumps(message).encode())
+        socket.send_fds(self.socket, [json.dumps(message).encode()], list(fds))
 
     def answer(self, timeout_s: float | None) -> tuple[dict[str, Any], list[int]] | None:
         """Wait for one answer and its descriptors.
@@ -124,22 +124,28 @@ def _serve(channel: socket.socket, find_layer: FindLayer) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     while True:
-        message = channel.recv(MAX_MESSAGE_BYTES)
+        message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, MAX_FDS)
         if not message:
             return
         if os.fork() == 0:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
-                answer, fds = _answer(json.loads(message), find_layer)
-                socket.send_fds(channel, [json.dumps(answer).encode()], fds)
+                answer, own = _answer(json.loads(message), find_layer, fds)
+                socket.send_fds(channel, [json.dumps(answer).encode()], own)
             finally:
                 os._exit(0)
+        for fd in fds:
+            os.close(fd)
 
 
-def _answer(request: dict[str, Any], find_layer: FindLayer) -> tuple[dict[str, Any], list[int]]:
+def _answer(
+    request: dict[str, Any], find_layer: FindLayer, fds: Sequence[int] = ()
+) -> tuple[dict[str, Any], list[int]]:
     if request.get("verb") == "attach":
         return _attach(str(request["layer"]), request["filters"], find_layer)
+    if request.get("verb") == "attach_late":
+        return _attach_late(str(request["layer"]), fds, find_layer)
     if request.get("verb") == "stats":
         return _enable_stats()
     return {"error": "unknown verb"}, []
@@ -189,12 +195,29 @@ def _attach(
     answer |= {
         "maps": [asdict(spec) for spec in attached.maps],
         "programs": len(attached.program_fds),
+        "late": attached.late,
         "copies": attached.copies,
         "points": dict(attached.points),
         "missing": dict(attached.missing),
         "seconds": round(time.monotonic() - started, 3),
     }
     return answer, [*attached.map_fds, *attached.program_fds, *attached.link_fds]
+
+
+def _attach_late(
+    name: str, fds: Sequence[int], find_layer: FindLayer
+) -> tuple[dict[str, Any], list[int]]:
+    from ioh.bpf.late import attach_late
+
+    answer = {"verb": "attach_late", "layer": name, "reason": ""}
+    late = find_layer(name).late
+    if late is None:
+        return {**answer, "reason": "the layer has no such part"}, []
+    with captured_stderr():
+        try:
+            return answer, attach_late(late, fds)
+        except OSError as error:
+            return {**answer, "reason": error.strerror or str(error)}, []
 
 
 @contextmanager

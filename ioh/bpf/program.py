@@ -18,7 +18,7 @@ from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
-    from ioh.layers.base import Event, Layer
+    from ioh.layers.base import Event, Layer, Point
     from ioh.model.filters import Filters
 
 
@@ -33,7 +33,8 @@ class AttachedProgram:
     Shape:
         ``maps[i]`` belongs to ``map_fds[i]``.  ``points`` tells which way each event was
         attached, ``missing`` which optional events this kernel does not have.  ``program_fds``
-        ends with ``copies`` programs for each of ``points``, in that order.
+        begins with ``late`` programs, which are not attached yet, and ends with ``copies``
+        programs for each of ``points``, in that order.
     """
 
     maps: tuple[MapSpec, ...]
@@ -43,6 +44,7 @@ class AttachedProgram:
     points: Mapping[str, str]
     missing: Mapping[str, str]
     copies: int
+    late: int
 
 
 def c_constant(value: int | str) -> str:
@@ -143,7 +145,12 @@ def attach_program(
         points,
         missing,
         layer.copies(host),
+        len(_late_points(layer)),
     )
+
+
+def _late_points(layer: type[Layer]) -> tuple[Point, ...]:
+    return layer.late.points if layer.late is not None else ()
 
 
 def _compiled(
@@ -156,6 +163,7 @@ def _compiled(
     if key is not None and (kept := find(key)) is not None:
         return kept
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
+    points += _late_points(layer)
     functions = {step.function for step in layer.steps} | {point.function for point in points}
     from ioh.bpf.compiler import compile_probe
 
@@ -196,7 +204,11 @@ def _attach_all(
             return load_typed(function, code, event, host.btf)
         return load_program(function, code, None)
 
-    programs: list[int] = []
+    # Not typed: the types of a module's tracepoints are not among the kernel's own.
+    programs = [
+        load_program(point.function, renumber(compiled.functions[point.function], places), None)
+        for point in _late_points(layer)
+    ]
     for step in layer.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)

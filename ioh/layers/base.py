@@ -58,6 +58,26 @@ class Step:
     function: str
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Programs of a probe that run only while a kernel module is in use, since they hold it.
+
+    They are compiled and loaded with the probe and attached while ``is_wanted``; the rest of the
+    probe goes on meanwhile.
+
+    Shape:
+        ``points`` are tracepoints of ``module``.  The module's types are not known when the
+        probe is compiled: where ``offsets`` (struct, member) are, its array map ``late_offsets``
+        tells it, in their order.  ``without`` says what holds where they cannot be attached.
+    """
+
+    module: str
+    points: tuple[Point, ...]
+    offsets: tuple[tuple[str, str], ...]
+    is_wanted: Callable[[Path], bool]
+    without: str
+
+
 def raw(event: str, function: str) -> Point:
     """A raw tracepoint: never skipped, untyped arguments."""
     return Point(event, function)
@@ -77,6 +97,7 @@ class Layer(ABC):
     probe: ClassVar[str] = ""  # probes/<probe>.c; "" where the layer needs none
     events: ClassVar[tuple[Event, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
+    late: ClassVar[Late | None] = None
     prefers_typed: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs

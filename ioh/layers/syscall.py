@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import Event, Layer, Step, raw
+from ioh.layers.base import Event, Late, Layer, Step, raw
 from ioh.layers.flows import FlowTables
+from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.syscall_probe import URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
@@ -158,6 +159,13 @@ class Syscall(Layer):
     steps = (
         Step("submit_step", "sys_enter", "on_submit_step"),
         Step("reap_step", "sys_exit", "on_reap_step"),
+    )
+    late = Late(
+        "nfs",
+        (raw("nfs_initiate_read", "on_nfs_read"), raw("nfs_initiate_write", "on_nfs_write")),
+        (("nfs_pgio_header", "args.count"),),
+        is_any_mounted,
+        "calls on NFS files look cached",
     )
 
     @classmethod

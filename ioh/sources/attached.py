@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf.libbpf import libbpf
 from ioh.bpf.maps import Map, MapSpec
 from ioh.model.sample import LayerSample, Unavailable
+from ioh.sources.late import LatePart
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
@@ -30,7 +31,8 @@ class AttachedLayer:
         Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
         ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
         host has something for it to measure; ``is_awaited``: its probe is being compiled, and
-        nobody shall take /proc's numbers for its own meanwhile.
+        nobody shall take /proc's numbers for its own meanwhile.  ``late_fds``: what the loader
+        needs for the part that comes later.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -48,6 +50,8 @@ class AttachedLayer:
         self.broken = ""
         self.is_wanted = True
         self.is_awaited = False
+        self.late = LatePart(layer.late, layer.root)
+        self.late_fds: list[int] = []
 
     def restart(self, why_proc: str) -> None:
         """Detach; the layer begins anew, without what it remembers, when it is wanted again."""
@@ -69,6 +73,8 @@ class AttachedLayer:
         self.maps = {spec.name: Map(spec, fd) for spec, fd in zip(specs, fds, strict=False)}
         first_link = len(specs) + int(answer["programs"])
         self.program_fds = fds[len(specs) : first_link]
+        if answer["late"]:
+            self.late_fds = [self.maps["late_offsets"].fd, *self.program_fds[: answer["late"]]]
         self.link_fds = fds[first_link:]
         self.copies, self._skipped = int(answer["copies"]), 0
         self.points, self.missing = answer["points"], answer["missing"]
@@ -92,7 +98,10 @@ class AttachedLayer:
             return Unavailable(self.broken, "please report this")
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
-        """Add events that met no program: each of its copies was active already on that CPU."""
+        """Add events that met no program: each of its copies was active already on that CPU.
+
+        And why a part of the probe could not be attached.
+        """
         from dataclasses import replace
 
         from ioh.bpf.skips import skipped_events
@@ -100,7 +109,8 @@ class AttachedLayer:
         misses = [misses for _, misses in self._program_counts()]
         skipped = skipped_events(misses, self.maps.get("turns"), self.copies)
         self._skipped = max(self._skipped, skipped)
-        return replace(sample, lost={**sample.lost, "recursion": self._skipped})
+        notes = (*sample.notes, self.late.refusal) if self.late.refusal else sample.notes
+        return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
 
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
         from dataclasses import replace
@@ -130,8 +140,9 @@ class AttachedLayer:
 
     def close(self) -> None:
         """Detach the probe."""
+        self.late.close()
         for bpf_map in self.maps.values():
             bpf_map.close()
         for fd in (*self.link_fds, *self.program_fds):
             os.close(fd)
-        self.maps, self.program_fds, self.link_fds = {}, [], []
+        self.maps, self.program_fds, self.link_fds, self.late_fds = {}, [], [], []

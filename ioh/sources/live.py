@@ -186,6 +186,9 @@ class LiveSource:
     def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Give a layer what the loader sent for it, unless it is not wanted any more."""
         attached = self.attached.get(answer.get("layer", ""))
+        if attached is not None and answer["verb"] == "attach_late":
+            attached.late.take(fds, answer["reason"])
+            return
         if attached is not None and attached.is_wanted and not attached.maps:
             attached.adopt(answer, fds)
             return
@@ -208,6 +211,16 @@ class LiveSource:
                 except OSError as error:
                     attached.why_proc = f"the loader failed: {error}"
         self._take_answers()
+        self._follow_late_parts()
+
+    def _follow_late_parts(self) -> None:
+        for name, attached in self.attached.items():
+            if self._loader is None or not attached.late_fds or not attached.late.is_due():
+                continue
+            try:
+                self._loader.request({"verb": "attach_late", "layer": name}, attached.late_fds)
+            except OSError as error:
+                attached.late.refuse(f"the loader failed: {error}")
 
     def _drop(self) -> None:
         if not privileges.is_privileged() or not self._use_bpf:

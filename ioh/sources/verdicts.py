@@ -110,6 +110,8 @@ def judge_layers(layers: Sequence[AttachedLayer]) -> list[Verdict]:
             Verdict("note", name, f"this kernel does not give {gives} ({event})")
             for event, gives in attached.missing.items()
         ]
+        if attached.late.refusal:
+            verdicts.append(Verdict("note", name, attached.late.refusal))
     return verdicts
 
 

@@ -160,7 +160,7 @@ def test_the_demos_clock_keeps_up_with_a_reader_that_was_held_up() -> None:
 
 
 def test_its_scans_are_found_to_be_cut_by_rsize_and_by_no_disk() -> None:
-    """What NFS cuts must not be laid to a device's charge."""
+    """READs are charged to their calls: what NFS cuts must not be laid to a device's charge."""
     engine = Engine()
     found: set[tuple[str, str]] = set()
     with DemoSource(1, 1.0, START_S, realtime=False) as source:

@@ -163,6 +163,10 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
         assert f"{step.array}.call(ctx, 0)" in text.code
     programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(layer.probe)))
     named = {p.function for e in layer.events for p in e.points}
+    if layer.late is not None:
+        named |= {point.function for point in layer.late.points}
+        (offsets,) = [spec for spec in text.maps() if spec.name == "late_offsets"]
+        assert offsets.max_entries == len(layer.late.offsets)
     assert programs == named | {step.function for step in layer.steps}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ioh.layers.base import Layer
+from ioh.layers.base import Late, Layer, raw
 from ioh.model.sample import LayerSample, Unavailable
 from ioh.sources.verdicts import judge_layers
 from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
@@ -112,3 +112,78 @@ def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
         found = running.read().layers["a"]
     assert isinstance(found, LayerSample)
     assert found.notes == ("from /proc: asked for with --proc",)
+
+
+class Visitor:
+    """A layer with a part that waits for a module, which comes and goes as the test says."""
+
+    def __init__(self, host: Host) -> None:
+        self.is_here = False
+        layer = make_layer("a", 10, probe="a")
+        points = (raw("guest_came", "on_guest"),)
+        layer.late = Late("guest", points, (), lambda _: self.is_here, "guests are not counted")
+        host.know(layer)
+        host.attach_with_late_part("a")
+
+
+def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
+    visitor = Visitor(root)
+    with source("a") as running:
+        running.read()
+        assert [request["verb"] for request in root.requests()] == ["attach"]
+        before = open_descriptors()
+        whole = running.attached["a"].layer
+        for _ in range(2):
+            visitor.is_here = True
+            for _ in range(3):
+                running.read()
+            assert root.requests() == [{"verb": "attach_late", "layer": "a"}]  # asked once
+            root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+            assert source_of(running.read().layers["a"]) == "bpf"
+            assert open_descriptors() == before + 2
+            visitor.is_here = False
+            running.read()
+            assert open_descriptors() == before
+        assert running.attached["a"].layer is whole  # its totals went on
+
+
+def test_a_late_part_that_comes_too_late_is_let_go(root: Host) -> None:
+    visitor = Visitor(root)
+    with source("a") as running:
+        before = open_descriptors()
+        visitor.is_here = True
+        running.read()
+        visitor.is_here = False
+        running.read()
+        root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
+        running.read()
+        assert open_descriptors() == before
+
+
+def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -> None:
+    visitor = Visitor(root)
+    with source("a") as running:
+        visitor.is_here = True
+        running.read()
+        root.answer({"verb": "attach_late", "layer": "a", "reason": "no BTF"})
+        for _ in range(2):
+            found = running.read().layers["a"]
+            assert isinstance(found, LayerSample)
+            assert found.notes == ("guests are not counted: no BTF",)
+        assert [r["verb"] for r in root.requests()] == ["attach", "attach_late"]
+        details = [verdict.detail for verdict in judge_layers(list(running.attached.values()))]
+        assert "guests are not counted: no BTF" in details
+        visitor.is_here = False
+        found = running.read().layers["a"]
+        assert isinstance(found, LayerSample)
+        assert found.notes == ()
+
+
+def test_a_loader_that_is_gone_attaches_no_late_part(root: Host) -> None:
+    visitor = Visitor(root)
+    with source("a") as running:
+        root.end.close()
+        visitor.is_here = True
+        found = running.read().layers["a"]
+    assert isinstance(found, LayerSample)
+    assert found.notes[0].startswith("guests are not counted: the loader failed: ")

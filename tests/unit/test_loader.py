@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from ioh.bpf import loader as loader_module
 from ioh.bpf.loader import Loader, _answer, captured_stderr, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import AttachedProgram
-from ioh.layers.base import Layer
+from ioh.layers.base import Late, Layer, raw
 from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 
 
@@ -114,6 +115,64 @@ def test_a_loader_that_somebody_else_reaped() -> None:
     thread.join()
 
 
+class Waiting(Layer):
+    """Has a part that waits for a module."""
+
+    spec = LayerSpec("waiting", "waiting", 99, (), {}, (), ())
+    late = Late("guest", (raw("guest_came", "on_guest"),), (), lambda _: True, "no guests")
+
+
+del Layer.registry["waiting"]
+
+
+def descriptors_of(loader: Loader) -> int:
+    return len(list(Path(f"/proc/{loader.pid}/fd").iterdir()))
+
+
+def test_a_late_part_is_attached_with_the_descriptors_sent_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the forked child, which keeps none of them."""
+
+    def attach_late(late: Late, descriptors: Sequence[int]) -> list[int]:
+        offsets_map, program = descriptors
+        os.write(program, late.module.encode())
+        return [offsets_map]
+
+    monkeypatch.setattr("ioh.bpf.late.attach_late", attach_late)
+    loader = start_loader(lambda _: Waiting)
+    reader, writer = os.pipe()
+    loader.request({"verb": "dance"})
+    loader.answer(10.0)
+    before = descriptors_of(loader)
+    for _ in range(3):
+        loader.request({"verb": "attach_late", "layer": "waiting"}, [reader, writer])
+        got = loader.answer(10.0)
+        assert got is not None
+        assert got[0] == {"verb": "attach_late", "layer": "waiting", "reason": ""}
+        (link,) = got[1]
+        assert os.read(link, 16) == b"guest"
+        os.close(link)
+    loader.request({"verb": "dance"})
+    loader.answer(10.0)
+    assert descriptors_of(loader) == before
+    loader.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_late_part_that_cannot_be_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[int]:
+        raise OSError(0, "no BTF of its module guest")
+
+    monkeypatch.setattr("ioh.bpf.late.attach_late", refuse)
+    request = {"verb": "attach_late", "layer": "waiting"}
+    answer, fds = _answer(request, lambda _: Waiting, [])
+    assert (answer["reason"], fds) == ("no BTF of its module guest", [])
+    answer, fds = _answer(request, lambda _: Layer, [])
+    assert (answer["reason"], fds) == ("the layer has no such part", [])
+
+
 def print_from_c(text: bytes) -> None:
     ctypes.CDLL(None).write(2, text, len(text))
 
@@ -205,6 +264,7 @@ ATTACHED = AttachedProgram(
     points={"exit": "sys_exit"},
     missing={"split": "splits"},
     copies=2,
+    late=1,
 )
 
 
@@ -234,6 +294,7 @@ def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
     assert fds == [10, 11, 20, 21, 22, 30, 31]
     assert [MapSpec(**spec) for spec in answer["maps"]] == list(ATTACHED.maps)
     assert (answer["programs"], answer["copies"], answer["layer"]) == (3, 2, "block")
+    assert answer["late"] == 1
     assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
     assert json.loads(json.dumps(answer)) == answer
 

@@ -53,7 +53,7 @@ def _reads(recent: Sequence[Snapshot]) -> Pieces | None:
     )
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")
-    elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # not from a disk
+    elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # READs are charged to calls, too
     if elsewhere > buffered.bytes / 10 or not ops:
         return None
     below = sum_op(recent, "block", "read").latency_us

@@ -58,7 +58,7 @@ def _reads(recent: Sequence[Snapshot]) -> _Found:
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
     if off_disk_bytes(recent, "read") > (1 - _PURE) * main.bytes:
-        return None, "reads", "read", is_buffered  # their calls reach no disk
+        return None, "reads", "read", is_buffered  # READs are charged to their calls, too
     if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
         return None, "reads", "read", is_buffered
     if is_buffered:

@@ -24,7 +24,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
     fetched = (sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0) - direct.bytes
     wanted = buffered.bytes
-    # What files on no disk served hides as much of what the others fetched in vain.
+    # What an NFS file's readers fetched is charged to them as well, and cannot be told apart.
     if not ops or not wanted or off_disk_bytes(recent, "read") > wanted / 10:
         return
     if fetched / buffered.seconds < limits["bytes_min_per_s"]:

@@ -11,10 +11,7 @@ from ioh.sources.demo.traffic import Traffic
 
 
 class DemoSyscall:
-    """Calls of the made-up programs, and what they became.
-
-    As in the real layer, calls on NFS files submit nothing to a block device and look cached.
-    """
+    """Calls of the made-up programs, and the READs, WRITEs and bios that they became."""
 
     def __init__(self, spec: LayerSpec) -> None:
         self._ops = {name: OpCounter(queue=False, started=True) for name in spec.ops}
@@ -36,15 +33,17 @@ class DemoSyscall:
                 count, size, ns = increments
                 for rows, key in zip(self._tables.values(), keys, strict=True):
                     rows.add(key, column, (count, size, ns))
+        nfs = [w.batch for w in traffic.client if w.op == "read"]
         local = [w.batch for w in traffic.block if w.op == "read" and w.place == DISK_ROOT]
-        below = sum(batch.bytes_total for batch in local)
+        below = sum(b.bytes_total for b in (*nfs, *local))
+        rpcs = sum(b.operations for b in nfs)
         for name, value in {
             "read_calls_total": reads,
-            "read_calls_cached_total": reads - traffic.local_misses,
-            "read_lower_ops_total": traffic.local_misses,
+            "read_calls_cached_total": reads - traffic.local_misses - traffic.read_through,
+            "read_lower_ops_total": traffic.local_misses + rpcs,
             "read_lower_bytes_total": below,
             "write_calls_total": writes,
-            "write_lower_ops_total": traffic.local_syncs,
+            "write_lower_ops_total": traffic.local_syncs + traffic.written_through,
             "lower_requests_total": traffic.local_misses + traffic.local_syncs,
         }.items():
             self._metrics[name] += value

@@ -42,7 +42,8 @@ class Traffic:
 
     Shape:
         ``late`` READs waited for a TCP timeout.  ``cached_bytes`` were read by programs of NFS
-        files and fetched by no READ.
+        files and fetched by no READ.  ``read_through`` calls on NFS files waited for a READ,
+        ``written_through`` for a WRITE, each one of its own.
         ``sequential`` requests began where one of the last ended; ``merges`` were joined.
     """
 
@@ -56,6 +57,8 @@ class Traffic:
     local_reads: int = 0
     local_misses: int = 0
     local_syncs: int = 0
+    read_through: int = 0
+    written_through: int = 0
     sequential: int = 0
     write_merges: int = 0
     splits: int = 0
@@ -91,6 +94,7 @@ def _random_reads(
     late = dice.count(reads * late_ratio) if late_ratio else 0
     hits = dice.count((reads - late) * _SERVER_HIT_RATIO)
     traffic.late += late
+    traffic.read_through += reads
     traffic.nfs_read_bytes += reads * _PAGE_BYTES
     for count, op, server_us, extra_us in (
         (hits, "read_cached", hit_us, 0.0),
@@ -121,6 +125,7 @@ def _scans(traffic: Traffic, load: Load, dice: Dice, interval_s: float, network_
         return
     rpcs = scans * (MB // RSIZE_BYTES)
     traffic.nfs_read_bytes += scans * MB
+    traffic.read_through += scans
     traffic.app.append(
         Work("read_direct", dice.batch(scans, MB, app_us, STEADY), "", names.CALLS_SCAN)
     )
@@ -152,6 +157,7 @@ def _hits(traffic: Traffic, load: Load, dice: Dice, interval_s: float, network_u
     sent, served = dice.batches(rpcs, RSIZE_BYTES, (rpc_us, 46.0))
     traffic.client.append(Work("read", sent, names.PART_DB, names.RPCS_HITS, 6.0))
     traffic.server.append(Work("read_cached", served, names.FS_DB, names.SERVED_HITS))
+    traffic.read_through += rpcs
     traffic.nfs_read_bytes += calls * _PAGE_BYTES
     traffic.cached_bytes += calls * _PAGE_BYTES - rpcs * RSIZE_BYTES
 
@@ -199,6 +205,7 @@ def _direct_writes(
     """64 KB with O_DIRECT: one WRITE that asks for FILE_SYNC."""
     size = 64 * KB
     writes = dice.count(load.dirty_bytes_per_s * 0.05 / size * interval_s)
+    traffic.written_through += writes
     medians_us = (560 + 1.1 * network_us, 500 + network_us, 460, 340)
     called, sent, served, written = dice.batches(writes, size, medians_us)
     traffic.app.append(Work("write_direct", called, "", names.CALLS_DIRTY))
@@ -218,6 +225,7 @@ def _log(traffic: Traffic, load: Load, dice: Dice, interval_s: float, network_us
         traffic.client.append(Work("write_file_sync", sent, names.PART_LOG, names.RPCS_LOG, 4.0))
         traffic.server.append(Work("write_file_sync", served, names.FS_LOG, names.SERVED_LOG))
         traffic.block.append(Work("write", written, names.DISK_LOG, names.SUBMITTED_NFSD, 3.0))
+    traffic.written_through += writes
     traffic.sequential += writes
     flushed = dice.batch(writes, 0, 95)
     traffic.block.append(Work("flush", flushed, names.DISK_LOG, names.SUBMITTED_NFSD))

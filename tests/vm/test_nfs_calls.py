@@ -1,0 +1,84 @@
+"""What calls on NFS files became: READs and WRITEs, or nothing where the cache had it.
+
+No other test may have an NFS mount meanwhile: run with those of the modules.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tests.kernel.rig import MIB, Ioh, about, aligned, opened, run
+from tests.vm.nfs import ATTACHED_S, Part, Server, mounted, part_of, wait_for_source
+
+RSIZE = 128 << 10
+CALLS = 8
+
+
+def read_through(path: Path, flags: int) -> None:
+    with opened(path, os.O_RDONLY | flags) as fd, aligned(MIB) as buffer:
+        for at in range(CALLS):
+            assert os.preadv(fd, [buffer], at * MIB) == MIB
+
+
+def wait_until_followed(ioh: Ioh, path: Path) -> None:
+    """What follows calls to the server is attached after the first mount."""
+    deadline = time.monotonic() + ATTACHED_S
+    while True:
+        with part_of(ioh) as part:
+            read_through(path, os.O_DIRECT)
+        # Not read_lower_ops: a direct read counts as one even where nothing can be charged.
+        if part.metric("syscall", "read_lower_bytes"):
+            return
+        assert time.monotonic() < deadline, part.intervals[-1]["layers"]["syscall"]["notes"]
+
+
+def charged(part: Part) -> dict[str, int]:
+    names = "read_calls read_calls_cached read_lower_ops read_lower_bytes"
+    names += " write_lower_ops write_lower_bytes"
+    return {name: part.metric("syscall", name) for name in names.split()}
+
+
+def test_each_call_is_charged_with_its_requests(server: Server) -> None:
+    """By an ioh that started before the first mount; afterwards the module can go."""
+    ioh = Ioh("--layers", "syscall", "--pid", str(os.getpid()), cycle_s=0.5)
+    try:
+        wait_for_source(ioh, "bpf", "syscall")
+        with mounted("4.2", f"rsize={RSIZE}", f"wsize={RSIZE}") as place:
+            path = place / "calls"
+            path.write_bytes(os.urandom(CALLS * MIB))
+            wait_until_followed(ioh, path)
+            server.drop_caches()
+            with part_of(ioh) as direct:
+                read_through(path, os.O_DIRECT)
+            with part_of(ioh) as first:
+                read_through(path, 0)
+            with part_of(ioh) as again:
+                read_through(path, 0)
+            with (
+                part_of(ioh) as written,
+                opened(path, os.O_WRONLY | os.O_DIRECT) as fd,
+                aligned(MIB) as buffer,
+            ):
+                os.pwritev(fd, [buffer], 0)
+        deadline = time.monotonic() + ATTACHED_S
+        while int(Path("/sys/module/nfs/refcnt").read_text()) > 2:  # by nfsv4 and nfsv3
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        run("modprobe", "-r", "nfsv3", "nfsv4", "nfs")
+    finally:
+        ioh.end()
+    told = charged(direct)
+    assert (told["read_calls"], told["read_calls_cached"]) == (CALLS, 0)
+    assert told["read_lower_ops"] == CALLS * MIB // RSIZE
+    assert told["read_lower_bytes"] == about(CALLS * MIB)
+    told = charged(first)
+    assert told["read_calls"] == CALLS
+    assert told["read_lower_bytes"] == about(CALLS * MIB)
+    told = charged(again)
+    assert (told["read_calls"], told["read_calls_cached"]) == (CALLS, CALLS)
+    assert told["read_lower_ops"] == 0
+    told = charged(written)
+    assert told["write_lower_ops"] == MIB // RSIZE
+    assert told["write_lower_bytes"] == about(MIB)
