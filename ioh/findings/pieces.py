@@ -37,9 +37,22 @@ class Pieces:
         """Mean bytes of a piece."""
         return self.piece_bytes / self.pieces if self.pieces else 0.0
 
-    def conserves(self, share: float) -> bool:
-        """Whether as many bytes went below as came from above, but for ``share`` of them."""
-        return abs(self.piece_bytes - self.call_bytes) <= share * self.call_bytes
+    @property
+    def in_a_call(self) -> float:
+        """Pieces of their mean size in a call of its mean size.
+
+        Where the bytes are conserved it is what a call becomes, and other than ``per_call`` does
+        not suffer from calls that the edges of the time looked at cut in two.
+        """
+        return self.call_size / self.piece_size if self.piece_size else 0.0
+
+    def conserves(self, share: float, whole_calls: float = 0.0) -> bool:
+        """Whether as many bytes went below as came from above, but for ``share`` of them.
+
+        ``whole_calls`` that were under way at the edges of the time looked at are forgiven, too.
+        """
+        off = abs(self.piece_bytes - self.call_bytes)
+        return off <= max(share * self.call_bytes, whole_calls * self.call_size)
 
     @property
     def at_once(self) -> float | None:

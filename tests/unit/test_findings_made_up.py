@@ -59,6 +59,19 @@ def test_wsize_cuts_direct_writes() -> None:
     assert finding.confidence == "high"
 
 
+def test_calls_under_way_at_the_windows_edges_change_no_ratio() -> None:
+    """Slow ones: of the first call half of the WRITEs were sent before."""
+    layers = mount(2, MB, 500_000, 62, 32 * KB, 15_000, 32 * KB)
+    assert "become 32 WRITEs" in found(layers)["nfs_fragmentation"].cause
+
+
+def test_a_few_slow_calls_are_judged() -> None:
+    """One of three calls in ten seconds was sent before, and answered in them."""
+    layers = mount(0.3, MB, 3_000_000, 6.4, 32 * KB, 90_000, 32 * KB)
+    assert "become 32 WRITEs" in found(layers)["nfs_fragmentation"].cause
+    assert "nfs_fragmentation" not in found(mount(0.3, MB, 9_000, 2, 32 * KB, 9_000, 32 * KB))
+
+
 def test_of_buffered_writes_it_is_said_to_be_inferred() -> None:
     layers = mount(30, MB, 300, 960, 32 * KB, 2_000, 32 * KB, kind="buffered")
     finding = found(layers)["nfs_fragmentation"]

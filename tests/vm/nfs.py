@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ def shell(command: str) -> str:
 
 
 @contextlib.contextmanager
-def watching(*layers: str, cycle_s: float = 0.5) -> Iterator[Ioh]:
+def watching(*layers: str, cycle_s: float = 0.5, options: Sequence[str] = ()) -> Iterator[Ioh]:
     """Run `ioh json` from the first interval that the probes measured; needs mount and server."""
-    ioh = Ioh("--layers", ",".join(layers), cycle_s=cycle_s)
+    ioh = Ioh("--layers", ",".join(layers), *options, cycle_s=cycle_s)
     try:
         wait_for_source(ioh, "bpf", *layers)
         yield ioh

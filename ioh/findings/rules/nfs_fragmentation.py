@@ -31,7 +31,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 continue
             limit = mount.settings.get(f"{op[0]}size_bytes")
             off = limits["bytes_off_max_pct"] / 100
-            if limit and pieces.is_cut_at(limit) and pieces.conserves(off):
+            if limit and pieces.is_cut_at(limit) and pieces.conserves(off, whole_calls=1):
                 yield _verdict(recent, mount, op, limit)
 
 
@@ -52,7 +52,7 @@ def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) ->
         subject=f"{op}s {mount.point}",
         severity="warning",
         confidence="high" if is_own else "medium",
-        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.per_call)} "
+        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.in_a_call)} "
         f"{rpc}s of {size(pieces.piece_size)}{measured}. {setting}={limit:.0f} on {mount.export}.",
         evidence=(
             Evidence(
