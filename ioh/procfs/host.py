@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,11 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IDLE, _IOWAIT, _STEAL = 3, 4, 7
 _SUMMED = 8
 _MIN_COLUMNS = 4
+# What is read of some 200 names each second.
+_MEMINFO = frozenset({"MemTotal", "MemAvailable", "Cached", "Buffers"})
+_VMSTAT = frozenset(
+    {"nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold"}
+)
 
 
 class CpuTicks(NamedTuple):
@@ -67,10 +73,12 @@ def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
     return loads[0], loads[1], loads[2]
 
 
-def parse_meminfo(text: str) -> dict[str, int]:
+def parse_meminfo(text: str, wanted: Container[str] | None = None) -> dict[str, int]:
     """Bytes by name from /proc/meminfo; lines counted in anything but kB are left out."""
     sizes: dict[str, int] = {}
     for line in text.split("\n"):
+        if wanted is not None and line.partition(":")[0] not in wanted:
+            continue
         match line.split():
             case [name, number, "kB"] if name.endswith(":"):
                 kib = int_or_none(number)
@@ -79,11 +87,13 @@ def parse_meminfo(text: str) -> dict[str, int]:
     return sizes
 
 
-def parse_vmstat(text: str) -> dict[str, int]:
+def parse_vmstat(text: str, wanted: Container[str] | None = None) -> dict[str, int]:
     """Numbers by name from /proc/vmstat: ``nr_*`` in pages, the rest running totals."""
     numbers: dict[str, int] = {}
     for line in text.split("\n"):
         name, space, word = line.partition(" ")
+        if wanted is not None and name not in wanted:
+            continue
         number = int_or_none(word) if space else None
         if number is not None:
             numbers[name] = number
@@ -122,8 +132,8 @@ def read_host(root: Path = ROOT, page_bytes: int = PAGE_BYTES) -> HostSample:
     """
     cpu = parse_stat(read_text(path_under(root, "proc/stat")) or "")
     load1, load5, load15 = parse_loadavg(read_text(path_under(root, "proc/loadavg")) or "")
-    memory = parse_meminfo(read_text(path_under(root, "proc/meminfo")) or "")
-    vmstat = parse_vmstat(read_text(path_under(root, "proc/vmstat")) or "")
+    memory = parse_meminfo(read_text(path_under(root, "proc/meminfo")) or "", _MEMINFO)
+    vmstat = parse_vmstat(read_text(path_under(root, "proc/vmstat")) or "", _VMSTAT)
     pressure = parse_pressure(read_text(path_under(root, "proc/pressure/io")) or "")
     return HostSample(
         cpu_total_ticks=cpu.total,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
-from ioh.procfs.files import ROOT, int_or_none, path_under, read_text
+from ioh.procfs.files import ROOT, int_or_none, ints_or_none, path_under, read_text
 
 ProtocolCounters = dict[str, dict[str, int]]
 
@@ -29,11 +30,20 @@ def parse_netstat(text: str) -> ProtocolCounters:
             continue
         names_of = ""
         values = counters.setdefault(protocol, {})
+        numbers = ints_or_none(words)
+        if numbers is not None and not _has_number(tuple(names)):
+            values.update(zip(names, numbers, strict=False))
+            continue
         for name, word in zip(names, words, strict=False):
             value = int_or_none(word)
             if value is not None and int_or_none(name) is None:
                 values[name] = value
     return counters
+
+
+@lru_cache(maxsize=32)
+def _has_number(names: tuple[str, ...]) -> bool:
+    return any(int_or_none(name) is not None for name in names)
 
 
 def parse_snmp6(text: str) -> dict[str, int]:
