@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import threading
@@ -11,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ioh.procfs.mountstats import ProcedureStats
 from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
 from tests.vm.nfs import (
-    Part,
     Server,
     client_counts,
     mounted,
@@ -134,40 +131,6 @@ def test_a_server_that_restarts(server: Server, both_ends: Ioh, version: str) ->
         if "nfs_server" in interval["unavailable"]
     }
     assert "no NFS server is running on this host" in reasons
-
-
-def write_back(fd: int) -> None:
-    """Send what is dirty, and ask for no COMMIT: sync_file_range() with all of its flags."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.sync_file_range(fd, ctypes.c_int64(0), ctypes.c_int64(0), 7) == 0
-
-
-def commit_after_restart(server: Server, both_ends: Ioh) -> tuple[Part, ProcedureStats]:
-    """The server restarts between WRITEs and their COMMIT; what ioh and the kernel counted."""
-    # Eager (commit ed7bcdb374d2, 5.12): else a write-back is followed by its COMMIT at once.
-    with mounted("4.2", "timeo=10", "wsize=131072", "write=eager") as place:
-        with part_of(both_ends) as ioh, opened(place / "repeated", os.O_CREAT | os.O_WRONLY) as fd:
-            before = client_counts(place)
-            os.pwrite(fd, bytes(MIB), 0)
-            write_back(fd)
-            server.stop()
-            server.start()
-            os.fsync(fd)
-            told = client_counts(place) - before
-        wait_for_source(both_ends, "bpf", "nfs_server")
-    return ioh, told.commit
-
-
-def test_a_commit_that_is_repeated_is_one(server: Server, both_ends: Ioh) -> None:
-    """It meets a lost session, unless the client has noticed by itself: once in 3 s it asks."""
-    for _ in range(5):
-        ioh, commit = commit_after_restart(server, both_ends)
-        assert ioh.metric("nfs_client", "rpc_commits") == commit.calls
-        assert ioh.total("nfs_client", "commit") == commit.calls - (commit.errors or 0)
-        assert ioh.lost("nfs_client") == {}
-        if commit.errors:
-            return
-    pytest.fail("no COMMIT met a lost session")
 
 
 def test_a_dead_server_does_not_hang_ioh(server: Server, both_ends: Ioh) -> None:
