@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ioh.findings.config import Config
 from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
@@ -11,7 +12,7 @@ from ioh.findings.window import Window, layer_title
 from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 
 MAX_TEXT = 600
 # Of one rule at a time: a machine with a thousand sick disks has one problem.
@@ -43,8 +44,12 @@ class Engine:
         chosen = all_rules().values() if rules is None else rules
         config = config or Config()
         self._rules = [rule for rule in chosen if rule.name not in config.off]
+        self._needed = {r.name: tuple(dict.fromkeys((*r.needs, *r.probed))) for r in self._rules}
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
-        self._window = Window(max((rule.span_s for rule in self._rules), default=1.0))
+        self._window = Window(
+            max((rule.span_s for rule in self._rules), default=1.0),
+            chain.from_iterable(rule.recalls for rule in self._rules),
+        )
         self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
@@ -56,13 +61,15 @@ class Engine:
         findings: list[Finding] = []
         not_evaluated: list[NotEvaluated] = []
         for rule in self._rules:
-            missing = _missing(rule, snapshot)
+            missing = _missing(rule, self._needed[rule.name], snapshot)
             outcome = missing or rule.judge(self._window, self._limits[rule.name])
             if isinstance(outcome, CannotTell):
                 reason = printable(outcome.reason, MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
                 outcome = ()
-            findings += self._update(rule, tuple(outcome), snapshot)
+            verdicts = tuple(outcome)
+            if verdicts or self._states[rule.name]:
+                findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 
@@ -94,15 +101,16 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
     return same and -allowed_s / 2 <= gap_s <= allowed_s and after.time_unix_s > before.time_unix_s
 
 
-def _missing(rule: Rule, snapshot: Snapshot) -> CannotTell | None:
+def _missing(rule: Rule, needed: Iterable[str], snapshot: Snapshot) -> CannotTell | None:
     """What the rule needs and this Snapshot lacks."""
-    for name in dict.fromkeys((*rule.needs, *rule.probed)):
-        layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
+    for name in needed:
+        layer = snapshot.layers.get(name)
         if layer is None:
-            return CannotTell(f"layer {title} is not measured")
+            return CannotTell(f"layer {layer_title(snapshot, name)} is not measured")
         if isinstance(layer, Unavailable):
-            return CannotTell(f"layer {title}: {layer.reason}")
-        if name in rule.probed and isinstance(layer, LayerSnapshot) and layer.source == "proc":
+            return CannotTell(f"layer {layer_title(snapshot, name)}: {layer.reason}")
+        if layer.source == "proc" and name in rule.probed:
+            title = layer_title(snapshot, name)
             return CannotTell(f"layer {title} is counted by /proc, not by BPF")
     return None
 

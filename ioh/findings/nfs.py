@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ioh.findings.pieces import Pieces
-from ioh.findings.window import layer_of, rows_of
+from ioh.findings.window import Stretch, layer_of, measured, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -59,10 +59,10 @@ def _sums(
     """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
     totals: dict[str, tuple[float, float, float]] = {}
     names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
-    for snapshot in snapshots:
-        for row in rows_of(snapshot, layer, "mount"):
+    for interval_s, found in measured(snapshots, layer):
+        for row in found.tables.get("mount", ()):
             before = totals.get(row.key[0], _NOTHING)
-            count, size, ns = ((row.values.get(n) or 0.0) * snapshot.interval_s for n in names)
+            count, size, ns = [(row.values.get(n) or 0.0) * interval_s for n in names]
             totals[row.key[0]] = (before[0] + count, before[1] + size, before[2] + ns)
     return totals
 
@@ -73,12 +73,17 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
 
 def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
     """Bytes that programs moved in files of which no block device here knows."""
-    return sum(
-        (row.values.get(f"{op}_bytes_per_s") or 0.0) * snapshot.interval_s
-        for snapshot in snapshots
-        for row in rows_of(snapshot, "syscall", "mount")
-        if is_off_disk(row.key[-1])
-    )
+    name = f"{op}_bytes_per_s"
+
+    def added() -> float:
+        return sum(
+            (row.values.get(name) or 0.0) * interval_s
+            for interval_s, layer in measured(snapshots, "syscall")
+            for row in layer.tables.get("mount", ())
+            if is_off_disk(row.key[-1])
+        )
+
+    return snapshots.once(("off disk", op), added) if isinstance(snapshots, Stretch) else added()
 
 
 def metric_mean(

@@ -65,7 +65,8 @@ class Rule:
     Units:
         ``hold_s``: how long a verdict must last before it becomes a Finding; ``release_s``:
         how long it must be gone before the Finding goes; ``span_s``: how far back the rule
-        looks.
+        looks.  What it looks at further back than window.DETAIL_S is in ``recalls``: layers,
+        each with the name of an op or a table.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Rule:
     hold_s: float = 3.0
     release_s: float = 5.0
     span_s: float = 10.0
+    recalls: tuple[tuple[str, str], ...] = ()
 
     @property
     def defaults(self) -> dict[str, float]:

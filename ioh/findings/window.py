@@ -3,39 +3,72 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
-from ioh.model.sample import Value
+from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 # A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
 MAX_SNAPSHOTS = 400
-DETAIL_S = 12.0  # what looks back further needs rates, means and the busiest rows
+DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
 MAX_OLD_ROWS = 50
+_T = TypeVar("_T")
+
+
+class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
+    """Consecutive intervals, oldest first; remembers what was computed of them.
+
+    Several rules ask for the same sums of the same seconds.
+    """
+
+    known: dict[Hashable, object]
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What ``make`` makes, the first time; ``key`` must tell what it is."""
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]  # type: ignore[return-value]
 
 
 class Window:
     """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
 
-    Those older than DETAIL_S have lost their parts, histograms and all but the busiest rows,
-    which are most of a Snapshot; their rates, means and percentiles stay.
+    Those older than DETAIL_S are cut down to what is recalled: rates, means and percentiles of
+    some ops, and the busiest rows of some tables.
+
+    Args:
+        span_s: How far it reaches back.
+        recalls: Layers with the names of their ops and tables that are looked at further back
+            than DETAIL_S.
     """
 
-    def __init__(self, span_s: float = 10.0) -> None:
+    def __init__(self, span_s: float = 10.0, recalls: Iterable[tuple[str, str]] = ()) -> None:
         self._span_s = span_s
         self._detail_s = min(DETAIL_S, span_s)
+        self._recalls: dict[str, list[str]] = {}
+        for layer, name in dict.fromkeys(recalls):
+            self._recalls.setdefault(layer, []).append(name)
         self._older: deque[Snapshot] = deque()
         self._kept: deque[Snapshot] = deque()
+        self._kept_s = 0.0
+        self._stretches: dict[float, Stretch] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
+        self._stretches.clear()
         self._kept.append(snapshot)
-        now_s = snapshot.time_unix_s
-        while self._kept[0].time_unix_s < now_s - self._detail_s or len(self._kept) > MAX_SNAPSHOTS:
-            self._older.append(_without_details(self._kept.popleft()))
-        oldest_s = now_s - self._span_s
+        self._kept_s += snapshot.interval_s
+        while (
+            self._kept_s - self._kept[0].interval_s >= self._detail_s
+            or len(self._kept) > MAX_SNAPSHOTS
+        ):
+            oldest = self._kept.popleft()
+            self._kept_s -= oldest.interval_s
+            self._older.append(_cut_down(oldest, self._recalls))
+        oldest_s = snapshot.time_unix_s - self._span_s
         while self._older and (
             self._older[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
         ):
@@ -45,6 +78,8 @@ class Window:
         """Forget everything: what comes next does not follow from it."""
         self._older.clear()
         self._kept.clear()
+        self._kept_s = 0.0
+        self._stretches.clear()
 
     @property
     def newest(self) -> Snapshot:
@@ -57,40 +92,51 @@ class Window:
     def __iter__(self) -> Iterator[Snapshot]:
         return chain(self._older, self._kept)
 
-    def recent(self, seconds: float) -> tuple[Snapshot, ...]:
+    def recent(self, seconds: float) -> Stretch:
         """The newest intervals that together last at least ``seconds``, or all there are."""
-        chosen: list[Snapshot] = []
-        covered_s = 0.0
-        for snapshot in chain(reversed(self._kept), reversed(self._older)):
-            if covered_s >= seconds * 0.95:
-                break
-            chosen.append(snapshot)
-            covered_s += snapshot.interval_s
-        return tuple(reversed(chosen))
+        found = self._stretches.get(seconds)
+        if found is None:
+            chosen: list[Snapshot] = []
+            covered_s, enough_s = 0.0, seconds * 0.95
+            for snapshot in chain(reversed(self._kept), reversed(self._older)):
+                if covered_s >= enough_s:
+                    break
+                chosen.append(snapshot)
+                covered_s += snapshot.interval_s
+            found = self._stretches[seconds] = Stretch(reversed(chosen))
+            found.known = {}
+        return found
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
-        return duration_s(self) >= seconds * 0.95
+        return duration_s(self.recent(seconds)) >= seconds * 0.95
 
 
-def _without_details(snapshot: Snapshot) -> Snapshot:
-    layers = {
-        name: replace(
-            layer,
-            ops={op: replace(x, latency=None, size_lat=None) for op, x in layer.ops.items()},
-            tables={n: rows[:MAX_OLD_ROWS] for n, rows in layer.tables.items()},
-            parts={},
-        )
-        if isinstance(layer, LayerSnapshot)
-        else layer
-        for name, layer in snapshot.layers.items()
-    }
+def _cut_down(snapshot: Snapshot, recalls: dict[str, list[str]]) -> Snapshot:
+    """What is recalled of an interval; parts and histograms are most of a Snapshot."""
+    layers: dict[str, LayerSnapshot | Unavailable] = {}
+    for name, wanted in recalls.items():
+        layer = snapshot.layers.get(name)
+        if isinstance(layer, LayerSnapshot):
+            ops = {
+                op: replace(x, latency=None, size_lat=None) for op, x in _named(layer.ops, wanted)
+            }
+            rows = {table: x[:MAX_OLD_ROWS] for table, x in _named(layer.tables, wanted)}
+            layers[name] = LayerSnapshot(
+                layer.spec, layer.source, ops=ops, tables=rows, metrics=layer.metrics
+            )
     return replace(snapshot, layers=layers)
+
+
+def _named(found: Mapping[str, _T], names: Iterable[str]) -> Iterator[tuple[str, _T]]:
+    return ((name, found[name]) for name in names if name in found)
 
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
     """Measured time of these intervals together."""
-    return sum(snapshot.interval_s for snapshot in snapshots)
+    if isinstance(snapshots, Stretch):
+        return snapshots.once("duration", lambda: sum([s.interval_s for s in snapshots]))
+    return sum([snapshot.interval_s for snapshot in snapshots])
 
 
 def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot | None:
@@ -165,23 +211,48 @@ class OpSum:
         return self.bytes / self.count if self.count else 0.0
 
 
-def sum_op(snapshots: Iterable[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
-    """Add one op up: counts added, means weighted by the operations, never a mean of means."""
-    listed = tuple(snapshots)
-    seconds = duration_s(listed)
-    found = [
-        (snapshot, stats)
-        for snapshot in listed
-        if (stats := op_of(snapshot, layer, op, part)) is not None
+def _measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
+    """Where a layer was measured: the interval's length, and the layer."""
+    return [
+        (snapshot.interval_s, found)
+        for snapshot in snapshots
+        if isinstance(found := snapshot.layers.get(layer), LayerSnapshot)
     ]
-    busy_s = [s.interval_s * x.avg_inflight for s, x in found if x.avg_inflight is not None]
+
+
+def measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
+    """The same, looked for once."""
+    if isinstance(snapshots, Stretch):
+        return snapshots.once(layer, lambda: _measured(snapshots, layer))
+    return _measured(snapshots, layer)
+
+
+def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
+    """Add one op up: counts added, means weighted by the operations, never a mean of means."""
+    if isinstance(snapshots, Stretch):
+        return snapshots.once((layer, op, part), lambda: _sum_op(snapshots, layer, op, part))
+    return _sum_op(snapshots, layer, op, part)
+
+
+def _sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str) -> OpSum:
+    seconds = duration_s(snapshots)
+    known = measured(snapshots, layer)
+    if part:
+        parts = [(s, x.parts[part]) for s, x in known if part in x.parts]
+        found = [(s, stats) for s, ops in parts if (stats := ops.get(op)) is not None]
+    else:
+        found = [(s, stats) for s, x in known if (stats := x.ops.get(op)) is not None]
+    if not any(x.count or x.bytes or x.avg_inflight or x.max_us for _, x in found):
+        is_known = seconds and any(x.avg_inflight is not None for _, x in found)
+        return OpSum(seconds, avg_inflight=0.0 if is_known else None)
+    busy_s = [s * x.avg_inflight for s, x in found if x.avg_inflight is not None]
     return OpSum(
         seconds,
-        count=sum(stats.count or 0 for _, stats in found),
-        bytes=sum(stats.bytes or 0 for _, stats in found),
-        latency_us=_mean((stats.count, stats.latency_us) for _, stats in found),
-        queue_us=_mean((stats.count, stats.queue_us) for _, stats in found),
-        max_us=max((x.max_us for _, x in found if x.max_us is not None), default=None),
+        count=sum([stats.count or 0 for _, stats in found]),
+        bytes=sum([stats.bytes or 0 for _, stats in found]),
+        latency_us=_mean([(stats.count, stats.latency_us) for _, stats in found]),
+        queue_us=_mean([(stats.count, stats.queue_us) for _, stats in found]),
+        max_us=max([x.max_us for _, x in found if x.max_us is not None], default=None),
         avg_inflight=sum(busy_s) / seconds if busy_s and seconds else None,
     )
 
@@ -194,9 +265,13 @@ def _mean(pairs: Iterable[tuple[int | None, Value]]) -> float | None:
 
 def sum_metric(snapshots: Iterable[Snapshot], layer: str, name: str) -> float | None:
     """Increase of a counter over these intervals, from its rates; None where none knew it."""
-    parts = [
-        snapshot.interval_s * value
-        for snapshot in snapshots
-        if (value := metric_of(snapshot, layer, name)) is not None
-    ]
-    return sum(parts) if parts else None
+
+    def added() -> float | None:
+        parts = [
+            interval_s * value
+            for interval_s, found in measured(snapshots, layer)
+            if (value := found.metrics.get(name)) is not None
+        ]
+        return sum(parts) if parts else None
+
+    return snapshots.once((layer, name), added) if isinstance(snapshots, Stretch) else added()

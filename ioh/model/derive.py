@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from functools import partial, reduce
-from operator import add
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple
 
+from ioh.model.derive_op import add_ops, derive_group, derive_op
 from ioh.model.derive_table import derive_table
-from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
-from ioh.model.late import NO_DISTRIBUTION, Distribution, LateMapping
+from ioh.model.late import (
+    LateMapping,
+    by_identity,
+)
 from ioh.model.metric import LayerSpec, MetricSpec
-from ioh.model.rates import delta, int_delta, quotient, rate_per_s, scaled
+from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import (
     HostSample,
     LayerSample,
@@ -24,8 +26,6 @@ from ioh.model.sample import (
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 
 __all__ = ["add_ops", "delta", "derive", "derive_op", "derive_table", "rate_per_s"]
-
-QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 def derive(older: Sample, newer: Sample) -> Snapshot:
@@ -56,136 +56,6 @@ def derive(older: Sample, newer: Sample) -> Snapshot:
             rate_per_s(older.self_cpu_ns_total, newer.self_cpu_ns_total, interval_s), 1e-7
         ),
         bpf_cpu_pct=scaled(rate_per_s(older.bpf_ns_total, newer.bpf_ns_total, interval_s), 1e-7),
-    )
-
-
-def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
-    """One op between two readings of its totals."""
-    return _derive_op(older, newer, interval_s, (older,), (newer,))
-
-
-def _derive_op(
-    older: OpTotals,
-    newer: OpTotals,
-    interval_s: float,
-    older_hists: Sequence[OpTotals],
-    newer_hists: Sequence[OpTotals],
-) -> OpStats:
-    """One op; its histograms, added up, are looked at only when somebody asks for them."""
-    count = int_delta(older.count_total, newer.count_total)
-    bytes_ = int_delta(older.bytes_total, newer.bytes_total)
-    latency_ns = int_delta(older.latency_ns_total, newer.latency_ns_total)
-    queued = int_delta(older.queued_total, newer.queued_total)
-    queue_us = quotient(int_delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
-    latency_us = quotient(latency_ns, count, 1e-3)
-    known = queue_us is not None and latency_us is not None and queued == count
-    max_us = scaled(newer.max_ns, 1e-3) if count else None
-    weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
-    busy_ns = weighted_ns if weighted_ns is not None else latency_ns
-    return OpStats.with_late(
-        _Distribution(older_hists, newer_hists, max_us) if count is not None else NO_DISTRIBUTION,
-        count=count,
-        bytes=bytes_,
-        ops_per_s=scaled(count, 1 / interval_s),
-        bytes_per_s=scaled(bytes_, 1 / interval_s),
-        avg_bytes=quotient(bytes_, count),
-        latency_us=latency_us,
-        queue_us=queue_us,
-        service_us=latency_us - queue_us if known and latency_us and queue_us is not None else None,
-        max_us=max_us,
-        max_bytes=newer.max_bytes if count else None,
-        inflight=newer.inflight,
-        avg_inflight=scaled(busy_ns, 1e-9 / interval_s),
-        errors_per_s=rate_per_s(older.errors_total, newer.errors_total, interval_s),
-    )
-
-
-class _Distribution(Distribution):
-    """Histograms and percentiles of an op, computed when asked for.
-
-    Args:
-        older: Totals whose histograms, added up, are those of the earlier reading.
-        newer: The same of the later reading.
-        max_us: The slowest operation of the interval.
-    """
-
-    __slots__ = ("_max_us", "_newer", "_older")
-
-    def __init__(
-        self, older: Sequence[OpTotals], newer: Sequence[OpTotals], max_us: float | None
-    ) -> None:
-        self._older, self._newer, self._max_us = older, newer, max_us
-
-    def latency(self) -> LatencyHist | None:
-        """Increments of the latency histogram; None where there is none of either kind."""
-        if not self._is_known():
-            return None
-        newer = [op.latency for op in self._newer if op.latency is not None]
-        older = [op.latency for op in self._older if op.latency is not None]
-        return reduce(add, newer) - (reduce(add, older) if older else LatencyHist())
-
-    def size_lat(self) -> SizeLatencyHist | None:
-        """The same of the histogram by size."""
-        if not self._is_known():
-            return None
-        newer = [op.size_lat for op in self._newer if op.size_lat is not None]
-        older = [op.size_lat for op in self._older if op.size_lat is not None]
-        return reduce(add, newer) - (reduce(add, older) if older else SizeLatencyHist())
-
-    def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:
-        """p50, p95, p99 and p99.9."""
-        return _percentiles(latency, self._max_us)
-
-    def _is_known(self) -> bool:
-        return any(op.latency is not None for op in self._newer) and any(
-            op.size_lat is not None for op in self._newer
-        )
-
-
-def _percentiles(latency: LatencyHist | None, max_us: float | None) -> tuple[float | None, ...]:
-    """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
-    if latency is None:
-        return (None,) * len(QUANTILES)
-    found = latency.percentiles_us(QUANTILES)
-    if not max_us:
-        return found
-    top_edge_us = FINE_EDGES_US[min(fine_index(int(max_us * 1e3)), len(FINE_EDGES_US) - 1)]
-    return tuple(max_us if p is not None and p == top_edge_us else p for p in found)
-
-
-def _add_values(values: Iterable[int | None]) -> int | None:
-    known = [v for v in values if v is not None]
-    return sum(known) if known else None
-
-
-def add_ops(parts: list[OpTotals]) -> OpTotals:
-    """The totals of a group of ops: everything added, the slower of the two maxima kept."""
-    if len(parts) == 1:
-        return parts[0]
-    latencies = [p.latency for p in parts if p.latency is not None]
-    size_lats = [p.size_lat for p in parts if p.size_lat is not None]
-    return replace(
-        _add_numbers(parts),
-        latency=reduce(add, latencies) if latencies else None,
-        size_lat=reduce(add, size_lats) if size_lats else None,
-    )
-
-
-def _add_numbers(parts: Sequence[OpTotals]) -> OpTotals:
-    """The same without histograms."""
-    slowest = max(parts, key=lambda p: p.max_ns or 0)
-    return OpTotals(
-        count_total=_add_values([p.count_total for p in parts]),
-        bytes_total=_add_values([p.bytes_total for p in parts]),
-        errors_total=_add_values([p.errors_total for p in parts]),
-        latency_ns_total=_add_values([p.latency_ns_total for p in parts]),
-        queue_ns_total=_add_values([p.queue_ns_total for p in parts]),
-        queued_total=_add_values([p.queued_total for p in parts]),
-        started_total=_add_values([p.started_total for p in parts]),
-        max_ns=slowest.max_ns,
-        max_bytes=slowest.max_bytes,
-        inflight=_add_values([p.inflight for p in parts]),
-        weighted_ns_total=_add_values([p.weighted_ns_total for p in parts]),
     )
 
 
@@ -267,11 +137,36 @@ def _derive_ops(
         if len(present) == 1:
             ops[group] = ops[present[0]]
         elif present:
-            olds, news = [older[name] for name in present], [newer[name] for name in present]
-            ops[group] = _derive_op(_add_numbers(olds), _add_numbers(news), interval_s, olds, news)
+            ops[group] = derive_group(
+                [older[name] for name in present], [newer[name] for name in present], interval_s
+            )
         elif group in older and group in newer:  # a source that cannot tell the leaves apart
             ops[group] = derive_op(older[group], newer[group], interval_s)
     return ops
+
+
+class _Plan(NamedTuple):
+    """A metric, its name in a Snapshot looked up once."""
+
+    kind: str
+    raw: str
+    derived: str
+    denominator: str
+    scale: float
+
+
+@by_identity
+def _plan(specs: tuple[MetricSpec, ...]) -> tuple[_Plan, ...]:
+    return tuple(
+        _Plan(
+            s.kind,
+            s.numerator if s.kind == "ratio" else s.name,
+            s.derived_name,
+            s.denominator,
+            s.scale,
+        )
+        for s in specs
+    )
 
 
 def _derive_metrics(
@@ -281,24 +176,17 @@ def _derive_metrics(
     interval_s: float,
 ) -> dict[str, Value]:
     values: dict[str, Value] = {}
-    for spec in specs:
-        if spec.kind == "gauge":
-            values[spec.name] = newer.get(spec.name)
-        elif spec.kind == "counter":
-            values[spec.derived_name] = rate_per_s(
-                older.get(spec.name), newer.get(spec.name), interval_s
-            )
-        elif not spec.denominator:
-            values[spec.name] = scaled(
-                rate_per_s(older.get(spec.numerator), newer.get(spec.numerator), interval_s),
-                spec.scale,
-            )
+    for kind, raw, name, denominator, scale in _plan(specs):
+        now = newer.get(raw)
+        if kind == "gauge":
+            values[name] = now
+        elif kind == "counter":
+            values[name] = rate_per_s(older.get(raw), now, interval_s)
+        elif not denominator:
+            values[name] = scaled(rate_per_s(older.get(raw), now, interval_s), scale)
         else:
-            values[spec.name] = quotient(
-                delta(older.get(spec.numerator), newer.get(spec.numerator)),
-                delta(older.get(spec.denominator), newer.get(spec.denominator)),
-                spec.scale,
-            )
+            below = delta(older.get(denominator), newer.get(denominator))
+            values[name] = quotient(delta(older.get(raw), now), below, scale)
     return values
 
 

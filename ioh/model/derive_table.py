@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
+from ioh.model.late import by_identity
 from ioh.model.metric import TableSpec
 from ioh.model.rates import delta, quotient
 from ioh.model.sample import Row, Table, Value
@@ -19,19 +19,18 @@ def derive_table(
     A key that ``older`` lacks started from nothing: the probe drops a row only once it has
     been idle for long, so all of its total belongs to this interval.
     """
-    columns = _plan(spec)
-    has_counters = any(c.kind == "counter" for c in spec.columns)
-    nothing: Row = tuple(0 if c.kind == "counter" else None for c in spec.raw_columns)
+    plan = _plan(spec)
+    nothing, columns, has_counters = plan.nothing, plan.columns, plan.has_counters
     ranked: list[tuple[float, TableRow]] = []
     for key, row in newer.items():
         before = older.get(key, nothing)
         if has_counters and row == before:
             continue
         values = {c.name: c.value(before, row, interval_s) for c in columns}
-        weight = sum(values.get(name) or 0.0 for name in spec.sort_by)
+        weight = sum([values.get(name) or 0.0 for name in spec.sort_by])
         ranked.append((weight, TableRow(key, values)))
     ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
-    return tuple(row for _, row in ranked)
+    return tuple([row for _, row in ranked])
 
 
 class _Column(NamedTuple):
@@ -55,10 +54,23 @@ class _Column(NamedTuple):
         return None if difference is None else difference / interval_s * self.scale
 
 
-@lru_cache(maxsize=256)
-def _plan(spec: TableSpec) -> tuple[_Column, ...]:
-    positions = {column.name: at for at, column in enumerate(spec.raw_columns)}
-    return tuple(
+class _Plan(NamedTuple):
+    """What a table's spec means for its rows.
+
+    Shape:
+        ``nothing`` is what a row had before it was there.
+    """
+
+    columns: tuple[_Column, ...]
+    nothing: Row
+    has_counters: bool
+
+
+@by_identity
+def _plan(spec: TableSpec) -> _Plan:
+    raw = spec.raw_columns
+    positions = {column.name: at for at, column in enumerate(raw)}
+    columns = tuple(
         _Column(
             c.derived_name,
             c.kind,
@@ -68,3 +80,5 @@ def _plan(spec: TableSpec) -> tuple[_Column, ...]:
         )
         for c in spec.columns
     )
+    nothing = tuple(0 if c.kind == "counter" else None for c in raw)
+    return _Plan(columns, nothing, any(c.kind == "counter" for c in spec.columns))

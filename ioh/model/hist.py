@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import add, sub
 
 # The fine latency axis counts in units of 1/128 µs and splits each power of two into SUB_BUCKETS,
@@ -35,6 +35,7 @@ def _fine_edge_us(index: int) -> float:
 
 
 FINE_EDGES_US = tuple(_fine_edge_us(i) for i in range(FINE_BUCKETS - 1))
+_FINE_INDICES = range(FINE_BUCKETS)
 
 
 def fine_index(latency_ns: int) -> int:
@@ -94,7 +95,9 @@ class LatencyHist:
             None for a quantile that needs more operations than were counted (p99 below 100),
             and for one whose rank lies in the last bucket, which has no upper edge.
         """
-        running = tuple(accumulate(self.counts))
+        counts = self.counts
+        hit = list(compress(_FINE_INDICES, counts))
+        running = list(accumulate(map(counts.__getitem__, hit)))
         total = running[-1] if running else 0
         found: list[float | None] = []
         for q in quantiles:
@@ -103,7 +106,7 @@ class LatencyHist:
                 found.append(None)
                 continue
             rank = max(1, -int(-(q * total - 1e-9) // 1))
-            bucket = bisect_left(running, rank)
+            bucket = hit[bisect_left(running, rank)]
             found.append(FINE_EDGES_US[bucket] if bucket < len(FINE_EDGES_US) else None)
         return tuple(found)
 

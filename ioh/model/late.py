@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import TypeVar
 
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+_A = TypeVar("_A")
+_MAX_KNOWN = 1024
 _QUANTILES = 4
 
 
@@ -72,4 +75,36 @@ class Distribution:
         return (None,) * _QUANTILES
 
 
+class _Nothing(Distribution):
+    """Of an op that has histograms, and did nothing."""
+
+    __slots__ = ()
+
+    def latency(self) -> LatencyHist | None:
+        return LatencyHist()
+
+    def size_lat(self) -> SizeLatencyHist | None:
+        return SizeLatencyHist()
+
+
 NO_DISTRIBUTION = Distribution()
+NOTHING_DONE = _Nothing()
+
+
+def by_identity(make: Callable[[_A], _V]) -> Callable[[_A], _V]:
+    """Like functools.cache for a large argument that never changes, such as a LayerSpec.
+
+    To hash one takes as long as what is to be saved, so the object itself is the key.
+    """
+    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays taken as long as it is here
+
+    @wraps(make)
+    def look_up(of: _A) -> _V:
+        found = known.get(id(of))
+        if found is None:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
+            found = known[id(of)] = (of, make(of))
+        return found[1]
+
+    return look_up

@@ -12,6 +12,7 @@ from ioh.model.sample import Value
 ZERO = "."
 UNKNOWN = "-"
 _BINARY = ("", "K", "M", "G", "T", "P")
+_WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 
 
@@ -37,6 +38,8 @@ def pad_right(text: str, width: int) -> str:
 
 def pad_left(text: str, width: int) -> str:
     """``text`` filled with spaces on its left; longer text is left whole."""
+    if text.isascii():
+        return text.rjust(width)
     return " " * max(0, width - display_width(text)) + text
 
 
@@ -90,8 +93,9 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
         return UNKNOWN
     if value == 0:
         return ZERO
-    for places in range(decimals, -1, -1):
-        text = f"{value:.{places}f}"
+    # As many places as fit beside the point, unless rounding makes it longer still.
+    for places in range(max(0, min(decimals, width - 1 - len(str(int(value))))), -1, -1):
+        text = _WITH_PLACES[places](value)
         if len(text) <= width:
             return text
     return format_scaled(value, 1000)

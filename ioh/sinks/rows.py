@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
+from ioh.model.late import by_identity
 from ioh.model.metric import LayerSpec
 from ioh.model.snapshot import OpStats
 
@@ -46,9 +48,42 @@ def direction(name: str) -> Direction:
     return "W" if word in _WRITE_WORDS else ""
 
 
+class _Layout(NamedTuple):
+    """What a layer's spec says of its rows, looked up once.
+
+    Shape:
+        ``others`` in the spec's order, those that stand for no direction; ``grouped`` of them
+        that are shown only where every op is.
+    """
+
+    main: tuple[str, ...]
+    others: tuple[str, ...]
+    grouped: frozenset[str]
+    is_flow: bool
+
+
+@by_identity
+def _layout(spec: LayerSpec) -> _Layout:
+    main = _main_ops(spec)
+    every = (*spec.groups, *spec.ops)
+    members = {member for members in spec.groups.values() for member in members}
+    grouped = {op for op in members if not any(word in op.lower() for word in _ALWAYS_SHOWN)}
+    return _Layout(
+        main,
+        tuple(name for name in every if name not in main),
+        frozenset(grouped),
+        any(op.lower() in _FLOW_WORDS for op in every),
+    )
+
+
 def is_flow(spec: LayerSpec) -> bool:
     """Whether the layer carries bytes in and out rather than serving reads and writes."""
-    return any(op.lower() in _FLOW_WORDS for op in (*spec.groups, *spec.ops))
+    return _layout(spec).is_flow
+
+
+def main_stats(spec: LayerSpec, ops: Mapping[str, OpStats]) -> list[tuple[str, OpStats]]:
+    """The ops that stand for all reads and all writes, with their numbers."""
+    return [(name, ops.get(name, _NOTHING_KNOWN)) for name in _layout(spec).main]
 
 
 def op_rows(
@@ -66,24 +101,27 @@ def op_rows(
     Returns:
         The main R and W rows always, any other row only when it counted something.
     """
-    main = _main_ops(spec)
-    grouped = {member for members in spec.groups.values() for member in members}
-    rows = [_row(name, ops.get(name, _NOTHING_KNOWN), title, is_main=True) for name in main]
-    for name in (*spec.groups, *spec.ops):
+    layout = _layout(spec)
+    rows = [
+        OpRow(*_place(name, title), name, stats, is_main=True)
+        for name, stats in main_stats(spec, ops)
+    ]
+    for name in layout.others:
         stats = ops.get(name)
-        if name in main or stats is None or not (stats.count or stats.inflight or stats.bytes):
+        if stats is None or not (stats.count or stats.inflight or stats.bytes):
             continue
-        shown = every_op or any(word in name.lower() for word in _ALWAYS_SHOWN)
-        if name not in grouped or shown:
-            rows.append(_row(name, stats, title, is_main=False))
+        if every_op or name not in layout.grouped:
+            rows.append(OpRow(*_place(name, title), name, stats, is_main=False))
     return rows
 
 
-def _row(name: str, stats: OpStats, title: str, *, is_main: bool) -> OpRow:
+@lru_cache(maxsize=1024)
+def _place(name: str, title: str) -> tuple[Direction, str]:
+    """Direction and label of an op."""
     where = direction(name)
     words = name.lower().split("_")
     rest = words[1:] if where else words
-    return OpRow(where, " ".join([title, *rest]), name, stats, is_main)
+    return where, " ".join([title, *rest])
 
 
 def _main_ops(spec: LayerSpec) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ioh.model.metric import LayerSpec, MetricSpec
+from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import (
@@ -15,7 +15,6 @@ from ioh.sinks.cells import (
     format_fixed,
     format_scaled,
     format_unit,
-    is_known,
     pad_left,
     safe_name,
 )
@@ -26,7 +25,8 @@ from ioh.sinks.findings import (
     render_not_evaluated,
 )
 from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_columns
-from ioh.sinks.rows import OpRow, is_flow, op_rows
+from ioh.sinks.metrics import mega, render_metrics
+from ioh.sinks.rows import OpRow, main_stats, op_rows
 from ioh.sinks.tables import render_table
 
 SECTIONS = {
@@ -244,45 +244,6 @@ def _render_sources(snapshot: Snapshot) -> Iterator[str]:
         yield f"source {listed}"
 
 
-def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
-    """A layer's own numbers that have a title, wrapped to ``width``.
-
-    Args:
-        layer: The layer.
-        width: Of the line.
-        every: Also those that are zero or unknown.  A flow's MB/s out, in and others are
-            shown in any case, as ioh.sh's TCP line was.
-    """
-    title = safe_name(layer.spec.title)
-    flows = is_flow(layer.spec)
-    main = [row for row in op_rows(layer.spec, layer.ops, "") if row.is_main] if flows else []
-    items = [f"{row.op}: {_mega(row.stats.bytes_per_s, 8)} MB/s" for row in reversed(main)]
-    for spec in layer.spec.metrics:
-        value = layer.metrics.get(spec.derived_name)
-        always = every or (flows and spec.derived_name.endswith("_bytes_per_s"))
-        if spec.title and (value or always):
-            items.append(_metric(spec, value))
-    line = title
-    for number, item in enumerate(items):
-        if number and len(line) + len(item) + 2 > width:
-            yield line
-            line = " " * len(title)
-        line += f"  {item}"
-    if items:
-        yield line
-
-
-def _metric(spec: MetricSpec, value: Value) -> str:
-    title = safe_name(spec.title)
-    if spec.derived_name.endswith("_bytes_per_s"):
-        return f"{title.removesuffix('B/s').rstrip()}: {_mega(value, 8)} MB/s"
-    return f"{title} {format_unit(spec.derived_name, title, value)}"
-
-
-def _mega(value: Value, width: int) -> str:
-    return format_fixed(value / 1e6 if value is not None and is_known(value) else None, width, 3)
-
-
 _COLUMNS = (
     ("MB/s", 8),
     ("avg_ms", 7),
@@ -304,7 +265,7 @@ def format_op(stats: OpStats) -> tuple[str, ...]:
     idle = stats.count == 0
     rate = stats.ops_per_s
     shown = (
-        _mega(stats.bytes_per_s, 8),
+        mega(stats.bytes_per_s, 8),
         _scaled(stats.latency_us, 1e-3, 7, 4),
         _scaled(stats.avg_bytes, 1 / 1024, 9, 3),
         format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1),
@@ -320,12 +281,17 @@ def _scaled(value: Value, scale: float, width: int, decimals: int) -> str:
     return format_fixed(None if value is None else value * scale, width, decimals)
 
 
+_HEADS = "".join(f"|{title:>{width}}" for title, width in _COLUMNS)
+_RULES = "".join("|" + "-" * width for _, width in _COLUMNS)
+_CELLS = "".join(f"|%{width}s" for _, width in _COLUMNS)
+
+
 def render_rows(rows: Iterable[OpRow]) -> Iterator[str]:
     """The table of layers: reads, then writes, then everything else."""
     ordered = list(rows)
     label_width = max([_MIN_LABEL, *(len(row.label) for row in ordered)])
-    yield f"{'':{label_width + 4}}" + "".join(f"|{title:>{width}}" for title, width in _COLUMNS)
-    yield "-" * (label_width + 4) + "".join("|" + "-" * width for _, width in _COLUMNS)
+    yield " " * (label_width + 4) + _HEADS
+    yield "-" * (label_width + 4) + _RULES
     begun = False
     for where in ("R", "W", ""):
         block = [row for row in ordered if row.direction == where]
@@ -333,8 +299,7 @@ def render_rows(rows: Iterable[OpRow]) -> Iterator[str]:
             yield "-"
         begun = begun or bool(block)
         for row in block:
-            texts = zip(format_op(row.stats), _COLUMNS, strict=True)
-            cells = "".join("|" + pad_left(text, width) for text, (_, width) in texts)
+            cells = _CELLS % format_op(row.stats)
             yield f"{where or ' '} |{pad_left(row.label, label_width)}:{cells}"
 
 
@@ -373,7 +338,7 @@ def render_footer(snapshot: Snapshot, layers: list[LayerSnapshot]) -> str:
     """Reads plus writes a second of the lowest layer that counts them, and ioh's own cost."""
     total = UNKNOWN
     for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
-        rates = [r.stats.ops_per_s for r in op_rows(layer.spec, layer.ops, "") if r.is_main]
+        rates = [stats.ops_per_s for _, stats in main_stats(layer.spec, layer.ops)]
         known = [rate for rate in rates if rate is not None]
         if known:
             total = f"{format_fixed(sum(known), 10, 0)} ({safe_name(layer.spec.title)})"

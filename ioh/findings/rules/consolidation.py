@@ -128,4 +128,12 @@ RULE = Rule(
     needs=("block",),
     probed=("syscall",),
     span_s=WRITES_S + 5,
+    recalls=(
+        ("syscall", "write_buffered"),
+        ("syscall", "write_direct"),
+        ("syscall", "write_sync"),
+        ("syscall", "mount"),
+        ("nfs_client", "mount"),
+        ("block", "write"),
+    ),
 )

@@ -172,4 +172,5 @@ RULE = Rule(
     needs=("block",),
     probed=("block",),
     span_s=SPAN_S,
+    recalls=(("block", "device"), ("block", "process")),
 )

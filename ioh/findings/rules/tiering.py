@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, op_of, sum_op
+from ioh.findings.window import Window, duration_s, op_of, sum_op
 from ioh.findings.words import duration, times
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 PART_S = 60.0
 SPAN_S = 150.0
@@ -16,27 +17,21 @@ SPAN_S = 150.0
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """The median time of the disks' reads, of the last minute and of one before."""
-    if not window.covers(2 * PART_S):
-        return
     everything = window.recent(SPAN_S)
-    series = [
-        stats.p50_us if stats.p50_us is not None else stats.latency_us
-        for snapshot in everything
-        if (stats := op_of(snapshot, "block", "read")) is not None
-        and (stats.ops_per_s or 0.0) >= limits["ops_min_per_s"]
-    ]
-    known = [value for value in series if value is not None]
-    if len(known) < 0.9 * len(everything) or len(known) < 4:
+    if duration_s(everything) < 2 * PART_S * 0.95:
+        return
+    known = _times_us(everything, limits["ops_min_per_s"])
+    if len(known) < 4:
+        return
+    before, now = median(known[: len(known) // 2]), median(known[len(known) // 2 :])
+    if before < limits["before_min_us"] or now > limits["ratio_max"] * before:
         return
     late = window.recent(PART_S)
     early = everything[: len(everything) - len(late)]
     first, last = (sum_op(part, "block", "read") for part in (early, late))
     if not first.avg_bytes or not 0.8 <= last.avg_bytes / first.avg_bytes <= 1.25:
         return
-    before, now = median(known[: len(known) // 2]), median(known[len(known) // 2 :])
     rank = spearman(known)
-    if before < limits["before_min_us"] or now > limits["ratio_max"] * before:
-        return
     if rank > -limits["rank_min"]:
         return
     yield Verdict(
@@ -60,6 +55,25 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         "within a tenth.",
         command="fio --time_based --runtime=... --ramp_time=...",
     )
+
+
+def _times_us(snapshots: Sequence[Snapshot], ops_min_per_s: float) -> list[float]:
+    """The median time of each interval's reads, or their mean; none where too many had no reads."""
+    known: list[float] = []
+    missing = 0
+    for snapshot in reversed(snapshots):
+        stats = op_of(snapshot, "block", "read")
+        value = None
+        if stats is not None and (stats.ops_per_s or 0.0) >= ops_min_per_s:
+            value = stats.p50_us if stats.p50_us is not None else stats.latency_us
+        if value is None:
+            missing += 1
+            if len(snapshots) - missing < 0.9 * len(snapshots):
+                return []
+        else:
+            known.append(value)
+    known.reverse()
+    return known
 
 
 def spearman(values: Sequence[float]) -> float:
@@ -103,4 +117,5 @@ RULE = Rule(
     probed=("block",),
     hold_s=5.0,
     span_s=SPAN_S,
+    recalls=(("block", "read"),),
 )

@@ -1,0 +1,221 @@
+"""One op, or several as one, between two readings of its totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import add, attrgetter, is_
+from typing import NamedTuple
+
+from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
+from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
+from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
+from ioh.model.sample import OpTotals
+from ioh.model.snapshot import OpStats
+
+QUANTILES = (0.5, 0.95, 0.99, 0.999)
+
+
+def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
+    """One op between two readings of its totals."""
+    if newer is older:
+        has_hists = newer.latency is not None and newer.size_lat is not None
+        return _idle(newer, has_hists=has_hists)
+    return _derive_op(older, newer, interval_s, (older,), (newer,))
+
+
+def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
+    """What derive_op() makes of two equal readings: 0 or unknown, whatever the interval."""
+    busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
+    known = _Known(
+        totals.count_total is not None,
+        totals.bytes_total is not None,
+        totals.errors_total is not None,
+        busy is not None,
+        has_hists,
+    )
+    return _idle_stats(known, totals.inflight)
+
+
+class _Known(NamedTuple):
+    """What of an op that did nothing is known."""
+
+    has_count: bool
+    has_bytes: bool
+    has_errors: bool
+    has_time: bool
+    has_hists: bool
+
+
+@lru_cache(maxsize=256)
+def _idle_stats(known: _Known, inflight: int | None) -> OpStats:
+    return OpStats.with_late(
+        NOTHING_DONE if known.has_hists and known.has_count else NO_DISTRIBUTION,
+        count=0 if known.has_count else None,
+        bytes=0 if known.has_bytes else None,
+        ops_per_s=0.0 if known.has_count else None,
+        bytes_per_s=0.0 if known.has_bytes else None,
+        avg_bytes=None,
+        latency_us=None,
+        queue_us=None,
+        service_us=None,
+        max_us=None,
+        max_bytes=None,
+        inflight=inflight,
+        avg_inflight=0.0 if known.has_time else None,
+        errors_per_s=0.0 if known.has_errors else None,
+    )
+
+
+def _derive_op(
+    older: OpTotals,
+    newer: OpTotals,
+    interval_s: float,
+    older_hists: Sequence[OpTotals],
+    newer_hists: Sequence[OpTotals],
+) -> OpStats:
+    """One op; its histograms, added up, are looked at only when somebody asks for them."""
+    count = int_delta(older.count_total, newer.count_total)
+    bytes_ = int_delta(older.bytes_total, newer.bytes_total)
+    latency_ns = int_delta(older.latency_ns_total, newer.latency_ns_total)
+    queued = int_delta(older.queued_total, newer.queued_total)
+    queue_us = quotient(int_delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
+    latency_us = quotient(latency_ns, count, 1e-3)
+    known = queue_us is not None and latency_us is not None and queued == count
+    max_us = scaled(newer.max_ns, 1e-3) if count else None
+    weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
+    busy_ns = weighted_ns if weighted_ns is not None else latency_ns
+    return OpStats.with_late(
+        _Distribution(older_hists, newer_hists, max_us) if count is not None else NO_DISTRIBUTION,
+        count=count,
+        bytes=bytes_,
+        ops_per_s=scaled(count, 1 / interval_s),
+        bytes_per_s=scaled(bytes_, 1 / interval_s),
+        avg_bytes=quotient(bytes_, count),
+        latency_us=latency_us,
+        queue_us=queue_us,
+        service_us=latency_us - queue_us if known and latency_us and queue_us is not None else None,
+        max_us=max_us,
+        max_bytes=newer.max_bytes if count else None,
+        inflight=newer.inflight,
+        avg_inflight=scaled(busy_ns, 1e-9 / interval_s),
+        errors_per_s=rate_per_s(older.errors_total, newer.errors_total, interval_s),
+    )
+
+
+class _Distribution(Distribution):
+    """Histograms and percentiles of an op, computed when asked for.
+
+    Args:
+        older: Totals whose histograms, added up, are those of the earlier reading.
+        newer: The same of the later reading.
+        max_us: The slowest operation of the interval.
+    """
+
+    __slots__ = ("_max_us", "_newer", "_older")
+
+    def __init__(
+        self, older: Sequence[OpTotals], newer: Sequence[OpTotals], max_us: float | None
+    ) -> None:
+        self._older, self._newer, self._max_us = older, newer, max_us
+
+    def latency(self) -> LatencyHist | None:
+        """Increments of the latency histogram; None where there is none of either kind."""
+        if not self._is_known():
+            return None
+        return reduce(
+            add,
+            (
+                new.latency - (old.latency or LatencyHist())
+                for new, old in zip(self._newer, self._older, strict=True)
+                if new.latency is not None and new.latency is not old.latency
+            ),
+            LatencyHist(),
+        )
+
+    def size_lat(self) -> SizeLatencyHist | None:
+        """The same of the histogram by size."""
+        if not self._is_known():
+            return None
+        return reduce(
+            add,
+            (
+                new.size_lat - (old.size_lat or SizeLatencyHist())
+                for new, old in zip(self._newer, self._older, strict=True)
+                if new.size_lat is not None and new.size_lat is not old.size_lat
+            ),
+            SizeLatencyHist(),
+        )
+
+    def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:
+        """p50, p95, p99 and p99.9."""
+        return _percentiles(latency, self._max_us)
+
+    def _is_known(self) -> bool:
+        return any(op.latency is not None for op in self._newer) and any(
+            op.size_lat is not None for op in self._newer
+        )
+
+
+def _percentiles(latency: LatencyHist | None, max_us: float | None) -> tuple[float | None, ...]:
+    """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
+    if latency is None:
+        return (None,) * len(QUANTILES)
+    found = latency.percentiles_us(QUANTILES)
+    if not max_us:
+        return found
+    top_edge_us = FINE_EDGES_US[min(fine_index(int(max_us * 1e3)), len(FINE_EDGES_US) - 1)]
+    return tuple(max_us if p is not None and p == top_edge_us else p for p in found)
+
+
+def _sum_known(values: tuple[int | None, ...]) -> int | None:
+    if None not in values:
+        return sum(values)  # type: ignore[arg-type]
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def add_ops(parts: list[OpTotals]) -> OpTotals:
+    """The totals of a group of ops: everything added, the slower of the two maxima kept."""
+    if len(parts) == 1:
+        return parts[0]
+    latencies = [p.latency for p in parts if p.latency is not None]
+    size_lats = [p.size_lat for p in parts if p.size_lat is not None]
+    return replace(
+        _add_numbers(parts),
+        latency=reduce(add, latencies) if latencies else None,
+        size_lat=reduce(add, size_lats) if size_lats else None,
+    )
+
+
+_summed = attrgetter(
+    "count_total", "bytes_total", "errors_total", "latency_ns_total", "queue_ns_total",
+    "queued_total", "started_total", "inflight", "weighted_ns_total",
+)  # fmt: skip
+
+
+def _add_numbers(parts: Sequence[OpTotals]) -> OpTotals:
+    """The same without histograms."""
+    count, size, errors, latency, queue, queued, started, inflight, weighted = map(
+        _sum_known, zip(*map(_summed, parts), strict=True)
+    )
+    slowest = max(parts, key=_max_ns)
+    return OpTotals(
+        count, size, errors, latency, queue, queued, started,
+        slowest.max_ns, slowest.max_bytes, inflight, weighted,
+    )  # fmt: skip
+
+
+def _max_ns(totals: OpTotals) -> int:
+    return totals.max_ns or 0
+
+
+def derive_group(olds: list[OpTotals], news: list[OpTotals], interval_s: float) -> OpStats:
+    """Several ops as one: everything added, percentiles of all their operations."""
+    if all(map(is_, olds, news)):
+        has_hists = any(op.latency is not None for op in news) and any(
+            op.size_lat is not None for op in news
+        )
+        return _idle(_add_numbers(news), has_hists=has_hists)
+    return _derive_op(_add_numbers(olds), _add_numbers(news), interval_s, olds, news)

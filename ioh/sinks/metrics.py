@@ -1,0 +1,75 @@
+"""A layer's own numbers as a line of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ioh.model.late import by_identity
+from ioh.model.metric import LayerSpec
+from ioh.model.sample import Value
+from ioh.model.snapshot import LayerSnapshot
+from ioh.sinks.cells import format_fixed, format_unit, is_known, safe_name
+from ioh.sinks.rows import is_flow, main_stats
+
+
+class _Metrics(NamedTuple):
+    """What is printed of a layer's own numbers, looked up once.
+
+    Shape:
+        ``shown``: name, title, whether it is bytes a second, whether also where it is nothing.
+    """
+
+    title: str
+    is_flow: bool
+    shown: tuple[tuple[str, str, bool, bool], ...]
+
+
+@by_identity
+def _metrics_of(spec: LayerSpec) -> _Metrics:
+    flows = is_flow(spec)
+    shown = []
+    for metric in spec.metrics:
+        if metric.title:
+            name = metric.derived_name
+            is_rate = name.endswith("_bytes_per_s")
+            title = safe_name(metric.title)
+            title = title.removesuffix("B/s").rstrip() if is_rate else title
+            shown.append((name, title, is_rate, flows and is_rate))
+    return _Metrics(safe_name(spec.title), flows, tuple(shown))
+
+
+def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
+    """A layer's own numbers that have a title, wrapped to ``width``.
+
+    Args:
+        layer: The layer.
+        width: Of the line.
+        every: Also those that are zero or unknown.  A flow's MB/s out, in and others are
+            shown in any case, as ioh.sh's TCP line was.
+    """
+    known, items = _metrics_of(layer.spec), []
+    if known.is_flow:
+        main = reversed(main_stats(layer.spec, layer.ops))
+        items = [f"{op}: {mega(stats.bytes_per_s, 8)} MB/s" for op, stats in main]
+    for name, title, is_rate, always in known.shown:
+        value = layer.metrics.get(name)
+        if not (value or always or every):
+            continue
+        if is_rate:
+            items.append(f"{title}: {mega(value, 8)} MB/s")
+        else:
+            items.append(f"{title} {format_unit(name, title, value)}")
+    line = known.title
+    for number, item in enumerate(items):
+        if number and len(line) + len(item) + 2 > width:
+            yield line
+            line = " " * len(known.title)
+        line += f"  {item}"
+    if items:
+        yield line
+
+
+def mega(value: Value, width: int) -> str:
+    """Millions, as in MB/s."""
+    return format_fixed(value / 1e6 if value is not None and is_known(value) else None, width, 3)
