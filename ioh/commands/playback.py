@@ -229,7 +229,7 @@ def run_replay(  # noqa: PLR0913
                 break
         if is_empty and ending.received is None:
             faults.report()
-            raise no_interval(args.file)
+            raise no_interval(args.file, span)
     faults.report()
     return ending.code
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ioh.findings.window import OpSum, rows_of, sum_op
+from ioh.findings.window import OpSum, Stretch, rows_of, sum_op
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -42,7 +42,13 @@ class Device:
 
 
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
-    """Every device that did something in this direction, busiest first."""
+    """Devices that did ``op`` (read or write), the busiest first."""
+    if isinstance(snapshots, Stretch):
+        return snapshots.once(("devices", op), lambda: _devices(snapshots, op))
+    return _devices(snapshots, op)
+
+
+def _devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     found = []
     for row in rows_of(snapshots[-1], "block", "device"):
         total = sum_op(snapshots, "block", op, row.key[0])

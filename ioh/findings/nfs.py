@@ -58,12 +58,16 @@ def _sums(
 ) -> dict[str, tuple[float, float, float]]:
     """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
     totals: dict[str, tuple[float, float, float]] = {}
-    names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
+    count, size, ns = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
     for interval_s, found in measured(snapshots, layer):
         for row in found.tables.get("mount", ()):
             before = totals.get(row.key[0], _NOTHING)
-            count, size, ns = [(row.values.get(n) or 0.0) * interval_s for n in names]
-            totals[row.key[0]] = (before[0] + count, before[1] + size, before[2] + ns)
+            value = row.values.get
+            totals[row.key[0]] = (
+                before[0] + (value(count) or 0.0) * interval_s,
+                before[1] + (value(size) or 0.0) * interval_s,
+                before[2] + (value(ns) or 0.0) * interval_s,
+            )
     return totals
 
 

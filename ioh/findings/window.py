@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-from ioh.model.sample import Unavailable, Value
+from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 # A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
@@ -242,25 +242,41 @@ def _sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str) -> Op
         found = [(s, stats) for s, ops in parts if (stats := ops.get(op)) is not None]
     else:
         found = [(s, stats) for s, x in known if (stats := x.ops.get(op)) is not None]
-    if not any(x.count or x.bytes or x.avg_inflight or x.max_us for _, x in found):
-        is_known = seconds and any(x.avg_inflight is not None for _, x in found)
-        return OpSum(seconds, avg_inflight=0.0 if is_known else None)
-    busy_s = [s * x.avg_inflight for s, x in found if x.avg_inflight is not None]
-    return OpSum(
-        seconds,
-        count=sum([stats.count or 0 for _, stats in found]),
-        bytes=sum([stats.bytes or 0 for _, stats in found]),
-        latency_us=_mean([(stats.count, stats.latency_us) for _, stats in found]),
-        queue_us=_mean([(stats.count, stats.queue_us) for _, stats in found]),
-        max_us=max([x.max_us for _, x in found if x.max_us is not None], default=None),
-        avg_inflight=sum(busy_s) / seconds if busy_s and seconds else None,
-    )
+    latency, queue = _Mean(), _Mean()
+    count = size = 0
+    max_us: float | None = None
+    busy_s: list[float] = []
+    for interval_s, stats in found:
+        done = stats.count
+        if done:
+            count += done
+            latency.add(done, stats.latency_us)
+            queue.add(done, stats.queue_us)
+        size += stats.bytes or 0
+        if stats.max_us is not None and (max_us is None or stats.max_us > max_us):
+            max_us = stats.max_us
+        if stats.avg_inflight is not None:
+            busy_s.append(interval_s * stats.avg_inflight)
+    inflight = sum(busy_s) / seconds if busy_s and seconds else None
+    return OpSum(seconds, count, size, latency.value, queue.value, max_us, inflight)
 
 
-def _mean(pairs: Iterable[tuple[int | None, Value]]) -> float | None:
-    known = [(count, value) for count, value in pairs if count and value is not None]
-    total = sum(count for count, _ in known)
-    return sum(count * value for count, value in known) / total if total else None
+class _Mean:
+    """A mean weighted by operations; None of none."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self) -> None:
+        self._count, self._sum = 0, 0.0
+
+    def add(self, count: int, value: float | None) -> None:
+        if value is not None:
+            self._count += count
+            self._sum += count * value
+
+    @property
+    def value(self) -> float | None:
+        return self._sum / self._count if self._count else None
 
 
 def sum_metric(snapshots: Iterable[Snapshot], layer: str, name: str) -> float | None:

@@ -78,6 +78,11 @@ class Findings:
         else:
             self._fault(f"{where} are damaged")
 
+    def leave_out(self) -> None:
+        """Note that the last sample taken cannot be copied."""
+        self.lost_ticks += 1
+        self._fault(f"sample {self.ticks - 1} holds numbers beyond 64 bits: left out of the copy")
+
     def _fault(self, text: str) -> None:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(text)
@@ -106,8 +111,8 @@ def check(path: str, repaired: str | None = None) -> Findings:
                 if repaired is not None:
                     if isinstance(item, Header) and writer is None:
                         writer = _new_writer(item, repaired)
-                    if writer is not None:
-                        _copy(item, writer)
+                    if writer is not None and not _copy(item, writer):
+                        found.leave_out()
     finally:
         os.close(fd)
         if writer is not None:
@@ -117,18 +122,24 @@ def check(path: str, repaired: str | None = None) -> Findings:
 
 def _new_writer(header: Header, path: str) -> SessionWriter:
     return SessionWriter(
-        FileOutput(path),
+        FileOutput(path, option="--repair"),
         note=to_text(header.note),
         cycle_s=header.cycle_s,
         part=max(2, header.part),
     )
 
 
-def _copy(item: Item, writer: SessionWriter) -> None:
+def _copy(item: Item, writer: SessionWriter) -> bool:
+    """Write one item; False for a sample that no recording can hold."""
     if isinstance(item, Tick):
-        if not writer.write(item.sample):
+        try:
+            is_written = writer.write(item.sample)
+        except ValueError:  # made-up increments may lead beyond 64 bits
+            return False
+        if not is_written:
             raise OSError(28, writer.paused_why)
     elif isinstance(item, Mark):
         writer.mark(to_text(item.text), item.time_unix_s)
     elif isinstance(item, Gap):
         writer.gap(item)
+    return True

@@ -156,14 +156,8 @@ class LayerState:
         self._frozen: list[Counts | None] = [None] * len(self.hists)
         # Those of the layer's own ops, which come before those of its parts.
         self.own_hists = sum(number < len(shape.ops) for number in self._op_of_hist)
-        named = (
-            [to_text(op.name) for op in shape.ops],
-            [to_text(part) for part, _ in shape.parts],
-            *([to_text(op.name) for op in ops] for _, ops in shape.parts),
-            *([to_text(n) for n in names] for names in (shape.metrics, shape.lost)),
-            [to_text(n) for n in shape.gauge_hists],
-        )
-        if any(len(set(names)) != len(names) for names in named):
+        self._names = _Names(shape)
+        if any(len(set(names)) != len(names) for names in self._names.lists()):
             msg = "a layer that names something twice"
             raise RecordError(msg)
 
@@ -218,37 +212,55 @@ class LayerState:
         self, tables: Mapping[str, Table], *, with_parts: bool = True
     ) -> LayerSample | Unavailable:
         """The layer's sample as it now is."""
-        shape = self.shape
+        shape, names = self.shape, self._names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
-        number = 0
-        ops = {}
-        for op in shape.ops:
-            ops[to_text(op.name)] = self._op(number)
-            number += 1
+        number = len(names.ops)
+        ops = dict(zip(names.ops, map(self._op, range(number)), strict=True))
         parts: dict[str, dict[str, OpTotals]] = {}
-        for part, part_ops in shape.parts if with_parts else ():
-            mine = parts[to_text(part)] = {}
-            for op in part_ops:
-                mine[to_text(op.name)] = self._op(number)
-                number += 1
+        for part, op_names in names.parts if with_parts else ():
+            end = number + len(op_names)
+            parts[part] = dict(zip(op_names, map(self._op, range(number, end)), strict=True))
+            number = end
         at = len(self._every) * _SCALARS
         plain = self.values
-        metrics = {to_text(n): plain[at + i] for i, n in enumerate(shape.metrics)}
+        metrics = dict(zip(names.metrics, plain[at:], strict=False))
         at += len(metrics)
-        lost = {to_text(n): plain[at + i] or 0 for i, n in enumerate(shape.lost)}
+        lost = {name: plain[at + i] or 0 for i, name in enumerate(names.lost)}
         at += len(lost)
         gauges = {}
-        for name in shape.gauge_hists:
-            gauges[to_text(name)] = tuple(plain[at : at + LATENCY_BUCKETS])
+        for name in names.gauge_hists:
+            gauges[name] = tuple(plain[at : at + LATENCY_BUCKETS])
             at += LATENCY_BUCKETS
         return LayerSample(
-            source=to_text(shape.source),
+            source=names.source,
             ops=ops,
             metrics=metrics,
             tables=tables,
             parts=parts,
             lost=lost,  # type: ignore[arg-type]
             gauge_hists=gauges,  # type: ignore[arg-type]
-            notes=tuple(to_text(note) for note in shape.notes),
+            notes=names.notes,
         )
+
+
+class _Names:
+    """A layer's names as text, told once."""
+
+    def __init__(self, shape: LayerShape) -> None:
+        self.source = to_text(shape.source)
+        self.ops = [to_text(op.name) for op in shape.ops]
+        self.parts = [
+            (to_text(part), [to_text(op.name) for op in ops]) for part, ops in shape.parts
+        ]
+        self.metrics, self.lost, self.gauge_hists = (
+            [to_text(name) for name in names]
+            for names in (shape.metrics, shape.lost, shape.gauge_hists)
+        )
+        self.notes = tuple(map(to_text, shape.notes))
+
+    def lists(self) -> Iterator[list[str]]:
+        """Those that must not name anything twice."""
+        yield from (self.ops, self.metrics, self.lost, self.gauge_hists)
+        yield [part for part, _ in self.parts]
+        yield from (ops for _, ops in self.parts)

@@ -94,24 +94,30 @@ class FileOutput(SeekableOutput):
         path: The file.
         owner: User and group that it shall belong to; None leaves the process's own.
         directory_fd: What a relative ``path`` is relative to; None: the working directory.
+        option: Where the user can say another path, for the hint.
 
     Raises:
         IohError: It exists, or cannot be made.
     """
 
     def __init__(
-        self, path: str, owner: tuple[int, int] | None = None, directory_fd: int | None = None
+        self,
+        path: str,
+        owner: tuple[int, int] | None = None,
+        directory_fd: int | None = None,
+        *,
+        option: str = "-o",
     ) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o600, dir_fd=directory_fd)
         except FileExistsError:
             cause = f"{printable(path)} exists, and a recording is never written over"
-            raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
+            raise IohError(cause, f"Give another name with {option}", ExitCode.USAGE) from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             cause = f"cannot make {printable(path)}: {reason}"
-            raise IohError(cause, "Give another place with -o FILE") from None
+            raise IohError(cause, f"Give another place with {option}") from None
         super().__init__(fd, path)
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,67 +4,86 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from ioh.model.sample import Row, Value
-from ioh.session.cells import Numbers, apply_values, by_place, places_of
+from ioh.session.cells import places_of
 from ioh.session.records import MAX_ROWS, RecordError, Rows, TableShape, to_text
 
 Key = tuple[str, ...]
 
 
 class _Table:
-    """One table's rows, end to end in ``values``; ``_shown`` is what was built of them last."""
+    """One table's rows; ``_shown`` is what was built of them last."""
 
-    __slots__ = ("_changed", "_is_other", "_shown", "keys", "shape", "values")
+    __slots__ = (
+        "_changed", "_gone", "_known", "_shown", "_taken", "keys", "name", "rows", "shape",
+    )  # fmt: skip
 
     def __init__(self, shape: TableShape) -> None:
-        self.shape = shape
+        self.shape, self.name = shape, to_text(shape.name)
         self.keys: list[Key] = []
-        self.values: list[Value] = []
+        self.rows: list[list[Value]] = []
+        self._taken: set[Key] = set()
         self._shown: dict[Key, Row] = {}
-        self._changed: set[Key] = set()
-        self._is_other = False  # rows came or went
+        self._known = 0  # so many of the first rows are in _shown
+        self._gone: list[Key] = []  # of those in _shown
+        self._changed: dict[Key, list[Value]] = {}
 
-    def change(self, incs: dict[int, int], sets: dict[int, Value]) -> None:
-        apply_values(self.values, Numbers((), incs, sets))
-        keys, columns = self.keys, self.shape.columns
-        self._changed.update([keys[at // columns] for at in (*incs, *sets)])
+    def change(self, places: Sequence[int], values: Sequence[Value], *, are_incs: bool) -> None:
+        """Set values, or add to them; ``places`` count through the rows, from 0.
 
-    def remove(self, rows: Sequence[int]) -> None:
-        columns = self.shape.columns
-        keys: list[Key] = []
-        values: list[Value] = []
-        after = 0
-        for row in (*rows, len(self.keys)):
-            keys += self.keys[after:row]
-            values += self.values[after * columns : row * columns]
-            after = row + 1
-        self.keys, self.values = keys, values
-        self._is_other = True
+        Raises:
+            RecordError: What is added to is no integer.
+        """
+        columns, keys, rows, changed = self.shape.columns, self.keys, self.rows, self._changed
+        for place, value in zip(places, values, strict=True):
+            at, column = divmod(place, columns)
+            row = rows[at]
+            if are_incs:
+                before = row[column]
+                if before is None or value is None:
+                    msg = f"no integer at position {place}"
+                    raise RecordError(msg)
+                row[column] = before + value
+            else:
+                row[column] = value
+            changed[keys[at]] = row
+
+    def remove(self, gone: Sequence[int]) -> None:
+        for row in reversed(gone):
+            key = self.keys.pop(row)
+            del self.rows[row]
+            self._taken.discard(key)
+            self._changed.pop(key, None)
+            if row < self._known:
+                self._known -= 1
+                self._gone.append(key)
 
     def add(self, rows: Sequence[tuple[Key, list[Value]]]) -> None:
-        self.keys += [key for key, _ in rows]
         for key, values in rows:
-            self.values += values
-            self._changed.add(key)
-        if len({*self.keys}) != len(self.keys):
+            self.keys.append(key)
+            self.rows.append(values)
+            self._taken.add(key)
+            self._changed[key] = values
+        if len(self._taken) != len(self.keys):
             msg = "a row that comes twice"
             raise RecordError(msg)
-        self._is_other = True
 
     def table(self) -> Mapping[Key, Row]:
         """The table as it now is; what is returned never changes."""
-        if not (self._changed or self._is_other):
-            return self._shown
-        columns, values, older = self.shape.columns, self.values, self._shown
-        shown: dict[Key, Row] = {} if self._is_other else dict(older)
-        for row, key in enumerate(self.keys):
-            if key in self._changed:
-                shown[key] = tuple(values[row * columns : (row + 1) * columns])
-            elif self._is_other:
-                shown[key] = older[key]
-        self._shown, self._changed, self._is_other = shown, set(), False
-        return shown
+        if self._changed or self._gone:
+            shown = dict(self._shown)
+            for key in self._gone:
+                del shown[key]
+            # In their order, new rows at the end.
+            for key in self.keys[self._known :]:
+                shown[key] = ()
+            for key, row in self._changed.items():
+                shown[key] = tuple(row)
+            self._shown, self._known = shown, len(self.keys)
+            self._gone, self._changed = [], {}
+        return self._shown
 
 
 class TablesState:
@@ -72,6 +91,9 @@ class TablesState:
 
     def __init__(self, shapes: Sequence[TableShape]) -> None:
         self._tables = list(map(_Table, shapes))
+        self._of_layer: dict[int, list[_Table]] = {}
+        for table in self._tables:
+            self._of_layer.setdefault(table.shape.layer, []).append(table)
 
     def apply(self, rows: Rows) -> None:
         """Take over a record's changes.
@@ -87,20 +109,34 @@ class TablesState:
             self._add(rows.added)
 
     def _change(self, rows: Rows) -> None:
-        incs, sets = by_place(rows.gaps, rows.incs), by_place(rows.set_gaps, rows.sets)
-        inc_places, set_places = list(incs), list(sets)
-        base = 0
-        for table in self._tables:
-            end = base + len(table.values)
-            mine = {at - base: incs[at] for at in _between(inc_places, base, end)}
-            mine_set = {at - base: sets[at] for at in _between(set_places, base, end)}
-            if mine or mine_set:
-                table.change(mine, mine_set)
-            base = end
-        last = max(inc_places[-1:] + set_places[-1:])
-        if last >= base:
+        last = max(
+            self._change_some(rows.gaps, rows.incs, are_incs=True),
+            self._change_some(rows.set_gaps, rows.sets, are_incs=False),
+        )
+        if last >= sum(len(t.rows) * t.shape.columns for t in self._tables):
             msg = f"no row at value {last}"
             raise RecordError(msg)
+
+    def _change_some(self, gaps: Sequence[int], values: Sequence[Value], *, are_incs: bool) -> int:
+        """Returns the last place; those of no table change nothing."""
+        if len(gaps) != len(values):
+            msg = "as many gaps as changes are needed"
+            raise RecordError(msg)
+        places = places_of(gaps)
+        at = base = 0
+        for table, end in zip(self._tables, self._ends(), strict=True):
+            if at == len(places):
+                break
+            until = bisect_left(places, end, at)
+            if until > at:
+                mine = [place - base for place in places[at:until]]
+                table.change(mine, values[at:until], are_incs=are_incs)
+            at, base = until, end
+        return places[-1] if places else -1
+
+    def _ends(self) -> list[int]:
+        """Where each table's values end, when those of all tables lie end to end."""
+        return list(accumulate(len(t.rows) * t.shape.columns for t in self._tables))
 
     def _remove(self, gaps: Sequence[int]) -> None:
         gone = places_of(gaps)
@@ -135,11 +171,7 @@ class TablesState:
 
     def of_layer(self, layer: int) -> dict[str, Mapping[Key, Row]]:
         """The tables of one layer by name."""
-        return {
-            to_text(table.shape.name): table.table()
-            for table in self._tables
-            if table.shape.layer == layer
-        }
+        return {table.name: table.table() for table in self._of_layer.get(layer, ())}
 
 
 def _between(places: Sequence[int], begin: int, end: int) -> Sequence[int]:

@@ -18,7 +18,7 @@ from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.stream import Tick
 from ioh.sources.judgements import WINDOW_TICKS, Judgements, MakeJudge, no_judge
-from ioh.sources.moments import unix_s_of
+from ioh.sources.moments import span_unix_s
 from ioh.sources.player import Player, walk
 from ioh.sources.replay import POLL_S, Span, no_interval
 
@@ -93,7 +93,7 @@ class FileFeed:
             self._find_span(span, run_s, utc=utc)
             self._names = choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
-                raise no_interval(path)  # noqa: TRY301
+                raise no_interval(path, span)  # noqa: TRY301
         except BaseException:
             self._played.close()
             self._visited.close()
@@ -122,11 +122,9 @@ class FileFeed:
 
     def _find_span(self, span: Span, run_s: float | None, *, utc: bool) -> None:
         session = self._played
-        begin_s, end_s = session.start_unix_s, float("inf")
-        if span.begin is not None:
-            begin_s = unix_s_of(span.begin, session, utc=utc)
-        if span.end is not None:
-            end_s = unix_s_of(span.end, session, utc=utc)
+        begin, end = span_unix_s(span.begin, span.end, session, utc=utc)
+        begin_s = session.start_unix_s if begin is None else begin
+        end_s = float("inf") if end is None else end
         if run_s is not None:
             end_s = min(end_s, begin_s + run_s)
         self._begin, self._end_unix_s = session.tick_at(begin_s), end_s

@@ -98,3 +98,31 @@ def unix_s_of(when: When, session: Session, *, utc: bool = False) -> float:
         cause = f'"{shown}" fits several marks: {listed}'
         raise IohError(cause, "Say more of it", ExitCode.USAGE)
     return found[0].time_unix_s
+
+
+def span_unix_s(
+    begin: When | None, end: When | None, session: Session, *, utc: bool = False
+) -> tuple[float | None, float | None]:
+    """Unix times of both ends of a part of a session; None where it has no such end.
+
+    Raises:
+        IohError: As unix_s_of(), or the end is not after the begin.
+    """
+    begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
+    end_s = None if end is None else unix_s_of(end, session, utc=utc)
+    check_order(begin, end, begin_s, end_s)
+    return begin_s, end_s
+
+
+def check_order(
+    begin: When | None, end: When | None, begin_s: float | None, end_s: float | None
+) -> None:
+    """Refuse a part that ends before it begins.
+
+    Raises:
+        IohError: It does.
+    """
+    if begin is None or end is None or begin_s is None or end_s is None or begin_s < end_s:
+        return
+    cause = f'"{printable(end.text)}" is not after "{printable(begin.text)}"'
+    raise IohError(cause, "Give --from the earlier one", ExitCode.USAGE)

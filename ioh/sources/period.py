@@ -12,8 +12,8 @@ from ioh.model.snapshot import Snapshot
 from ioh.model.span import Maxima
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
-from ioh.sources.moments import When, unix_s_of
-from ioh.sources.replay import no_interval
+from ioh.sources.moments import When, span_unix_s
+from ioh.sources.replay import Span, no_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def read_period(
     Raises:
         IohError: The span holds fewer than two samples, or a moment is not there.
     """
-    begin_tick = 0 if begin is None else session.tick_at(unix_s_of(begin, session, utc=utc))
-    end_s = None if end is None else unix_s_of(end, session, utc=utc)
+    begin_s, end_s = span_unix_s(begin, end, session, utc=utc)
+    begin_tick = 0 if begin_s is None else session.tick_at(begin_s)
     first: int | None = None
     last, before = 0, None
     layers, maxima = _Layers(), Maxima()
@@ -109,7 +109,7 @@ def read_period(
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
-        raise no_interval(session.path)
+        raise no_interval(session.path, Span(begin, end))
     return _joined(session, first, last, layers, maxima)
 
 

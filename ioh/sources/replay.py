@@ -14,7 +14,7 @@ from ioh.model.sample import Sample
 from ioh.session.reader import Session
 from ioh.session.records import Gap, Header, Mark
 from ioh.session.stream import Item, ItemReader, Tick
-from ioh.sources.moments import When, clock_unix_s, unix_s_of
+from ioh.sources.moments import When, check_order, clock_unix_s, span_unix_s
 
 POLL_S = 0.2
 _PIPE_CHUNK_BYTES = 1 << 16
@@ -114,12 +114,12 @@ class ReplaySource:
             yield item
 
     def _file_items(self, session: Session) -> Iterator[Item]:
-        begin_tick, begin_s, end = 0, float("-inf"), None
-        if self._span.begin is not None:
-            begin_s = unix_s_of(self._span.begin, session, utc=self._utc)
+        begin_s, end = span_unix_s(self._span.begin, self._span.end, session, utc=self._utc)
+        begin_tick = 0
+        if begin_s is None:
+            begin_s = float("-inf")
+        else:
             begin_tick = session.tick_at(begin_s)
-        if self._span.end is not None:
-            end = unix_s_of(self._span.end, session, utc=self._utc)
         reader, at = session.reader(
             begin_tick, with_tables=self._with_tables, with_parts=self._with_parts
         )
@@ -182,6 +182,7 @@ class ReplaySource:
                 found.append(start_unix_s + when.offset_s)
             else:
                 found.append(clock_unix_s(when, start_unix_s, utc=self._utc))
+        check_order(self._span.begin, self._span.end, found[0], found[1])
         return found[0], found[1]
 
     def set_speed(self, speed: float) -> None:
@@ -213,7 +214,10 @@ def _is_mark(when: When) -> bool:
     return when.offset_s is None and when.clock is None
 
 
-def no_interval(path: str) -> IohError:
+def no_interval(path: str, span: Span | None = None) -> IohError:
     """What to raise where there is nothing to show."""
     cause = f"no interval in that part of {printable(path)}"
+    ends = (("from", span.begin), ("to", span.end)) if span is not None else ()
+    if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
+        cause += f" ({' '.join(said)})"
     return IohError(cause, "See what there is with: ioh verify", ExitCode.USAGE)

@@ -22,6 +22,7 @@ from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.session.frame import HEAD_BYTES
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
+from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
 from ioh.sinks.compare import format_change
 from ioh.sinks.csv import guarded
@@ -271,8 +272,31 @@ def test_gaps_survive_a_repair(tmp_path: Path, shown: Shown) -> None:
 def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = session_file.read_bytes()
     assert main(["verify", str(session_file), "--repair", str(session_file)]) == ExitCode.USAGE
-    assert "never written over" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "never written over" in said
+    assert "Give another name with --repair" in said
     assert session_file.read_bytes() == before
+
+
+def test_a_repair_leaves_out_what_no_recording_can_hold(tmp_path: Path, shown: Shown) -> None:
+    memory = Memory()
+    writer = SessionWriter(memory)
+    for times, sample in enumerate(SAMPLES[:5]):
+        total = times * ((1 << 64) - 1)  # each increment fits
+        writer.write(replace(sample, self_cpu_ns_total=total if times < 4 else 7))
+        if times == 1:
+            writer.gap(Gap(1.0, 2.0, b"made up"))
+            writer._whole_next = False  # what a whole record could not tell follows the gap
+    writer.close()
+    old, new = tmp_path / "old.ioh", tmp_path / "new.ioh"
+    old.write_bytes(bytes(memory.data))
+    told = shown("verify", old, "--repair", new, code=ExitCode.FAILED)
+    assert "! sample 2 holds numbers beyond 64 bits: left out of the copy\n" in told
+    assert "verdict    DAMAGED: 2 samples lost\n" in told
+    kept = [(s.mono_ns, s.self_cpu_ns_total) for s in samples_of(new.read_bytes())]
+    whole = [SAMPLES[at] for at in (0, 1, 4)]
+    assert [mono for mono, _ in kept] == [sample.mono_ns for sample in whole]
+    assert [total for _, total in kept] == [0, (1 << 64) - 1, 7]
 
 
 def test_a_follower_is_not_kept_from_verifying(tmp_path: Path, shown: Shown) -> None:

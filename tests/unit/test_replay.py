@@ -118,6 +118,9 @@ def test_a_part_of_it(
     [
         (["--from", "nosuch"], 'no mark "nosuch" in'),
         (["--from", "99", "--to", "100"], "no interval in that part of"),
+        (["--from", "99", "--to", "100"], '(from "99" to "100")'),
+        (["--from", "5", "--to", "2"], '"2" is not after "5"'),
+        (["--from", "run 7", "--to", "15:44:50"], '"15:44:50" is not after "run 7"'),
         (["--from", "run"], '"run" fits several marks: "run 3 \\x1b[31m"'),
         (["--from", "25:00"], "no time of day"),
         (["--from", "2012-99-99 10:00"], "month must be in 1..12"),
