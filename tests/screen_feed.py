@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from textual.pilot import Pilot
 
-from ioh.model.feed import Extent, Mode, Moment, News, RecordingState
+from ioh.model.feed import Extent, Mode, Moment, News, Overview, RecordingState
 from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
@@ -38,6 +38,7 @@ class FakeFeed:
         self.mode, self.title, self.cycle_s = mode, title, cycle_s
         self.intervals = list(intervals)
         self.marks = moments
+        self.scanned = Overview()
         self.recording = RecordingState()
         self.calls: list[str] = []
         self.visits: list[int] = []
@@ -96,6 +97,9 @@ class FakeFeed:
 
     def moments(self) -> tuple[Moment, ...]:
         return self.marks
+
+    def overview(self) -> Overview:
+        return self.scanned
 
     def set_speed(self, speed: float) -> None:
         self.calls.append(f"speed {speed:g}")

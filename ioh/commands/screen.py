@@ -25,6 +25,7 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
+    from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
     from ioh.sources.file_feed import FileFeed
     from ioh.sources.stream_feed import StreamFeed
@@ -165,16 +166,25 @@ def show_replay(args: argparse.Namespace) -> int:
     def make(stack: ExitStack) -> AnyFeed:
         if args.file != "-":
             from ioh.sources.file_feed import FileFeed
+            from ioh.sources.scan import Scan
 
+            def choose(sample: Sample) -> frozenset[str] | None:
+                return choose_layers(args, sample)
+
+            def make_judge() -> Engine | None:
+                return engine_from(args)
+
+            scan = Scan(args.file, span, choose=choose, make_judge=make_judge, utc=args.utc)
             return stack.enter_context(
                 FileFeed(
                     args.file,
                     span,
                     speed=args.speed,
-                    choose=lambda sample: choose_layers(args, sample),
+                    choose=choose,
                     run_s=args.run_s,
                     utc=args.utc,
-                    make_judge=lambda: engine_from(args),
+                    make_judge=make_judge,
+                    scan=None if args.no_findings else scan,
                 )
             )
         from ioh.sources.pipe_feed import pipe_feed

@@ -42,6 +42,20 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What the rules found of everything kept, whether it was shown or not.
+
+    Shape:
+        ``begins``: when each finding began, as far as ``until_unix_s``; ``is_under_way``: it
+        goes further by itself.
+    """
+
+    begins: tuple[float, ...] = ()
+    until_unix_s: float = 0.0
+    is_under_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RecordingState:
     """The recording that the user started with a key, if any.
 
@@ -147,6 +161,10 @@ class Feed(Protocol):
 
     def moments(self) -> tuple[Moment, ...]:
         """Marks and gaps of everything kept, by time."""
+        ...
+
+    def overview(self) -> Overview:
+        """What was found without being visited; from the main thread."""
         ...
 
     def set_speed(self, speed: float) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from ioh.model.derive import derive
-from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, RecordingState
+from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -21,6 +21,7 @@ from ioh.sources.judgements import WINDOW_TICKS, Judgements, MakeJudge, no_judge
 from ioh.sources.moments import span_unix_s
 from ioh.sources.player import Player, walk
 from ioh.sources.replay import POLL_S, Span, no_interval
+from ioh.sources.scan import Scan
 
 # However fast it plays, no more intervals a second are told than a screen can show.
 MIN_TELL_S = 1 / 30
@@ -56,6 +57,7 @@ class FileFeed:
         run_s: Only so much of the span, and end the screen then; None for all, and stay.
         utc: Whether clock times of ``span`` are UTC.
         make_judge: Makes what finds what is wrong, one for each run of intervals.
+        scan: What looks for the findings of all of it; started and closed by the feed.
 
     Raises:
         IohError: It is no recording, lacks the moments of ``span`` or layers asked for, or
@@ -72,8 +74,9 @@ class FileFeed:
         run_s: float | None = None,
         utc: bool = False,
         make_judge: MakeJudge = no_judge,
+        scan: Scan | None = None,
     ) -> None:
-        self._path = path
+        self._path, self._scan = path, scan
         # Reentrant: a signal handler may call end() while its thread holds it.
         self._change = threading.Condition(threading.RLock())
         self._speed = speed
@@ -100,6 +103,8 @@ class FileFeed:
             raise
         self._visits = Player(self._visited)
         self._moments: tuple[int, tuple[Moment, ...]] = (-1, ())
+        if scan is not None:
+            scan.start()
 
     def __enter__(self) -> FileFeed:  # noqa: PYI034 (Self came with Python 3.11)
         return self
@@ -115,6 +120,8 @@ class FileFeed:
     def close(self) -> None:
         """End run(), wherever that runs."""
         self.stop()
+        if self._scan is not None:
+            self._scan.close()
         if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
             self._is_running.release()
             self._played.close()
@@ -344,6 +351,10 @@ class FileFeed:
             found.sort(key=lambda moment: moment.time_unix_s)
             self._moments = (session.size_bytes, tuple(found))
         return self._moments[1]
+
+    def overview(self) -> Overview:
+        """What the scan has found."""
+        return Overview() if self._scan is None else self._scan.overview()
 
     def set_speed(self, speed: float) -> None:
         """Times the recording's pace at which run() tells intervals."""

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, RecordingState
+from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -86,6 +86,8 @@ class StreamFeed:
         self._visits = Player(self._history)
         self._lock = threading.Lock()
         self._moments: list[Moment] = []
+        self._begins: dict[tuple[str, str, float], float] = {}  # of findings
+        self._judged_unix_s = 0.0
         self._times = array("d")  # of samples from _times_from on, never falling
         self._times_from = 0
         self._extent = Extent()
@@ -169,6 +171,13 @@ class StreamFeed:
             return snapshot
         judged = self._judge.judge(snapshot)
         self._judgements.keep(tick, judged)
+        with self._lock:
+            self._judged_unix_s = judged.time_unix_s
+            for finding in judged.findings:
+                key = (finding.rule, finding.subject, finding.since_unix_s)
+                self._begins[key] = finding.since_unix_s
+            while len(self._begins) > MAX_MOMENTS:
+                del self._begins[next(iter(self._begins))]
         return judged
 
     def _status(self) -> str:
@@ -248,6 +257,11 @@ class StreamFeed:
         """Marks and gaps of everything kept, by time."""
         with self._lock:
             return tuple(sorted(self._moments, key=lambda moment: moment.time_unix_s))
+
+    def overview(self) -> Overview:
+        """Every interval was judged when it was told."""
+        with self._lock:
+            return Overview(tuple(self._begins.values()), self._judged_unix_s)
 
     def note(self, moment: Moment) -> None:
         """Put a mark or a gap on the time line; from any thread."""

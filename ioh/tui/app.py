@@ -20,6 +20,7 @@ from ioh.tui import keeping, textual_fixes
 from ioh.tui.actions import Context, act, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.feed import Feed, News
+from ioh.tui.finding_times import FindingTimes
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions
@@ -38,7 +39,6 @@ from ioh.tui.travel import Travel
 
 HISTORY_INTERVALS = 300
 MESSAGE_S = 5.0
-MAX_FINDINGS = 500
 _CHECK_S = 0.5
 
 
@@ -71,11 +71,11 @@ class IohApp(App[int]):
         )
         self.state = ViewState()
         self._latest: Snapshot | None = None
-        self._findings: dict[tuple[str, str, float], None] = {}  # in the order seen
+        self._findings = FindingTimes(feed)
         self.shown: Snapshot | None = None
         self._past = Past()
         self._seeker = Seeker(feed, self._past, self._found_from_thread, HISTORY_INTERVALS)
-        self.travel = Travel(feed, self._seeker.request, options.speed)
+        self.travel = Travel(feed, self._seeker.request, options.speed, self._findings)
         self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
         self._news_s = time.monotonic()
         self._status = "starting"
@@ -197,7 +197,7 @@ class IohApp(App[int]):
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message = ("", "")
             self.redraw()
-        elif (self._age_s() or 0.0) > LATE_INTERVALS * self._feed.cycle_s:
+        elif self._findings.look() or (self._age_s() or 0) > LATE_INTERVALS * self._feed.cycle_s:
             self.redraw()
 
     def _age_s(self) -> float | None:
@@ -271,16 +271,10 @@ class IohApp(App[int]):
             return None
         at, moments = self.shown.time_unix_s, self._feed.moments()
         text = passed_moment(moments, at - self.shown.interval_s, at)
-        findings = self._finding_times(extent.start_unix_s)
+        self._findings.take(self.shown)
+        text = text or self._findings.text(utc=self._options.utc)
+        findings = self._findings.within(extent)
         return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
-
-    def _finding_times(self, start_unix_s: float) -> list[float]:
-        """When each finding that was seen so far began, of those that can still be visited."""
-        for finding in self.shown.findings if self.shown else ():
-            self._findings[finding.rule, finding.subject, finding.since_unix_s] = None
-        if len(self._findings) > MAX_FINDINGS:
-            self._findings.pop(next(iter(self._findings)))
-        return [since for _, _, since in self._findings if since >= start_unix_s]
 
     # ---- doing
 

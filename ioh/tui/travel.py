@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ioh.model.snapshot import Snapshot
 from ioh.tui.feed import Feed
+from ioh.tui.finding_times import FindingTimes
 from ioh.tui.position import Position, next_moment
 
 _SPEEDS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -18,10 +19,19 @@ class Travel:
     Args:
         feed: What there is to visit.
         request: Asks for an interval; the answer comes later.
+        speed: Of a recording, to begin with.
+        findings: When there were any.
     """
 
-    def __init__(self, feed: Feed, request: Callable[[int], None], speed: float = 1.0) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        request: Callable[[int], None],
+        speed: float = 1.0,
+        findings: FindingTimes | None = None,
+    ) -> None:
         self._feed = feed
+        self._findings = findings or FindingTimes(feed)
         self._request = request
         self.position = Position()
         self.speed = speed
@@ -91,7 +101,8 @@ class Travel:
             return ""
         forward = int(argument) > 0
         times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
-        times += [finding.since_unix_s for finding in shown.findings]
+        self._findings.take(shown)
+        times += self._findings.within(self._feed.extent)
         found = next_moment(sorted(times), shown.time_unix_s, 1 if forward else -1)
         # The interval that holds a moment is the one after the last that ends before it.
         while found is not None:

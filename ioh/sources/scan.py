@@ -1,0 +1,138 @@
+"""Looks for the findings of a whole recording, in a process of its own at the lowest priority."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from ioh.model.derive import derive
+from ioh.model.feed import Overview
+from ioh.model.sample import Sample
+from ioh.model.span import chosen_layers
+from ioh.session.stream import Tick
+from ioh.sources.judgements import MakeJudge
+from ioh.sources.replay import ReplaySource, Span
+
+NICE = 19
+TELL_S = 0.25
+# More than a time line can show; what they are is found again where one goes.
+MAX_BEGINS = 10_000
+_MESSAGE = struct.Struct("<cd")  # what, and a unix time
+_BEGIN, _UNTIL = b"b", b"u"
+_PIPE_BYTES = 1 << 16
+
+
+class Scan:
+    """Every finding's begin, from the first interval on; used by one thread.
+
+    Nothing is shared with the process that scans, so that keys are never late for it.
+
+    Args:
+        path: The recording; followed while it grows.
+        span: Which part of it.
+        choose: The layers to look at, of those in the first sample; None for all.
+        make_judge: Makes what finds what is wrong.
+        utc: Whether clock times of ``span`` are UTC.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        span: Span,
+        *,
+        choose: Callable[[Sample], frozenset[str] | None],
+        make_judge: MakeJudge,
+        utc: bool = False,
+    ) -> None:
+        self._path, self._span, self._utc = path, span, utc
+        self._choose, self._make_judge = choose, make_judge
+        self._pid, self._fd = -1, -1
+        self._data = bytearray()
+        self._begins: list[float] = []
+        self._until_unix_s = 0.0
+
+    def start(self) -> None:
+        """Begin, unless other threads run: what they hold at this moment would stay held."""
+        if threading.active_count() > 1:
+            return
+        self._fd, to_parent = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._scan_and_exit(to_parent)
+        os.close(to_parent)
+
+    def overview(self) -> Overview:
+        """What is known by now; blocks for nothing."""
+        while self._fd >= 0 and select.select([self._fd], [], [], 0)[0]:
+            piece = os.read(self._fd, _PIPE_BYTES)
+            if not piece:
+                self.close()
+            self._data += piece
+        whole = len(self._data) // _MESSAGE.size * _MESSAGE.size
+        for kind, unix_s in _MESSAGE.iter_unpack(bytes(self._data[:whole])):
+            if kind == _UNTIL:
+                self._until_unix_s = unix_s
+            elif len(self._begins) < MAX_BEGINS:
+                self._begins.append(unix_s)
+        del self._data[:whole]
+        return Overview(tuple(self._begins), self._until_unix_s, is_under_way=self._fd >= 0)
+
+    def close(self) -> None:
+        """End it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            self._pid = -1
+
+    def _scan_and_exit(self, fd: int) -> NoReturn:
+        """In the child: whatever happens, nothing of the parent's goes on here."""
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            os.nice(NICE)
+            self._scan(lambda data: os.write(fd, data))
+        finally:
+            os._exit(0)  # the parent sees how far it came
+
+    def _scan(self, tell: Callable[[bytes], object]) -> None:
+        judge = self._make_judge()
+        if judge is None:
+            return
+        known: set[tuple[str, str, float]] = set()
+        names: frozenset[str] | None = None
+        older: Sample | None = None
+        told_s = time.monotonic()
+        said = bytearray()
+        with ReplaySource(self._path, self._span, speed=None, utc=self._utc) as source:
+            for item in source:
+                if not isinstance(item, Tick):
+                    continue
+                if older is None:
+                    names = self._choose(item.sample)
+                newer = chosen_layers(item.sample, names)
+                if older is not None and newer.mono_ns > older.mono_ns:
+                    for finding in judge.judge(derive(older, newer)).findings:
+                        key = (finding.rule, finding.subject, finding.since_unix_s)
+                        if key not in known:
+                            known.add(key)
+                            said += _MESSAGE.pack(_BEGIN, finding.since_unix_s)
+                older = newer
+                # One that follows a recording tells each interval: it may be the last for long.
+                if time.monotonic() - told_s >= TELL_S:
+                    tell(bytes(said) + _MESSAGE.pack(_UNTIL, newer.time_unix_s))
+                    said.clear()
+                    told_s = time.monotonic()
+        last_s = older.time_unix_s if older is not None else 0.0
+        tell(bytes(said) + _MESSAGE.pack(_UNTIL, last_s))

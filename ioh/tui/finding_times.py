@@ -1,0 +1,53 @@
+"""When findings began, for the time line: those of the whole recording, and those seen here."""
+
+from __future__ import annotations
+
+from ioh.model.snapshot import Snapshot
+from ioh.tui.feed import Extent, Feed, Overview
+from ioh.tui.render.header import clock
+
+MAX_SEEN = 500
+
+
+class FindingTimes:
+    """What is known of a feed's findings.
+
+    Args:
+        feed: Asked what it has looked at by itself.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._overview = Overview()
+        self._seen: dict[tuple[str, str, float], None] = {}  # in the order seen
+
+    def take(self, shown: Snapshot) -> None:
+        """Note the findings of an interval on the screen."""
+        for finding in shown.findings:
+            self._seen[finding.rule, finding.subject, finding.since_unix_s] = None
+        while len(self._seen) > MAX_SEEN:
+            self._seen.pop(next(iter(self._seen)))
+
+    def look(self) -> bool:
+        """Ask the feed again; whether there is more to show."""
+        before, now = self._overview, self._feed.overview()
+        self._overview = now
+        return before.begins != now.begins or (
+            (before.until_unix_s, before.is_under_way) != (now.until_unix_s, now.is_under_way)
+            and (before.is_under_way or now.is_under_way)
+        )
+
+    def within(self, extent: Extent) -> list[float]:
+        """When each one began, of those that can be visited."""
+        known = self._overview
+        # Where the feed has looked by itself, it knows better than a glance at some intervals.
+        later = [since for _, _, since in self._seen if since > known.until_unix_s]
+        begins = (*known.begins, *later)
+        return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
+
+    def text(self, *, utc: bool) -> str:
+        """How far the feed has looked; "" where it is done."""
+        known = self._overview
+        if not known.is_under_way or not known.until_unix_s:
+            return ""
+        return f"looked for findings up to {clock(known.until_unix_s, utc=utc)} "

@@ -1,0 +1,144 @@
+"""Findings of a whole recording: looked for in another process, shown on the time line."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.findings.engine import Engine
+from ioh.findings.spans import finding_spans
+from ioh.model.feed import Extent, Overview
+from ioh.pipeline import judged, snapshots
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from ioh.sources.moments import parse_when
+from ioh.sources.replay import ReplaySource, Span
+from ioh.sources.scan import Scan
+from ioh.tui.finding_times import FindingTimes
+from tests.demo_samples import START_S
+from tests.screen_feed import FakeFeed
+from tests.screens import FINDINGS, minute
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = str(ROOT / "tests/data/scenarios/joined_reads.ioh")
+IN_A_PROCESS = """
+import os, sys, time
+from ioh.findings.engine import Engine
+from ioh.sources.replay import Span
+from ioh.sources.scan import Scan
+scan = Scan(sys.argv[1], Span(), choose=lambda _: None, make_judge=Engine)
+scan.start()
+end_s = time.monotonic() + float(sys.argv[2])
+while scan.overview().is_under_way and time.monotonic() < end_s:
+    time.sleep(0.02)
+found = scan.overview()
+scan.close()
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print(found.until_unix_s, found.is_under_way, *found.begins)
+"""
+
+
+def spans(begin: str = "") -> list[float]:
+    """When each finding begins, as ``ioh report`` tells it."""
+    at = parse_when(begin) if begin else None
+    with ReplaySource(RECORDED, Span(at), speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    found = finding_spans(judged(snapshots(samples), Engine()))
+    return sorted(span.begin_unix_s for span in found)
+
+
+def end_of(path: str) -> float:
+    with Session(path) as session:
+        return session.end_unix_s
+
+
+def scanned(path: str, wait_s: float = 60.0) -> tuple[float, bool, list[float]]:
+    """What a scan tells, from a process in which nothing else runs."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, path, str(wait_s)],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    until, under_way, *begins = done.stdout.split()
+    assert done.stderr == ""
+    return float(until), under_way == "True", sorted(map(float, begins))
+
+
+def test_all_of_a_recording_is_looked_at_and_nothing_is_left_behind() -> None:
+    assert spans()
+    assert scanned(RECORDED) == (end_of(RECORDED), False, spans())
+
+
+def test_what_is_no_recording_any_more_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "gone.ioh"
+    assert scanned(str(path)) == (0.0, False, [])
+    path.write_bytes(b"nothing")
+    assert scanned(str(path)) == (0.0, False, [])
+
+
+def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
+    writer = SessionWriter(FileOutput(str(tmp_path / "a.ioh")))
+    with ReplaySource(RECORDED, speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    for sample in samples[:5]:
+        writer.write(sample)
+    until, under_way, _ = scanned(str(tmp_path / "a.ioh"), wait_s=2.0)
+    assert under_way
+    assert until <= samples[4].time_unix_s
+    writer.close()
+
+
+@pytest.mark.parametrize("begin", ["", "6"])
+def test_each_finding_is_told_once(begin: str) -> None:
+    told: list[bytes] = []
+    at = parse_when(begin) if begin else None
+    scan = Scan(RECORDED, Span(at), choose=lambda _: None, make_judge=Engine)
+    scan._scan(told.append)
+    messages = list(struct.iter_unpack("<cd", b"".join(told)))
+    assert sorted(s for kind, s in messages if kind == b"b") == spans(begin)
+    assert messages[-1] == (b"u", end_of(RECORDED))
+
+
+def test_layers_left_out_are_not_judged() -> None:
+    told: list[bytes] = []
+    scan = Scan(RECORDED, Span(), choose=lambda _: frozenset({"tcp"}), make_judge=Engine)
+    scan._scan(told.append)
+    assert [kind for kind, _ in struct.iter_unpack("<cd", b"".join(told))] == [b"u"]
+
+
+def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
+    feed = FakeFeed(minute(), mode="replay")
+    times = FindingTimes(feed)
+    early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
+    times.take(replace(minute()[45], findings=(early, late)))
+    assert times.within(feed.extent) == [START_S + 11.5, START_S + 40]
+    assert times.text(utc=True) == ""
+    feed.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
+    assert times.look()
+    assert not times.look()
+    # What a glance at the last seconds took for the begin gives way to what the scan knows.
+    assert times.within(feed.extent) == [START_S + 10, START_S + 40]
+    clock = time.strftime("%H:%M:%S", time.gmtime(START_S + 30))
+    assert times.text(utc=True) == f"looked for findings up to {clock} "
+    feed.scanned = replace(feed.scanned, until_unix_s=START_S + 60, is_under_way=False)
+    assert times.look()
+    assert times.text(utc=True) == ""
+    assert times.within(feed.extent) == [START_S + 10]
+    assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []
+
+
+def test_a_live_feed_that_moves_on_is_no_news() -> None:
+    feed = FakeFeed(minute())
+    times = FindingTimes(feed)
+    feed.scanned = Overview((), START_S + 1)
+    assert not times.look()
+    feed.scanned = Overview((START_S,), START_S + 2)
+    assert times.look()
