@@ -246,8 +246,8 @@ class Folding:
         """
         self._add_parts(numbers, cells, -1)
         self._add_sums(numbers, cells, -1)
-        for found, usual, of_latency, of_size in self._columns(cells, hists, {}):
-            _put(found, usual, of_size - of_latency)
+        for found, usual, excess in self._columns(cells, hists, {}):
+            _put(found, usual, -excess)
 
     def unfold(
         self, numbers: Numbers, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
@@ -260,8 +260,8 @@ class Folding:
             hists: As there.
             known: What is known of them already; what is found out is added.  See note_usual().
         """
-        for found, usual, of_latency, of_size in self._columns(cells, hists, known):
-            _put(found, usual, 2 * found.get(usual, 0) + of_latency - of_size)
+        for found, usual, excess in self._columns(cells, hists, known):
+            _put(found, usual, 2 * found.get(usual, 0) + excess)
         self._add_sums(numbers, cells, 1)
         self._add_parts(numbers, cells, 1)
 
@@ -305,32 +305,32 @@ class Folding:
 
     def _columns(
         self, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
-    ) -> Iterator[tuple[dict[int, int], int, int, int]]:
+    ) -> Iterator[tuple[dict[int, int], int, int]]:
         """Columns of size x latency histograms in which something changed.
 
         Returns:
-            The histogram's increments; the cell of the size that was most frequent so far;
-            increments by the latency histogram; and by this one, over all sizes.
+            The histogram's increments; the cell of the size that was most frequent so far; and
+            the column's increments by the latency histogram, less those by this one.
         """
         for _, latency, size_lat, own in self._pairs:
             if latency not in cells and size_lat not in cells:
                 continue
             found, by_time = cells.setdefault(size_lat, {}), cells.get(latency, {})
-            of_latency, of_size = [0] * LATENCY_BUCKETS, [0] * LATENCY_BUCKETS
+            excess: dict[int, int] = {}
             for at, inc in by_time.items():
-                of_latency[_COLUMN[at]] += inc
+                column = _COLUMN[at]
+                excess[column] = excess.get(column, 0) + inc
             for at, inc in found.items():
-                of_size[_COLUMN_OF_CELL[at]] += inc
+                column = at % LATENCY_BUCKETS
+                excess[column] = excess.get(column, 0) - inc
             before, usual_of = hists[own], known.setdefault(own, {})
-            columns = set(map(_COLUMN.__getitem__, by_time))
-            columns.update(map(_COLUMN_OF_CELL.__getitem__, found))
-            for column in columns:
+            for column, left in excess.items():
                 usual = usual_of.get(column)
                 if usual is None:
                     counts = before[column::LATENCY_BUCKETS]
                     usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
                     usual_of[column] = usual
-                yield found, usual, of_latency[column], of_size[column]
+                yield found, usual, left
 
 
 def note_usual(known: Usual, cells: Cells, hists: Sequence[Sequence[int]]) -> None:

@@ -32,8 +32,10 @@ from ioh.session.records import (
 
 CHECKPOINT_TICKS = 60
 MAX_CHECKPOINT_TICKS = 120
-# A checkpoint larger than this share of the deltas since the last one waits for more of them.
+# A checkpoint larger than this share of the deltas since the last one waits for more of them,
+# unless those are so many bytes that a reader takes 20 ms for them.
 CHECKPOINT_SHARE = 0.25
+CHECKPOINT_BYTES = 16 << 10
 INDEX_CHECKPOINTS = 4
 
 
@@ -286,6 +288,7 @@ class SessionWriter:
         batch.close_group()
         due = self._delta_ticks >= CHECKPOINT_TICKS and (
             self._delta_ticks >= MAX_CHECKPOINT_TICKS
+            or self._delta_bytes >= CHECKPOINT_BYTES
             or self._checkpoint_bytes <= CHECKPOINT_SHARE * self._delta_bytes
         )
         if not due:

@@ -12,15 +12,16 @@ import pytest
 from ioh.findings.config import Config, default_path, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.rule import CannotTell, Limits, Outcome, Rule, Threshold, Verdict, all_rules
-from ioh.findings.window import Window
+from ioh.findings.window import DETAIL_S, Window, op_of, sum_op
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.sample import Unavailable
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
+from tests.demo_samples import intervals
 
 BAD = "\x1b[31m[/b]\n\u202eevil"
 
@@ -114,6 +115,33 @@ def test_the_window_is_bounded_in_time_and_in_number() -> None:
         engine.judge(snapshot)
     assert max(count for count, _ in seen) == 800
     assert 19.0 <= max(span_s for _, span_s in seen) <= 20.0
+
+
+def test_what_looks_far_back_says_at_what() -> None:
+    far = {rule.name for rule in all_rules().values() if rule.span_s > DETAIL_S + 5}
+    assert far == {rule.name for rule in all_rules().values() if rule.recalls}
+
+
+def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
+    recalls = [("block", "read"), ("block", "device"), ("block", "nosuch"), ("nosuch", "read")]
+    window = Window(60.0, recalls)
+    for snapshot in intervals()[:40]:
+        window.add(snapshot)
+    old, new = next(iter(window)), window.newest
+    assert old.time_unix_s == intervals()[0].time_unix_s
+    assert (set(old.layers), set(new.layers)) == ({"block"}, set(intervals()[0].layers))
+    block, before = old.layers["block"], intervals()[0].layers["block"]
+    assert isinstance(block, LayerSnapshot)
+    assert isinstance(before, LayerSnapshot)
+    assert (set(block.ops), set(block.tables), block.parts) == ({"read"}, {"device"}, {})
+    assert block.ops["read"].p50_us == before.ops["read"].p50_us is not None
+    assert (block.ops["read"].latency, block.ops["read"].size_lat) == (None, None)
+    assert block.tables["device"] == before.tables["device"]
+    # As many seconds as any rule looks back at in full are whole.
+    assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
+    assert sum_op(tuple(window), "block", "read").count == sum(
+        x.count or 0 for s in intervals()[:40] if (x := op_of(s, "block", "read")) is not None
+    )
 
 
 def test_what_is_missing_is_said_and_is_not_silence() -> None:

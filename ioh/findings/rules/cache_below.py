@@ -133,6 +133,8 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
 def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Iterator[Verdict]:
     """Reads of one size of which some are far faster than the others, and none in between."""
     found = [stats for s in recent if (stats := op_of(s, layer, "read")) is not None]
+    if sum(stats.count or 0 for stats in found) < limits["modes_ops_min"]:
+        return
     table = sum((x.size_lat for x in found if x.size_lat is not None), SizeLatencyHist())
     modes = _modes(table, limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
