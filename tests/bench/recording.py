@@ -27,7 +27,8 @@ from tests.bench.workloads import Job, Targets, in_background
 ROOT = Path(__file__).resolve().parents[2]
 BYTES_PER_S = 1024
 OPEN_S, SEEK_S, REPLAY_MB, CPU_PCT, TICKS_PER_S = 0.5, 0.05, 100, 0.5, 1000
-DAY_S = 86_400
+DAY_S, MIX_S = 86_400, 3600
+REAL = ROOT / "tests/data/nfs-session.ioh"  # five layers that were all at work
 _COUNTERS = tuple(f.name for f in fields(OpTotals) if f.name.endswith("_total"))
 
 
@@ -175,7 +176,13 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure_day(report: Report, path: Path) -> None:
+def real_samples(path: Path = REAL) -> list[Sample]:
+    """What was recorded."""
+    with Session(str(path)) as session:
+        return [tick.sample for tick in session.ticks(0)]
+
+
+def measure_long(report: Report, path: Path, what: str) -> None:
     """Open it, jump about in it, and print it; CPU time, since others may be at work too."""
     opened, seeks, random = [], [], Random(4)
     for _ in range(5):
@@ -189,9 +196,9 @@ def measure_day(report: Report, path: Path) -> None:
             began = time.process_time()
             assert session.sample_at(tick) is not None
             seeks.append(time.process_time() - began)
-    report.figure(f"open {ticks:,} samples", "s of CPU", opened, OPEN_S)
-    report.figure("seek anywhere", "ms of CPU", [s * 1e3 for s in seeks], SEEK_S * 1e3)
-    report.figure("slowest of these seeks", "ms", [max(seeks) * 1e3])
+    report.figure(f"{what}: open {ticks:,} samples", "s of CPU", opened, OPEN_S)
+    report.figure(f"{what}: seek anywhere", "ms of CPU", [s * 1e3 for s in seeks], SEEK_S * 1e3)
+    report.figure(f"{what}: slowest of these seeks", "ms", [max(seeks) * 1e3], SEEK_S * 1e3)
     shown = min(ticks, 5000)
     program = (
         "import sys; from ioh.commands import main; code = main(sys.argv[1:]);"
@@ -203,9 +210,11 @@ def measure_day(report: Report, path: Path) -> None:
         check=True, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
     rate = shown / (_children_s() - began)
-    report.figure("replay --as-text, times slower than 1,000 a second", "", [TICKS_PER_S / rate], 1)
-    report.note(f"replay --as-text: {rate:,.0f} ticks a second of CPU time")
-    report.figure("replay resident", "MB", [int(done.stderr.split()[-1]) * 1024 / 1e6], REPLAY_MB)
+    slower = TICKS_PER_S / rate
+    report.figure(f"{what}: as text, times slower than 1,000 a second", "", [slower], 1)
+    report.note(f"{what}: replay --as-text prints {rate:,.0f} ticks a second of CPU time")
+    resident_mb = int(done.stderr.split()[-1]) * 1024 / 1e6
+    report.figure(f"{what}: replay resident", "MB", [resident_mb], REPLAY_MB)
 
 
 def measure(report: Report, targets: Targets, seconds: int, day_s: int) -> None:
@@ -225,9 +234,19 @@ def measure(report: Report, targets: Targets, seconds: int, day_s: int) -> None:
             report.figure(f"recording, {layers} layers", "% of a core", [share], CPU_PCT)
         for peer, size in others.items():
             report.figure(f"{peer} in the same time", "bytes/s", [size / seconds])
-        say(f"recording: a session of {day_s} s")
-        write(folder / "day.ioh", endless(five_layers(samples)), day_s)
-        measure_day(report, folder / "day.ioh")
+        measure_sessions(report, folder, five_layers(samples), day_s)
+
+
+def measure_sessions(report: Report, folder: Path, mix: list[Sample], day_s: int) -> None:
+    """Long sessions: of a real NFS client and server, a day; of the mix, an hour at most."""
+    real = real_samples()
+    _, size = write(folder / "real.ioh", iter(real), len(real))
+    report.figure("recording, a real NFS host", "bytes/s", [size / len(real)], BYTES_PER_S)
+    for what, samples, length_s in (("NFS host", real, day_s), ("mix", mix, min(day_s, MIX_S))):
+        say(f"recording: a session of {length_s} s, {what}")
+        path = folder / f"{what}.ioh"
+        write(path, endless(samples), length_s)
+        measure_long(report, path, what)
 
 
 def _steady(job: Job) -> Job:
