@@ -40,6 +40,12 @@ def run_until_ticks(on: Emulated, ticks: int) -> None:
     on.wait_until(has_seen)
 
 
+def wait_for_scan(on: Emulated) -> None:
+    """Wait until the time line has all findings; that process is gone then."""
+    children = Path(f"/proc/{on.pid}/task/{on.pid}/children")
+    on.wait_until(lambda: not children.read_text().strip())
+
+
 def check_saved(on: Emulated, folder: Path, number: int) -> None:
     """Save, and compare what stands on the terminal with what was to be shown."""
     on.press("S")
@@ -63,6 +69,7 @@ def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_
     with Emulated(command, tmp_path, columns, rows, {"NO_COLOR": "", **env}) as on:
         on.wait_for_line("block")
         run_until_ticks(on, 6)
+        wait_for_scan(on)
         on.press(" ")
         check_saved(on, tmp_path, 1)
         for number, key in enumerate(WALK, 2):
@@ -92,6 +99,7 @@ def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> Non
     with Emulated((*IOH, *REPLAY), tmp_path, 120, 40, {"NO_COLOR": ""}) as on:
         on.wait_for_line("block")
         run_until_ticks(on, 2)
+        wait_for_scan(on)
         on.press(" ")
         for number, (columns, rows) in enumerate(((80, 24), (200, 60), (72, 12), (132, 43)), 1):
             on.resize(columns, rows)
