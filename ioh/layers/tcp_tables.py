@@ -281,7 +281,7 @@ class InterfaceTable:
 
     def __init__(self, links: LinkTable) -> None:
         self._links = links
-        self._capacity_bytes: dict[str, float] = {}
+        self._capacity_bytes: dict[str, tuple[float, float]] = {}  # inwards, outwards
         self._last_mono_ns: int | None = None
 
     def update(self, interfaces: dict[str, InterfaceCounters], mono_ns: int) -> Table:
@@ -293,8 +293,14 @@ class InterfaceTable:
             link = self._links.get(name)
             # What a veth pair or a bridge claims (10 Gbit/s) limits nothing.
             speed = None if link.is_virtual else link.speed_bits_per_s
-            capacity = self._capacity_bytes.get(name, 0.0) + (speed or 0) / 8 * elapsed_s
-            self._capacity_bytes[name] = capacity
+            shaped = link.shaped_bits_per_s
+            out = min((rate for rate in (speed, shaped) if rate is not None), default=None)
+            old = self._capacity_bytes.get(name, (0.0, 0.0))
+            capacity, out_capacity = (
+                total + (rate or 0) / 8 * elapsed_s
+                for total, rate in zip(old, (speed, out), strict=True)
+            )
+            self._capacity_bytes[name] = capacity, out_capacity
             rows[counters.name,] = (
                 counters.rx_bytes_total,
                 counters.tx_bytes_total,
@@ -305,7 +311,9 @@ class InterfaceTable:
                 counters.rx_errors_total,
                 counters.tx_errors_total,
                 None if speed is None else round(capacity),
+                None if out is None else round(out_capacity),
                 speed,
+                shaped,
             )
         self._capacity_bytes = {name: self._capacity_bytes[name] for name in interfaces}
         return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -17,6 +17,7 @@ from ioh.procfs.files import (
     read_line,
     read_text,
 )
+from ioh.procfs.shapers import read_shapers
 
 _RX_FIELDS = 8
 _FIELDS = 16
@@ -71,7 +72,8 @@ class Link:
 
     Units:
         Speed in bits a second (sysfs: 10⁶ bits a second), in each direction when ``full``.
-        ``mtu_bytes`` is the largest IP packet.
+        ``mtu_bytes`` is the largest IP packet.  ``shaped_bits_per_s``: what a shaper (tc tbf)
+        lets out, headers included; None where there is none.
     """
 
     speed_bits_per_s: int | None = None
@@ -79,6 +81,7 @@ class Link:
     operstate: str | None = None
     is_virtual: bool = False
     mtu_bytes: int | None = None
+    shaped_bits_per_s: int | None = None
 
 
 def parse_net_dev(text: str) -> dict[str, InterfaceCounters]:
@@ -150,6 +153,7 @@ class LinkTable:
         self._root = root
         self._max_age_s = max_age_s
         self._links: dict[str, tuple[float, Link]] = {}
+        self._shapers: tuple[float, dict[str, int]] = (-max_age_s, {})
 
     def get(self, name: str) -> Link:
         """The link of ``name`` (the kernel's own name), at most ``max_age_s`` old."""
@@ -157,6 +161,12 @@ class LinkTable:
         known = self._links.get(name)
         if known is not None and now_s - known[0] < self._max_age_s:
             return known[1]
-        link = read_link(name, self._root)
+        link = replace(read_link(name, self._root), shaped_bits_per_s=self._shaped(name, now_s))
         self._links[name] = (now_s, link)
         return link
+
+    def _shaped(self, name: str, now_s: float) -> int | None:
+        """What a shaper lets out; asked once for all interfaces, and only of this machine."""
+        if now_s - self._shapers[0] >= self._max_age_s and self._root == ROOT:
+            self._shapers = now_s, read_shapers()
+        return self._shapers[1].get(name)

@@ -83,6 +83,8 @@ ANOMALIES = (
              storage.unseen_completions, "losses"),
     Scenario("lossy_link", "2 % of the packets dropped", network.lossy_link, "tcp_retransmits",
              ("connection_limits",)),
+    Scenario("shaped_link", "a link of 80 Mbit/s (tc tbf) that is full", network.shaped_link,
+             "connection_limits", ("tcp_retransmits",)),
     Scenario("full_backlog", "a server that does not accept", network.full_backlog,
              "connection_limits", ("tcp_retransmits",)),
     Scenario("slow_receiver", "a receiver that reads slowly", network.slow_receiver,
@@ -107,6 +109,8 @@ HEALTHY = (
     Scenario("read_btrfs", "direct reads of btrfs", storage.read_btrfs),
     Scenario("few_trims", "a few discards a second", healthy.few_trims),
     Scenario("clean_link", "the same traffic without drops", network.clean_link),
+    Scenario("half_used_link", "the same link of 80 Mbit/s, half used",
+             network.half_used_link),
     Scenario("idle", "nothing", healthy.idle),
 )  # fmt: skip
 

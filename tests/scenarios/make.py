@@ -1,6 +1,6 @@
 """Plays scenarios and keeps their recordings: ``python -m tests.scenarios.make [NAME …]``.
 
-Needs root, fio and nft.  Ends with 1 where a rule did not do as the catalogue says;
+Needs root, fio, nft, tc and mkfs.btrfs.  Ends with 1 where a rule did not do as the catalogue says;
 then that recording is kept beside the old one, with ``.failed``.
 """
 

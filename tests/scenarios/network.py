@@ -51,9 +51,17 @@ def _cable(stage: Stage) -> tuple[Namespace, Namespace]:
 
 
 def _traffic(
-    stage: Stage, *, drops: bool = False, read_rate: int = 0, send_rate: int = 20_000_000
+    stage: Stage,
+    *,
+    drops: bool = False,
+    read_rate: int = 0,
+    send_rate: int = 20_000_000,
+    shaped: str = "",
 ) -> None:
     one, other = _cable(stage)
+    if shaped:
+        one.run("tc", "qdisc", "add", "dev", "ioh0", "root", "tbf", "rate", shaped, "burst",
+                "32k", "latency", "50ms")  # fmt: skip
     stage.load(*other.command("python3", "-c", _SINK, "10.99.0.2", str(read_rate)))
     time.sleep(1)
     if drops:
@@ -72,6 +80,14 @@ def lossy_link(stage: Stage) -> None:
 
 def clean_link(stage: Stage) -> None:
     _traffic(stage)
+
+
+def shaped_link(stage: Stage) -> None:
+    _traffic(stage, send_rate=0, shaped="80mbit")
+
+
+def half_used_link(stage: Stage) -> None:
+    _traffic(stage, send_rate=5_000_000, shaped="80mbit")
 
 
 def slow_receiver(stage: Stage) -> None:

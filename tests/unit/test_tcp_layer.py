@@ -233,6 +233,13 @@ def test_share_of_an_interfaces_speed() -> None:
     assert out == pytest.approx(20)
 
 
+@pytest.mark.parametrize("speed", [None, 1_000_000_000])
+def test_a_shaper_limits_what_goes_out(speed: int | None) -> None:
+    into, out = used_pct(Link(speed_bits_per_s=speed, shaped_bits_per_s=400_000_000))
+    assert into == (None if speed is None else pytest.approx(10))
+    assert out == pytest.approx(50)
+
+
 @pytest.mark.parametrize("link", [Link(), Link(speed_bits_per_s=10**10, is_virtual=True)])
 def test_share_of_an_unknown_speed_is_unknown(link: Link) -> None:
     assert used_pct(link) == (None, None)

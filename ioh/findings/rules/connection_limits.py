@@ -10,6 +10,8 @@ from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
+_FULL = "The link is the limit: a faster one, a second one, or less traffic on it."
+_SHAPED = "The shaper is the limit, not the link: raise its rate, or send less."
 # Metric of the tcp layer, threshold, what it is, what to do, the command.
 _DROPS = (
     (
@@ -58,13 +60,16 @@ def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
             if not used or min(used) < limits["link_min_pct"]:
                 continue
             speed = row.values.get("speed_bits_per_s") or 0
+            shaped = row.values.get("shaped_bits_per_s") if way == "out" else None
+            is_shaped = shaped is not None and (not speed or shaped < speed)
             moved = row.values.get(f"{way}_bytes_per_s") or 0.0
+            whose = f"{_bits(shaped or 0)} that tc (tbf) lets out" if is_shaped else _bits(speed)
             yield Verdict(
                 subject=f"{name} {way}",
                 severity="warning",
                 confidence="high",
                 cause=f"Interface {name} is full {word}: {rate(moved)} is "
-                f"{percent(used[-1] / 100)} of its {speed / 1e9:g} Gbit/s.",
+                f"{percent(used[-1] / 100)} of {'the' if is_shaped else 'its'} {whose}.",
                 evidence=(
                     Evidence(
                         f"at least {percent(min(used) / 100)} in each of the last {len(used)} "
@@ -72,12 +77,20 @@ def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
                         f"{way}_used_pct",
                         min(used),
                         limits["link_min_pct"],
-                        f"/proc/net/dev, /sys/class/net/{name}/speed",
+                        "/proc/net/dev, "
+                        + ("RTM_GETQDISC" if is_shaped else f"/sys/class/net/{name}/speed"),
                     ),
                 ),
-                advice="The link is the limit: a faster one, a second one, or less traffic on it.",
-                command=f"ip -s link show {name}; ethtool {name}",
+                advice=_SHAPED if is_shaped else _FULL,
+                command=f"tc -s qdisc show dev {name}"
+                if is_shaped
+                else f"ip -s link show {name}; ethtool {name}",
             )
+
+
+def _bits(bits_per_s: float) -> str:
+    """``10 Gbit/s``, ``20 Mbit/s``."""
+    return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"
 
 
 def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -149,8 +162,10 @@ RULE = Rule(
     judge=judge,
     watches="Use of each link's speed, dropped packets and refused connections, connections held "
     "up by their receiver's window.",
-    sources="/proc/net/dev, /sys/class/net/*/speed, /proc/net/snmp and netstat, TCP_INFO.",
-    blind="Links whose speed is not known: virtual ones, loopback. Fibre Channel.",
+    sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
+    "/proc/net/snmp and netstat, TCP_INFO.",
+    blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
+    "root (htb, a cloud's own). Fibre Channel.",
     false_alarm="A pipe to a slow program is limited by its window on purpose.",
     thresholds=(
         Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),

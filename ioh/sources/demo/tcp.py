@@ -204,6 +204,8 @@ class DemoTcp:
             "in_errors_total": 0,
             "out_errors_total": 0,
             "capacity_bytes_total": self._capacity_bytes,
+            "out_capacity_bytes_total": self._capacity_bytes,
             "speed_bits_per_s": _SPEED_BITS_PER_S,
+            "shaped_bits_per_s": None,
         }
         return {("eth0",): make_row(table_of(self._spec, "interface"), values)}
