@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -289,3 +290,11 @@ def test_only_a_file_that_was_named_must_be_there(
     for path in (f"{tmp_path}/none.toml", str(tmp_path), "a\0b"):
         with pytest.raises(IohError, match="cannot be read"):
             read_config(str(path))
+
+
+@pytest.mark.parametrize("found", all_rules().values(), ids=lambda rule: rule.name)
+def test_a_rule_refers_to_rules_that_exist(found: Rule) -> None:
+    texts = [found.watches, found.sources, found.blind, found.false_alarm]
+    texts += [threshold.why for threshold in found.thresholds]
+    named = {name for text in texts for name in re.findall(r"\bsee (\w+)", text)}
+    assert named <= set(all_rules())

@@ -193,6 +193,27 @@ def test_reads_from_the_nfs_clients_memory(share: float, fires: bool) -> None:
     assert ("caching" in found({"syscall": app, "nfs_client": client})) is fires
 
 
+@pytest.mark.parametrize(
+    ("speeds", "is_impossible"),
+    [((10**9,), True), ((10**10,), False), ((10**9, None), False), ((), False)],
+)
+def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: bool) -> None:
+    client = layer("nfs_client", metrics={"cached_pct": 95.0, "app_read_bytes_per_s": 900e6})
+    read = op(7_000, 128 * KB, 30)
+    links: list[Any] = [
+        ((f"eth{at}",), {"speed_bits_per_s": speed, "in_packets_per_s": 9.0})
+        for at, speed in enumerate(speeds)
+    ]
+    layers = {
+        "syscall": layer("syscall", {"read": read, "read_buffered": read}),
+        "nfs_client": client,
+        "tcp": layer("tcp", tables={"interface": links}),
+    }
+    texts = [evidence.text for evidence in found(layers)["caching"].evidence]
+    said = "faster than the network: eth0 can carry 125 MB/s at most" in texts
+    assert said is is_impossible
+
+
 @pytest.mark.parametrize(("writes", "fires"), [(50, True), (400, False)])
 def test_commits_for_a_few_writes_each(writes: int, fires: bool) -> None:
     ops = {"write": op(writes, 4096, 3_000), "commit": op(50, 0, 9_000)}

@@ -90,10 +90,31 @@ def _nfs(window: Window, limits: Limits) -> Iterator[Verdict]:
                 limits["cached_min_pct"],
                 "/proc/self/mountstats, bytes:",
             ),
+            *_beyond_links(window, app / SPAN_S),
         ),
         advice="To test the server, read with O_DIRECT or drop this client's cache before.",
         command="fio --direct=1 ...",
     )
+
+
+def _beyond_links(window: Window, bytes_per_s: float) -> Iterator[Evidence]:
+    """That no link of this machine could have carried so much, where their speeds are known."""
+    links = [
+        (row.values.get("speed_bits_per_s"), row.key[0])
+        for row in rows_of(window.newest, "tcp", "interface")
+        if row.values.get("in_packets_per_s")
+    ]
+    # One that moves packets and does not tell its speed (lo, a bridge) may be the fast one.
+    speed = sum(each for each, _ in links if each)
+    if all(each for each, _ in links) and speed and bytes_per_s > speed / 8:
+        names = " and ".join(name for _, name in links)
+        yield Evidence(
+            f"faster than the network: {names} can carry {rate(speed / 8)} at most",
+            "speed_bits_per_s",
+            bytes_per_s,
+            speed / 8,
+            "/sys/class/net/*/speed",
+        )
 
 
 RULE = Rule(

@@ -214,7 +214,7 @@ RULE = Rule(
     "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
     "chunk_sectors.",
     blind="Buffered writes are written back by the kernel later and belong to no call (see "
-    "writeback_size). Direct and buffered reads of one interval are not judged when mixed.",
+    "consolidation). Direct and buffered reads of one interval are not judged when mixed.",
     false_alarm="Striped arrays cut on purpose, and their pieces go at once: that is only told, "
     "not warned of.",
     thresholds=(
