@@ -80,7 +80,8 @@ package() { # the distribution's package for one thing we need
     apt-get:venv) echo python3-venv ;;
     *:venv) echo python3-pip ;;
     *:nft) echo nftables ;;
-    dnf:ip | dnf:tc) echo iproute ;;
+    dnf:ip) echo iproute ;;
+    dnf:tc) echo iproute-tc ;;
     *:ip | *:tc) echo iproute2 ;;
     *:mkfs.ext4) echo e2fsprogs ;;
     *:losetup) echo util-linux ;;

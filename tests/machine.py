@@ -48,7 +48,18 @@ esac
 PROGRAMS = ["id", "apt-get", "apt-cache", "sudo", "python3"]
 BASICS = ["cat", "chown", "cksum", "cp", "cut", "dirname", "find", "flock", "grep", "mkdir"]
 BASICS += ["mktemp", "mv", "readlink", "rm", "sed", "sh", "sleep", "stat", "tail"]
-TOOLS = ["ruff", "mypy", "lint-imports", "clang-format", "codespell", "fio", "nft", "ip", "losetup"]
+TOOLS = [
+    "ruff",
+    "mypy",
+    "lint-imports",
+    "clang-format",
+    "codespell",
+    "fio",
+    "nft",
+    "ip",
+    "tc",
+    "losetup",
+]
 TOOLS += ["mkfs.ext4"]
 
 
