@@ -8,8 +8,8 @@ import stat
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 
+from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
@@ -72,7 +72,7 @@ def open_for_reading(path: str) -> int:
     return fd
 
 
-class Session:
+class Session(Closing):
     """A recorded session in a file that allows seeking; a context manager.
 
     Nothing is ever written, and only what is asked for is read.
@@ -110,17 +110,6 @@ class Session:
             IohError: It is no recording, or one that this ioh cannot read.
         """
         return cls(name, os.dup(fd))
-
-    def __enter__(self) -> Session:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file."""

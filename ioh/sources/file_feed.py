@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
 
+from ioh.model.closing import Closing
 from ioh.model.derive import derive
 from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
 from ioh.model.printable import printable
@@ -43,7 +43,7 @@ def is_time(*unix_s: float) -> bool:
     return all(0 <= time_s < MAX_UNIX_S for time_s in unix_s)
 
 
-class FileFeed:
+class FileFeed(Closing):
     """What a Feed is, over a recording; a context manager.
 
     Interval ``n`` lies between the samples ``n - 1`` and ``n``.  Each of the two threads has the
@@ -105,17 +105,6 @@ class FileFeed:
         self._moments: tuple[int, tuple[Moment, ...]] = (-1, ())
         if scan is not None:
             scan.start()
-
-    def __enter__(self) -> FileFeed:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End run(), wherever that runs."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
@@ -32,7 +33,7 @@ class Span:
     end: When | None = None
 
 
-class ReplaySource:
+class ReplaySource(Closing):
     """A session as it goes by; a context manager and an iterator of items.
 
     Args:
@@ -77,12 +78,6 @@ class ReplaySource:
                 raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
         else:
             self.session = Session(path)
-
-    def __enter__(self) -> ReplaySource:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close what was opened."""

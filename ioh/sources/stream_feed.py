@@ -7,8 +7,8 @@ import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 
+from ioh.model.closing import Closing
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
@@ -38,7 +38,7 @@ def no_remark(snapshot: Snapshot) -> str:
     return ""
 
 
-class StreamFeed:
+class StreamFeed(Closing):
     """What a Feed is, over any samples; keeps them in memory as far as HISTORY_BYTES go.
 
     Interval ``n`` lies between the samples ``n - 1`` and ``n``.  A context manager: leaving it
@@ -94,17 +94,6 @@ class StreamFeed:
         self._is_stopped = self._ends_screen = False
         self._stopped = threading.Event()
         self._is_running = threading.Lock()
-
-    def __enter__(self) -> StreamFeed:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End run(), wherever that runs, and the recording in order."""

@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Iterator
 
+from ioh.model.closing import Closing
 from ioh.model.sample import Sample
 from ioh.model.span import Maxima
 from ioh.sources.demo.counts import Dice
@@ -16,7 +17,7 @@ from ioh.sources.demo.machine import DemoMachine
 _CATCH_UP_TICKS = 600
 
 
-class DemoSource:
+class DemoSource(Closing):
     """A made-up machine, read each ``interval_s``; a context manager and an iterator.
 
     What sample N says is a function of the seed, the interval and N alone, its two clocks aside.
@@ -48,12 +49,6 @@ class DemoSource:
         self._start_mono_ns = time.monotonic_ns() - round(interval_s * 1e9) if realtime else 0
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-
-    def __enter__(self) -> DemoSource:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close what was opened."""
