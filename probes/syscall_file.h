@@ -104,6 +104,9 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 
 	if (dev == FILTER_DEVICE || rdev == FILTER_DEVICE)
 		return 0;
+	/* btrfs: no superblock of its names a device; 0 is none, since nobody has that number. */
+	if (dev && (dev == FILTER_SUPER_1 || dev == FILTER_SUPER_2 || dev == FILTER_SUPER_3))
+		return 0;
 	READ(bdev, FIELD(sb, super_block_s_bdev));
 	if (!bdev)
 		return 1;

@@ -11,6 +11,7 @@ from ioh.bpf.totals import hist_defines
 from ioh.layers.base import offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
+from ioh.procfs.btrfs import btrfs_on
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
@@ -21,6 +22,7 @@ _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
 _COMM_BYTES = 15
+_SUPERS = 3  # btrfs file systems of one disk that --device knows
 
 _MEMBERS = [
     ("task_struct", "files"),
@@ -160,4 +162,6 @@ def _filter_defines(filters: Filters) -> dict[str, int | str]:
         defines["FILTER_CGROUP"] = filters.cgroup_id
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
+        supers = (*btrfs_on(filters.device), *[0] * _SUPERS)[:_SUPERS]
+        defines |= {f"FILTER_SUPER_{at}": dev for at, dev in enumerate(supers, 1)}
     return defines
