@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.console import Console
 from rich.control import Control
 from textual._compositor import ChopsUpdate
+from textual.strip import Strip
 
 
 def _render_changed_cells(self: ChopsUpdate, console: Console) -> str:
@@ -21,10 +24,32 @@ def _render_changed_cells(self: ChopsUpdate, console: Console) -> str:
             if strip is None or x >= x2 or end <= x1:
                 continue
             first, last = max(x, x1), min(end, x2)
-            piece = strip if (first, last) == (x, end) else strip.crop(first - x, last - x)
             sequences.append(Control.move_to(first, y).segment.text)
-            sequences.append(piece.render(console))
+            sequences.append(_cropped(strip, first - x, last - x, console))
     return "".join(sequences)
+
+
+def _cropped(strip: Strip, first: int, last: int, console: Console) -> str:
+    """What strip.crop(first, last).render(console) gives, without making a Strip of each piece.
+
+    A tick changes a hundred pieces, and the caches of a Strip are dearer than its text.
+    """
+    color_system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 (as Strip does)
+    parts: list[str] = []
+    at = 0
+    for text, style, _ in strip:
+        if cell_len(text) != len(text):  # a wide character may be cut in two
+            return strip.crop(first, last).render(console)
+        end = at + len(text)
+        if first < end and at < last:
+            piece = text[max(0, first - at) : last - at]
+            parts.append(
+                piece
+                if style is None
+                else strip.render_style(style, piece, color_system=color_system)
+            )
+        at = end
+    return "".join(parts)
 
 
 def apply() -> None:
