@@ -13,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ioh.sinks.cells import char_width
+from ioh.tui.patch import Patch
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import SHOWN_ON_SPACES, Frame, Hit, Line, Span
 
@@ -65,8 +66,17 @@ class Canvas(Widget):
         self._strips = strips
         if len(before.lines) != len(frame.lines):
             self.refresh()
+        elif regions and self._is_all_there_is():
+            self._styles_cache.set_dirty(*regions)  # for when all of it is painted again
+            pieces = [(region, self.render_line(region.y)) for region in regions]
+            self.app._display(self.screen, Patch(pieces))  # type: ignore[arg-type]  # noqa: SLF001
         elif regions:
             self.refresh(*regions)
+
+    def _is_all_there_is(self) -> bool:
+        """Whether nothing lies above this, and nothing is about to be painted by textual."""
+        is_on_top = self.app.screen is self.screen and self.region == self.app.size.region
+        return is_on_top and not self._dirty_regions and not self.screen._dirty_widgets  # noqa: SLF001
 
     def restyle(self, styles: Mapping[str, Style]) -> None:
         """Show the same in other colours."""

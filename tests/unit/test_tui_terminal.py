@@ -1,6 +1,6 @@
 """What the screen's bytes become on a terminal is what the screen means to show.
 
-This guards ioh/tui/textual_fixes.py: only changed cells are written, so a cell that is forgotten
+This guards ioh/tui/patch.py: only changed cells are written, so a cell that is forgotten
 would stay wrong for ever.
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from ioh.tui.render.glyphs import to_ascii
 from tests.emulator import Emulated
+from tests.pty_screen import ESC
 
 IOH = (sys.executable, "-m", "ioh")
 DEMO = ("demo", "--utc", "--speed", "8", "--seed", "3")
@@ -91,6 +92,24 @@ def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_
             assert any(re.fullmatch("[0-9a-f]{6}", color) for color in colors), colors
         if "--ascii" in options:
             assert on.shown.isascii()
+        on.press("q")
+        assert on.wait() == 0
+
+
+def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: Path) -> None:
+    with Emulated((*IOH, *REPLAY), tmp_path, 120, 40, {"NO_COLOR": ""}) as on:
+        on.wait_for_line("block")
+        run_until_ticks(on, 2)
+        wait_for_scan(on)
+        for _ in range(2):
+            on.press("\x10")
+            on.wait_until(lambda: "Search for commands" in "\n".join(on.lines))
+            run_until_ticks(on, 3)
+            on.press(ESC)
+            on.wait_until(lambda: "Search for commands" not in "\n".join(on.lines))
+            run_until_ticks(on, 3)
+        on.press(" ")
+        check_saved(on, tmp_path, 1)
         on.press("q")
         assert on.wait() == 0
 

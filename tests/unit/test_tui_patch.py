@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from ioh.tui.textual_fixes import _cropped
+from ioh.tui.patch import cropped
 
 STYLES = [None, Style(), Style(bold=True), Style(color="red", bgcolor="blue")]
 SEGMENTS = st.lists(
@@ -27,4 +27,4 @@ def test_a_piece_is_what_a_strip_of_it_renders(
     first = min(first, strip.cell_length - 1)
     last = min(first + columns, strip.cell_length)
     console = Console(color_system="truecolor", force_terminal=True)
-    assert _cropped(strip, first, last, console) == strip.crop(first, last).render(console)
+    assert cropped(strip, first, last, console) == strip.crop(first, last).render(console)
