@@ -145,7 +145,7 @@ def test_both_layers_attached(root: Host) -> None:
     root.attach("b")
     root.attach("a")
     with source() as running:
-        assert [r["layer"] for r in root.requests()] == ["a", "b"]
+        assert [r["layer"] for r in root.requests()] == ["b", "a"]
         assert list(running.attached) == ["a", "b"]
         sample = running.read()
         assert running.attached["a"].points == {"enter": "sys_enter"}
@@ -154,6 +154,21 @@ def test_both_layers_attached(root: Host) -> None:
         assert isinstance(found, LayerSample)
         assert (found.source, found.notes, found.lost) == ("bpf", (), {"recursion": 0})
     assert sample.specs.keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(("cpus", "before"), [(1, ["b"]), (2, ["b"]), (8, ["b", "a"])])
+def test_probes_are_compiled_beside_the_imports_as_far_as_there_are_cpus(
+    root: Host, monkeypatch: pytest.MonkeyPatch, cpus: int, before: list[str]
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cpus))
+    asked: list[dict[str, Any]] = []
+    root.attach("a")
+    root.attach("b")
+    with LiveSource(None, Filters(), 1.0, preload=lambda: asked.extend(root.requests())) as running:
+        assert [r["layer"] for r in asked] == before
+        assert [r["layer"] for r in (*asked, *root.requests())] == ["b", "a"]
+        running.attach()
+        assert not running.awaited
 
 
 def test_leaving_gives_every_descriptor_back(root: Host) -> None:
