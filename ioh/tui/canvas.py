@@ -76,7 +76,7 @@ class Canvas(Widget):
     def _is_all_there_is(self) -> bool:
         """Whether nothing lies above this, and nothing is about to be painted by textual."""
         is_on_top = self.app.screen is self.screen and self.region == self.app.size.region
-        return is_on_top and not self._dirty_regions and not self.screen._dirty_widgets  # noqa: SLF001
+        return is_on_top and not self._repaint_regions and not self.screen._dirty_widgets  # noqa: SLF001
 
     def restyle(self, styles: Mapping[str, Style]) -> None:
         """Show the same in other colours."""
