@@ -2,7 +2,8 @@
 
 It is forked from ioh before any library is imported, keeps root, and knows three verbs,
 ``attach``, ``attach_late`` and ``stats``.  Each attach runs in a child of its own that imports
-bcc (and with it the 100 MB of LLVM), sends the descriptors and exits.  No descriptor stays here:
+bcc (and with it the 100 MB of LLVM) where the probe is not kept from before, sends the
+descriptors and exits.  No descriptor stays here:
 what ioh holds is all there is, so the probes go with ioh, whatever ends it.
 """
 

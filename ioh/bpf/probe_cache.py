@@ -29,7 +29,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = ".probe"
 
 
-def key_of(source: str, flags: Iterable[str]) -> str | None:
+def key_of(source: str, flags: Iterable[str], functions: Iterable[str]) -> str | None:
     """What names a compiled probe; None where bcc is not installed, and nothing compiles."""
     try:
         spec = importlib.util.find_spec("bcc")
@@ -38,7 +38,8 @@ def key_of(source: str, flags: Iterable[str]) -> str | None:
     if spec is None or spec.origin is None:
         return None
     found = Path(spec.origin).stat()
-    parts = [source, *flags, spec.origin, str(found.st_size), str(found.st_mtime_ns)]
+    wanted = ",".join(sorted(functions))
+    parts = [source, *flags, wanted, spec.origin, str(found.st_size), str(found.st_mtime_ns)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

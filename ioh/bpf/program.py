@@ -159,12 +159,12 @@ def _compiled(
     """The layer's probe as it was kept, or compiled now, and kept."""
     source = probe_source(layer.probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    key = key_of(source, flags)
-    if key is not None and (kept := find(key)) is not None:
-        return kept
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
     points += _late_points(layer)
     functions = {step.function for step in layer.steps} | {point.function for point in points}
+    key = key_of(source, flags, functions)
+    if key is not None and (kept := find(key)) is not None:
+        return kept
     from ioh.bpf.compiler import compile_probe
 
     made = compile_probe(source, flags, functions)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf import privileges
 from ioh.bpf.loader import Loader, start_loader
 from ioh.layers import all_layers, find_layer
+from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
     from ioh.model.sample import Sample
     from ioh.sources.attached import AttachedLayer
@@ -35,7 +35,7 @@ COST_PERIOD_S = 10.0
 COST_WINDOW_S = 0.1
 
 
-class LiveSource:
+class LiveSource(Closing):
     """The layers of this machine, read each ``interval_s``; a context manager and an iterator.
 
     Args:
@@ -236,14 +236,6 @@ class LiveSource:
             disabled = None
         self.kept = privileges.map_reading_needs(self._uname.release, disabled)
         privileges.drop_privileges(self.kept)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Detach every probe and end the loader."""

@@ -124,19 +124,24 @@ def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
     assert found == keys[-32:]
 
 
-def test_a_key_tells_source_flags_and_compiler_apart(
+def test_a_key_tells_source_flags_functions_and_compiler_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bcc.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    first = key_of("int a;", ["-DX=1"])
-    assert first == key_of("int a;", ["-DX=1"])
-    assert len({first, key_of("int b;", ["-DX=1"]), key_of("int a;", ["-DX=2"])}) == 3
+    first = key_of("int a;", ["-DX=1"], {"f"})
+    assert first == key_of("int a;", ["-DX=1"], {"f"})
+    others = [
+        key_of("int b;", ["-DX=1"], {"f"}),
+        key_of("int a;", ["-DX=2"], {"f"}),
+        key_of("int a;", ["-DX=1"], {"f", "g"}),
+    ]
+    assert len({first, *others}) == 4
     os.utime(tmp_path / "bcc.py", (7, 7))
-    assert key_of("int a;", ["-DX=1"]) != first
+    assert key_of("int a;", ["-DX=1"], {"f"}) != first
 
 
 def test_without_a_compiler_there_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     monkeypatch.delitem(__import__("sys").modules, "bcc", raising=False)
-    assert key_of("int a;", []) is None
+    assert key_of("int a;", [], set()) is None
