@@ -88,7 +88,7 @@ def source_of(ioh: Ioh, layer: str) -> str | None:
 
 
 class Server:
-    """ext4 on the scratch disk, exported by the kernel's own server to two clients.
+    """ext4 on the scratch disk, exported by the kernel's own server to three clients.
 
     Each client is a network namespace at the end of a pair of virtual interfaces.
     """
@@ -101,7 +101,7 @@ class Server:
         EXPORT.mkdir(parents=True)
         run("mount", "-o", "noatime", DISK, EXPORT)
         EXPORT.chmod(0o1777)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             self._add_client(number)
         self._start_daemons()
 
@@ -163,9 +163,17 @@ class Server:
 
 @contextlib.contextmanager
 def mounted(
-    version: str, *options: str, client: int = 1, place: str = "/mnt/nfs"
+    version: str,
+    *options: str,
+    client: int = 1,
+    place: str = "/mnt/nfs",
+    host_name: str | None = None,
 ) -> Iterator[Path]:
-    """The export as one client sees it."""
+    """The export as one client sees it.
+
+    Since NFSv4.1 a client is known by its host name.  Two of one name are to the server one
+    machine that restarted: each takes the other's session away, at every renewal.
+    """
     where = Path(f"{place}-{client}")
     where.mkdir(exist_ok=True)
     source = "/" if version.startswith("4") else str(EXPORT)
@@ -173,9 +181,11 @@ def mounted(
     if version == "3":
         words.append("nolock")
     # Not `ip netns exec`, which would mount in a mount namespace of its own.
-    enter = ["nsenter", f"--net=/run/netns/cli{client}"]
+    enter = ["nsenter", f"--net=/run/netns/cli{client}", "unshare", "--uts", "sh", "-ec"]
+    mount = 'echo "$0" >/proc/sys/kernel/hostname; exec "$@"'
     remote = f"10.99.{client}.1:{source}"
-    run(*enter, "mount", "-t", "nfs", "-o", ",".join(words), remote, where)
+    name = host_name or f"client{client}"
+    run(*enter, mount, name, "mount", "-t", "nfs", "-o", ",".join(words), remote, where)
     try:
         yield where
     finally:

@@ -133,6 +133,38 @@ def test_a_server_that_restarts(server: Server, both_ends: Ioh, version: str) ->
     assert "no NFS server is running on this host" in reasons
 
 
+@pytest.mark.parametrize("direct", [0, 1], ids=["buffered", "direct"])
+def test_writes_whose_session_was_lost(server: Server, both_ends: Ioh, direct: int) -> None:
+    """Another client of the same name ends the session; what was under way is sent again."""
+    with mounted("4.2", "wsize=32768") as place, part_of(both_ends) as ioh:
+        before, stop = client_counts(place), threading.Event()
+        writer = threading.Thread(target=write_until, args=(stop, place, direct))
+        writer.start()
+        deadline = time.monotonic() + 120
+        while not (client_counts(place) - before).write.errors:
+            assert time.monotonic() < deadline
+            with mounted("4.2", client=3, place="/mnt/twin", host_name="client1"):
+                time.sleep(1)
+        stop.set()
+        writer.join()
+        told = client_counts(place) - before
+    assert ioh.lost("nfs_client") == {}
+    assert ioh.lost("nfs_server") == {}
+    for op, stats in (("write", told.write), ("commit", told.commit)):
+        assert ioh.metric("nfs_client", f"rpc_{op}s") == stats.calls, (op, stats)
+        assert ioh.total("nfs_client", op) == stats.calls - (stats.errors or 0), (op, stats)
+        assert ioh.total("nfs_server", op) == stats.calls - (stats.errors or 0), (op, stats)
+    assert ioh.total("nfs_client", "write", "bytes") == told.write_bytes
+
+
+def write_until(stop: threading.Event, place: Path, direct: int) -> None:
+    while not stop.is_set():
+        fio(
+            place, rw="write", bs="256k", size="4m", direct=direct, filename="lost", fsync=8,
+            ioengine="libaio", iodepth=8, overwrite=1,
+        )  # fmt: skip
+
+
 def test_a_dead_server_does_not_hang_ioh(server: Server, both_ends: Ioh) -> None:
     with (
         mounted("3", "timeo=10", "soft", "retrans=2") as place,
