@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
 COMPILING = "its probe is still being compiled"
+SOON = "shown as soon as it is attached"
 _PROG_INFO_BYTES = 232
 # Offsets in struct bpf_prog_info (uapi, never changed): run_time_ns, run_cnt (5.1) and
 # recursion_misses (5.12).
@@ -88,7 +89,7 @@ class AttachedLayer:
         if not self.is_wanted:
             return Unavailable(self.layer.idle, is_idle=True)
         if self.is_awaited:
-            return Unavailable("its probe is being compiled", "shown as soon as it is attached")
+            return Unavailable("its probe is being compiled", SOON)
         try:
             if self.maps:
                 return self._with_misses(self.layer.read(self.maps))
@@ -115,9 +116,14 @@ class AttachedLayer:
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
         from dataclasses import replace
 
-        if isinstance(sample, Unavailable) or not self.why_proc:
+        if not self.why_proc:
             return sample
-        return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
+        if isinstance(sample, LayerSample):
+            return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
+        if self.why_proc == COMPILING:
+            return Unavailable(COMPILING, SOON)
+        reason = f"{self.why_proc}; {sample.reason}"
+        return replace(sample, reason=reason, hint=self.hint or sample.hint)
 
     def run_time_ns(self) -> int:
         """CPU time of the probe's programs, while statistics are on."""

@@ -230,7 +230,7 @@ def recording(*arguments: str, cycle_s: float = 0.25) -> Iterator[Ioh]:
     try:
         ioh.wait_for_lines(1)
         # Under emulation a probe can come late; until then /proc feeds its layer.
-        while LATE in json.dumps(ioh.intervals[-1]["layers"]):
+        while LATE in json.dumps(ioh.intervals[-1]):
             ioh.wait_for_lines(len(ioh.intervals) + 1)
         yield ioh
         ioh.settle()

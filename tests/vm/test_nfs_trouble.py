@@ -14,6 +14,7 @@ from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
 from tests.vm.nfs import (
     Server,
     client_counts,
+    mount_of,
     mounted,
     part_of,
     wait_for_source,
@@ -97,10 +98,10 @@ def test_requests_that_are_sent_again(server: Server, both_ends: Ioh) -> None:
     assert ioh.total("nfs_client", "read", "bytes") == told.read_bytes == MIB
 
 
-def read_directly(path: Path) -> None:
+def read_directly(path: Path, times: int = 1) -> None:
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(65536) as buffer:
-        for i in range(16):
-            os.preadv(fd, [buffer], i * 65536)
+        for i in range(16 * times):
+            os.preadv(fd, [buffer], i % 16 * 65536)
 
 
 @pytest.mark.parametrize("version", ["3", "4.2"])
@@ -163,6 +164,33 @@ def write_until(stop: threading.Event, place: Path, direct: int) -> None:
             place, rw="write", bs="256k", size="4m", direct=direct, filename="lost", fsync=8,
             ioengine="libaio", iodepth=8, overwrite=1,
         )  # fmt: skip
+
+
+def test_reads_whose_delegation_is_recalled(server: Server, both_ends: Ioh) -> None:
+    """Another client writes: READs go on under another state id, those refused are sent again."""
+    with mounted("4.2") as one, mounted("4.2", client=3) as other:
+        path = one / "recalled"
+        path.write_bytes(os.urandom(MIB))
+        server.drop_caches()
+        with part_of(both_ends) as ioh:
+            before = client_counts(one)
+            readers = [threading.Thread(target=read_directly, args=(path, 4)) for _ in range(4)]
+            for reader in readers:
+                reader.start()
+            while not (client_counts(one) - before).read.calls:
+                time.sleep(0.01)
+            with opened(other / "recalled", os.O_WRONLY):
+                pass
+            for reader in readers:
+                reader.join()
+            told = client_counts(one) - before
+            assert mount_of(one).stats_of("DELEGRETURN").calls
+    assert ioh.lost("nfs_client") == ioh.lost("nfs_server") == {}
+    assert ioh.metric("nfs_client", "rpc_reads") == told.read.calls
+    assert told.read.calls - (told.read.errors or 0) == 4 * 4 * 16
+    for layer in ("nfs_client", "nfs_server"):
+        assert ioh.total(layer, "read") == 4 * 4 * 16
+        assert ioh.total(layer, "read", "bytes") == told.read_bytes == 4 * 4 * MIB
 
 
 def test_a_dead_server_does_not_hang_ioh(server: Server, both_ends: Ioh) -> None:
