@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ioh.session.stream import Item
 
 MAX_SPEED = 1e6
+_COLLECT_EVERY = 50_000  # objects made and not freed; 700 by default
 
 
 def refuse_live_options(args: argparse.Namespace) -> None:
@@ -161,6 +163,19 @@ def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | 
     return frozenset(wanted) - frozenset(without)
 
 
+@contextlib.contextmanager
+def _few_collections() -> Iterator[None]:
+    """Look for cyclic garbage seldom: a recording's values have no cycles, and there are many."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_EVERY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
 def run_replay(  # noqa: PLR0913
     args: argparse.Namespace,
     make_sink: Callable[[], SnapshotSink],
@@ -197,6 +212,7 @@ def run_replay(  # noqa: PLR0913
     faults, intervals = Faults(), Intervals(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
+        _few_collections(),
         Ending() as ending,
         contextlib.suppress(Signalled),
         ReplaySource(

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ioh.findings.window import OpSum, Stretch, rows_of, sum_op
+from ioh.findings.sums import OpSum, sum_op
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 

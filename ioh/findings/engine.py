@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -12,7 +12,7 @@ from ioh.findings.window import Window, layer_title
 from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 
 MAX_TEXT = 600
 # Of one rule at a time: a machine with a thousand sick disks has one problem.
@@ -60,8 +60,13 @@ class Engine:
         self._window.add(snapshot)
         findings: list[Finding] = []
         not_evaluated: list[NotEvaluated] = []
+        sources = {
+            name: layer.source
+            for name, layer in snapshot.layers.items()
+            if isinstance(layer, LayerSnapshot)
+        }
         for rule in self._rules:
-            missing = _missing(rule, self._needed[rule.name], snapshot)
+            missing = self._missing(rule, sources, snapshot)
             outcome = missing or rule.judge(self._window, self._limits[rule.name])
             if isinstance(outcome, CannotTell):
                 reason = printable(outcome.reason, MAX_TEXT)
@@ -72,6 +77,16 @@ class Engine:
                 findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
+
+    def _missing(
+        self, rule: Rule, sources: Mapping[str, str], snapshot: Snapshot
+    ) -> CannotTell | None:
+        """What the rule needs and this Snapshot lacks; ``sources`` of the layers it has."""
+        for name in self._needed[rule.name]:
+            source = sources.get(name)
+            if source is None or (source == "proc" and name in rule.probed):
+                return _why_not(name, snapshot)
+        return None
 
     def _update(
         self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
@@ -101,18 +116,14 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
     return same and -allowed_s / 2 <= gap_s <= allowed_s and after.time_unix_s > before.time_unix_s
 
 
-def _missing(rule: Rule, needed: Iterable[str], snapshot: Snapshot) -> CannotTell | None:
-    """What the rule needs and this Snapshot lacks."""
-    for name in needed:
-        layer = snapshot.layers.get(name)
-        if layer is None:
-            return CannotTell(f"layer {layer_title(snapshot, name)} is not measured")
-        if isinstance(layer, Unavailable):
-            return CannotTell(f"layer {layer_title(snapshot, name)}: {layer.reason}")
-        if layer.source == "proc" and name in rule.probed:
-            title = layer_title(snapshot, name)
-            return CannotTell(f"layer {title} is counted by /proc, not by BPF")
-    return None
+def _why_not(name: str, snapshot: Snapshot) -> CannotTell:
+    """Why a layer cannot be judged."""
+    layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
+    if layer is None:
+        return CannotTell(f"layer {title} is not measured")
+    if isinstance(layer, Unavailable):
+        return CannotTell(f"layer {title}: {layer.reason}")
+    return CannotTell(f"layer {title} is counted by /proc, not by BPF")
 
 
 def _finding(rule: Rule, state: _State) -> Finding:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ioh.findings.pieces import Pieces
-from ioh.findings.window import Stretch, layer_of, measured, rows_of
+from ioh.findings.window import Stretch, layer_of, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -38,7 +39,7 @@ class Mount:
     pieces: Pieces
 
 
-def mounts(snapshots: Sequence[Snapshot], op: str) -> Iterator[Mount]:
+def mounts(snapshots: Stretch, op: str) -> Iterator[Mount]:
     """Every NFS mount that carried something in this direction (``read`` or ``write``)."""
     rows = rows_of(snapshots[-1], "nfs_client", "mount")
     if not rows:
@@ -53,21 +54,22 @@ def mounts(snapshots: Sequence[Snapshot], op: str) -> Iterator[Mount]:
             yield Mount(row.key[0], row.key[1], dict(row.values), pieces)
 
 
-def _sums(
-    snapshots: Sequence[Snapshot], layer: str, op: str
-) -> dict[str, tuple[float, float, float]]:
+def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, float, float]]:
     """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
+    names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
+
+    def of(snapshot: Snapshot) -> list[tuple[str, list[float]]]:
+        rows = [
+            (row.key[0], [(row.values.get(name) or 0.0) * snapshot.interval_s for name in names])
+            for row in rows_of(snapshot, layer, "mount")
+        ]
+        return [row for row in rows if any(row[1])]
+
     totals: dict[str, tuple[float, float, float]] = {}
-    count, size, ns = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
-    for interval_s, found in measured(snapshots, layer):
-        for row in found.tables.get("mount", ()):
-            before = totals.get(row.key[0], _NOTHING)
-            value = row.values.get
-            totals[row.key[0]] = (
-                before[0] + (value(count) or 0.0) * interval_s,
-                before[1] + (value(size) or 0.0) * interval_s,
-                before[2] + (value(ns) or 0.0) * interval_s,
-            )
+    for rows in snapshots.each(("mounts", layer, op), of):
+        for mount, (count, size, ns) in rows:
+            before = totals.get(mount, _NOTHING)
+            totals[mount] = (before[0] + count, before[1] + size, before[2] + ns)
     return totals
 
 
@@ -75,19 +77,21 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
     return sums[2] / sums[0] / 1e3 if sums[0] and sums[2] else None
 
 
-def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
+def off_disk_bytes(snapshots: Stretch, op: str) -> float:
     """Bytes that programs moved in files of which no block device here knows."""
     name = f"{op}_bytes_per_s"
 
-    def added() -> float:
-        return sum(
-            (row.values.get(name) or 0.0) * interval_s
-            for interval_s, layer in measured(snapshots, "syscall")
-            for row in layer.tables.get("mount", ())
+    def of(snapshot: Snapshot) -> list[float]:
+        return [
+            (row.values.get(name) or 0.0) * snapshot.interval_s
+            for row in rows_of(snapshot, "syscall", "mount")
             if is_off_disk(row.key[-1])
-        )
+        ]
 
-    return snapshots.once(("off disk", op), added) if isinstance(snapshots, Stretch) else added()
+    def added() -> float:
+        return sum(chain.from_iterable(snapshots.each(("off disk", op), of)))
+
+    return snapshots.once(("off disk", op), added)
 
 
 def metric_mean(

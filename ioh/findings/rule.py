@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ioh.findings import rules
-from ioh.findings.window import Window
+from ioh.findings.window import Recall, Window
 from ioh.model.finding import Confidence, Evidence, Severity
 
 
@@ -65,8 +65,7 @@ class Rule:
     Units:
         ``hold_s``: how long a verdict must last before it becomes a Finding; ``release_s``:
         how long it must be gone before the Finding goes; ``span_s``: how far back the rule
-        looks.  What it looks at further back than window.DETAIL_S is in ``recalls``: layers,
-        each with the name of an op or a table.
+        looks.  What it looks at further back than window.DETAIL_S is in ``recalls``.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Rule:
     hold_s: float = 3.0
     release_s: float = 5.0
     span_s: float = 10.0
-    recalls: tuple[tuple[str, str], ...] = ()
+    recalls: tuple[Recall, ...] = ()
 
     @property
     def defaults(self) -> dict[str, float]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
@@ -16,6 +15,15 @@ MAX_SNAPSHOTS = 400
 DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
 MAX_OLD_ROWS = 50
 _T = TypeVar("_T")
+_MISSING = object()
+
+
+class Recall(NamedTuple):
+    """What a rule looks at further back than DETAIL_S: an op or a table of a layer."""
+
+    layer: str
+    name: str
+    with_percentiles: bool = False
 
 
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
@@ -25,12 +33,25 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has t
     """
 
     known: dict[Hashable, object]
+    known_of_each: dict[int, dict[Hashable, object]]  # by id() of its interval
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What ``make`` makes, the first time; ``key`` must tell what it is."""
-        if key not in self.known:
-            self.known[key] = make()
-        return self.known[key]  # type: ignore[return-value]
+        found = self.known.get(key, _MISSING)
+        if found is _MISSING:
+            found = self.known[key] = make()
+        return found  # type: ignore[return-value]
+
+    def each(self, key: Hashable, make: Callable[[Snapshot], _T]) -> list[_T]:
+        """What ``make`` makes of each interval, once as long as the window reaches so far."""
+        values: list[_T] = []
+        for snapshot in self:
+            known = self.known_of_each[id(snapshot)]
+            found = known.get(key, _MISSING)
+            if found is _MISSING:
+                found = known[key] = make(snapshot)
+            values.append(found)  # type: ignore[arg-type]
+        return values
 
 
 class Window:
@@ -41,25 +62,28 @@ class Window:
 
     Args:
         span_s: How far it reaches back.
-        recalls: Layers with the names of their ops and tables that are looked at further back
-            than DETAIL_S.
+        recalls: What is looked at further back than DETAIL_S.
     """
 
-    def __init__(self, span_s: float = 10.0, recalls: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
         self._span_s = span_s
         self._detail_s = min(DETAIL_S, span_s)
-        self._recalls: dict[str, list[str]] = {}
-        for layer, name in dict.fromkeys(recalls):
-            self._recalls.setdefault(layer, []).append(name)
+        self._recalls: _Recalls = {}
+        for layer, name, with_percentiles in recalls:
+            wanted = self._recalls.setdefault(layer, {})
+            wanted[name] = with_percentiles or wanted.get(name, False)
         self._older: deque[Snapshot] = deque()
         self._kept: deque[Snapshot] = deque()
         self._kept_s = 0.0
         self._stretches: dict[float, Stretch] = {}
+        self._known_of_each: dict[int, dict[Hashable, object]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
         self._stretches.clear()
         self._kept.append(snapshot)
+        known = self._known_of_each
+        known[id(snapshot)] = {}
         self._kept_s += snapshot.interval_s
         while (
             self._kept_s - self._kept[0].interval_s >= self._detail_s
@@ -68,11 +92,12 @@ class Window:
             oldest = self._kept.popleft()
             self._kept_s -= oldest.interval_s
             self._older.append(_cut_down(oldest, self._recalls))
+            known[id(self._older[-1])] = known.pop(id(oldest))
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._older and (
             self._older[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
         ):
-            self._older.popleft()
+            del known[id(self._older.popleft())]
 
     def clear(self) -> None:
         """Forget everything: what comes next does not follow from it."""
@@ -80,6 +105,7 @@ class Window:
         self._kept.clear()
         self._kept_s = 0.0
         self._stretches.clear()
+        self._known_of_each.clear()
 
     @property
     def newest(self) -> Snapshot:
@@ -104,7 +130,7 @@ class Window:
                 chosen.append(snapshot)
                 covered_s += snapshot.interval_s
             found = self._stretches[seconds] = Stretch(reversed(chosen))
-            found.known = {}
+            found.known, found.known_of_each = {}, self._known_of_each
         return found
 
     def covers(self, seconds: float) -> bool:
@@ -112,20 +138,34 @@ class Window:
         return duration_s(self.recent(seconds)) >= seconds * 0.95
 
 
-def _cut_down(snapshot: Snapshot, recalls: dict[str, list[str]]) -> Snapshot:
+_Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles
+
+
+def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
     """What is recalled of an interval; parts and histograms are most of a Snapshot."""
     layers: dict[str, LayerSnapshot | Unavailable] = {}
     for name, wanted in recalls.items():
         layer = snapshot.layers.get(name)
         if isinstance(layer, LayerSnapshot):
             ops = {
-                op: replace(x, latency=None, size_lat=None) for op, x in _named(layer.ops, wanted)
+                op: x.without_histograms(keep_percentiles=wanted[op])
+                for op, x in _named(layer.ops, wanted)
             }
             rows = {table: x[:MAX_OLD_ROWS] for table, x in _named(layer.tables, wanted)}
             layers[name] = LayerSnapshot(
                 layer.spec, layer.source, ops=ops, tables=rows, metrics=layer.metrics
             )
-    return replace(snapshot, layers=layers)
+    return Snapshot(
+        snapshot.time_unix_s,
+        snapshot.interval_s,
+        snapshot.hostname,
+        snapshot.kernel,
+        snapshot.host,
+        layers,
+        snapshot.specs,
+        snapshot.self_cpu_pct,
+        snapshot.bpf_cpu_pct,
+    )
 
 
 def _named(found: Mapping[str, _T], names: Iterable[str]) -> Iterator[tuple[str, _T]]:
@@ -174,120 +214,3 @@ def rows_of(snapshot: Snapshot, layer: str, table: str) -> tuple[TableRow, ...]:
 def row_of(snapshot: Snapshot, layer: str, table: str, key: str) -> TableRow | None:
     """The row whose first key part is ``key``."""
     return next((row for row in rows_of(snapshot, layer, table) if row.key[0] == key), None)
-
-
-@dataclass(frozen=True, slots=True)
-class OpSum:
-    """One op over several intervals.
-
-    Shape:
-        What no interval knew is 0 in ``count`` and ``bytes``, and None in the means.
-
-    Units:
-        As OpStats.
-    """
-
-    seconds: float
-    count: int = 0
-    bytes: int = 0
-    latency_us: float | None = None
-    queue_us: float | None = None
-    max_us: float | None = None
-    avg_inflight: float | None = None
-
-    @property
-    def ops_per_s(self) -> float:
-        """Operations a second."""
-        return self.count / self.seconds if self.seconds else 0.0
-
-    @property
-    def bytes_per_s(self) -> float:
-        """Bytes a second."""
-        return self.bytes / self.seconds if self.seconds else 0.0
-
-    @property
-    def avg_bytes(self) -> float:
-        """Mean size; 0 where nothing happened."""
-        return self.bytes / self.count if self.count else 0.0
-
-
-def _measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """Where a layer was measured: the interval's length, and the layer."""
-    return [
-        (snapshot.interval_s, found)
-        for snapshot in snapshots
-        if isinstance(found := snapshot.layers.get(layer), LayerSnapshot)
-    ]
-
-
-def measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """The same, looked for once."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.once(layer, lambda: _measured(snapshots, layer))
-    return _measured(snapshots, layer)
-
-
-def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
-    """Add one op up: counts added, means weighted by the operations, never a mean of means."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.once((layer, op, part), lambda: _sum_op(snapshots, layer, op, part))
-    return _sum_op(snapshots, layer, op, part)
-
-
-def _sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str) -> OpSum:
-    seconds = duration_s(snapshots)
-    known = measured(snapshots, layer)
-    if part:
-        parts = [(s, x.parts[part]) for s, x in known if part in x.parts]
-        found = [(s, stats) for s, ops in parts if (stats := ops.get(op)) is not None]
-    else:
-        found = [(s, stats) for s, x in known if (stats := x.ops.get(op)) is not None]
-    latency, queue = _Mean(), _Mean()
-    count = size = 0
-    max_us: float | None = None
-    busy_s: list[float] = []
-    for interval_s, stats in found:
-        done = stats.count
-        if done:
-            count += done
-            latency.add(done, stats.latency_us)
-            queue.add(done, stats.queue_us)
-        size += stats.bytes or 0
-        if stats.max_us is not None and (max_us is None or stats.max_us > max_us):
-            max_us = stats.max_us
-        if stats.avg_inflight is not None:
-            busy_s.append(interval_s * stats.avg_inflight)
-    inflight = sum(busy_s) / seconds if busy_s and seconds else None
-    return OpSum(seconds, count, size, latency.value, queue.value, max_us, inflight)
-
-
-class _Mean:
-    """A mean weighted by operations; None of none."""
-
-    __slots__ = ("_count", "_sum")
-
-    def __init__(self) -> None:
-        self._count, self._sum = 0, 0.0
-
-    def add(self, count: int, value: float | None) -> None:
-        if value is not None:
-            self._count += count
-            self._sum += count * value
-
-    @property
-    def value(self) -> float | None:
-        return self._sum / self._count if self._count else None
-
-
-def sum_metric(snapshots: Iterable[Snapshot], layer: str, name: str) -> float | None:
-    """Increase of a counter over these intervals, from its rates; None where none knew it."""
-
-    def added() -> float | None:
-        parts = [
-            interval_s * value
-            for interval_s, found in measured(snapshots, layer)
-            if (value := found.metrics.get(name)) is not None
-        ]
-        return sum(parts) if parts else None
-
-    return snapshots.once((layer, name), added) if isinstance(snapshots, Stretch) else added()

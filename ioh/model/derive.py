@@ -181,7 +181,9 @@ def _derive_metrics(
         if kind == "gauge":
             values[name] = now
         elif kind == "counter":
-            values[name] = rate_per_s(older.get(raw), now, interval_s)
+            before = older.get(raw)  # as rate_per_s(), whose call is half of what this takes
+            is_known = before is not None and now is not None and now >= before
+            values[name] = (now - before) / interval_s if is_known else None  # type: ignore[operator]
         elif not denominator:
             values[name] = scaled(rate_per_s(older.get(raw), now, interval_s), scale)
         else:

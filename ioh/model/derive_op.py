@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import add, attrgetter, is_
-from typing import NamedTuple
 
 from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
 from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
@@ -28,34 +27,32 @@ def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
 def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
     """What derive_op() makes of two equal readings: 0 or unknown, whatever the interval."""
     busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
-    known = _Known(
-        totals.count_total is not None,
-        totals.bytes_total is not None,
-        totals.errors_total is not None,
-        busy is not None,
+    return _idle_stats(
+        totals.count_total is None,
+        totals.bytes_total is None,
+        totals.errors_total is None,
+        busy is None,
         has_hists,
+        totals.inflight,
     )
-    return _idle_stats(known, totals.inflight)
-
-
-class _Known(NamedTuple):
-    """What of an op that did nothing is known."""
-
-    has_count: bool
-    has_bytes: bool
-    has_errors: bool
-    has_time: bool
-    has_hists: bool
 
 
 @lru_cache(maxsize=256)
-def _idle_stats(known: _Known, inflight: int | None) -> OpStats:
+def _idle_stats(  # noqa: PLR0913, PLR0917 (by position: what is looked up is its arguments)
+    no_count: bool,  # noqa: FBT001
+    no_bytes: bool,  # noqa: FBT001
+    no_errors: bool,  # noqa: FBT001
+    no_time: bool,  # noqa: FBT001
+    has_hists: bool,  # noqa: FBT001
+    inflight: int | None,
+) -> OpStats:
+    """What is known of an op that did nothing."""
     return OpStats.with_late(
-        NOTHING_DONE if known.has_hists and known.has_count else NO_DISTRIBUTION,
-        count=0 if known.has_count else None,
-        bytes=0 if known.has_bytes else None,
-        ops_per_s=0.0 if known.has_count else None,
-        bytes_per_s=0.0 if known.has_bytes else None,
+        NOTHING_DONE if has_hists and not no_count else NO_DISTRIBUTION,
+        count=None if no_count else 0,
+        bytes=None if no_bytes else 0,
+        ops_per_s=None if no_count else 0.0,
+        bytes_per_s=None if no_bytes else 0.0,
         avg_bytes=None,
         latency_us=None,
         queue_us=None,
@@ -63,8 +60,8 @@ def _idle_stats(known: _Known, inflight: int | None) -> OpStats:
         max_us=None,
         max_bytes=None,
         inflight=inflight,
-        avg_inflight=0.0 if known.has_time else None,
-        errors_per_s=0.0 if known.has_errors else None,
+        avg_inflight=None if no_time else 0.0,
+        errors_per_s=None if no_errors else 0.0,
     )
 
 

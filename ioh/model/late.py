@@ -11,6 +11,8 @@ from ioh.model.hist import LatencyHist, SizeLatencyHist
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _A = TypeVar("_A")
+_D = TypeVar("_D")
+_MISSING = object()
 _MAX_KNOWN = 1024
 _QUANTILES = 4
 
@@ -39,9 +41,17 @@ class LateMapping(Mapping[_K, _V]):
         return makers
 
     def __getitem__(self, key: _K) -> _V:
-        if key not in self._values:
-            self._values[key] = self._known()[key]()
-        return self._values[key]
+        found = self._values.get(key, _MISSING)
+        if found is _MISSING:
+            found = self._values[key] = self._known()[key]()
+        return found  # type: ignore[return-value]
+
+    def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
+        """As of any mapping, without an exception for what is not there."""
+        found = self._values.get(key, _MISSING)
+        if found is _MISSING:
+            return self[key] if key in self._known() else default
+        return found  # type: ignore[return-value]
 
     def __contains__(self, key: object) -> bool:
         return key in self._known()

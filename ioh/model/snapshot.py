@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LatencyHist, SizeLatencyHist
-from ioh.model.late import Distribution
+from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
@@ -77,6 +77,17 @@ class OpStats(_Late):
     latency: LatencyHist | None = None
     size_lat: SizeLatencyHist | None = None
 
+    def without_histograms(self, *, keep_percentiles: bool) -> OpStats:
+        """The same, to be kept for long; one that holds no histograms stays as it is.
+
+        Args:
+            keep_percentiles: Whether to compute them now; else they are None.
+        """
+        if getattr(self, "_late", None) in (NO_DISTRIBUTION, NOTHING_DONE):
+            return self
+        names = _KEPT_WITH_PERCENTILES if keep_percentiles else _KEPT
+        return OpStats.with_late(NO_DISTRIBUTION, **{name: getattr(self, name) for name in names})
+
     @classmethod
     def with_late(cls, late: Distribution, **known: Value) -> OpStats:
         """Stats whose percentiles and histograms are computed by ``late`` when looked at.
@@ -91,6 +102,12 @@ class OpStats(_Late):
         for name, value in known.items():
             put(made, name, value)
         return made
+
+
+_KEPT_WITH_PERCENTILES = tuple(
+    f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"}
+)
+_KEPT = tuple(name for name in _KEPT_WITH_PERCENTILES if name not in _PERCENTILES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from functools import lru_cache
+from math import isfinite
 
 from ioh.model.printable import printable
 from ioh.model.sample import Value
@@ -79,7 +79,7 @@ def _take(text: str, width: int) -> str:
 
 def is_known(value: Value) -> bool:
     """Whether there is a number to print."""
-    return value is not None and math.isfinite(value)
+    return value is not None and isfinite(value)
 
 
 def format_fixed(value: Value, width: int, decimals: int) -> str:
@@ -89,21 +89,21 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
         ``.`` for zero and ``-`` for unknown, unpadded; beyond ``width`` the shortest form with
         a suffix (``12M``).
     """
-    if value is None or not math.isfinite(value):
+    if not value:
+        return ZERO if value == 0 else UNKNOWN
+    if not isfinite(value):
         return UNKNOWN
-    if value == 0:
-        return ZERO
-    # As many places as fit beside the point, unless rounding makes it longer still.
-    for places in range(max(0, min(decimals, width - 1 - len(str(int(value))))), -1, -1):
+    text = _WITH_PLACES[decimals](value)
+    places = decimals
+    while len(text) > width and places:
+        places = max(0, places - (len(text) - width))
         text = _WITH_PLACES[places](value)
-        if len(text) <= width:
-            return text
-    return format_scaled(value, 1000)
+    return text if len(text) <= width else format_scaled(value, 1000)
 
 
 def format_scaled(value: Value, base: int = 1000) -> str:
     """A number with a suffix: k M G by 1000, K M G by 1024; three digits or so."""
-    if value is None or not math.isfinite(value):
+    if value is None or not isfinite(value):
         return UNKNOWN
     if value == 0:
         return ZERO
@@ -124,7 +124,7 @@ def _three_digits(value: float) -> str:
 
 def format_duration(value_us: Value) -> str:
     """A time as ``450n``, ``83u``, ``1.21m`` or ``2.1s``: ns, µs, ms, s, in ioh.sh's letters."""
-    if value_us is None or not math.isfinite(value_us):
+    if value_us is None or not isfinite(value_us):
         return UNKNOWN
     if value_us == 0:
         return ZERO
@@ -136,7 +136,7 @@ def format_duration(value_us: Value) -> str:
 
 def format_unit(metric: str, title: str, value: Value) -> str:
     """A number by the unit that its name ends in; a unit in ``title`` is not said twice."""
-    if value is None or value == 0 or not math.isfinite(value):
+    if value is None or value == 0 or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if metric.endswith(("_bytes_per_s", "_bytes")):
         return format_scaled(value, 1024 if metric.endswith("_bytes") else 1000)

@@ -256,6 +256,9 @@ _COLUMNS = (
 )
 
 
+_IDLE = (ZERO,) * (len(_COLUMNS) - 1)
+
+
 def format_op(stats: OpStats) -> tuple[str, ...]:
     """The numbers of one op, in the order of the columns.
 
@@ -263,6 +266,8 @@ def format_op(stats: OpStats) -> tuple[str, ...]:
         An average or a maximum over no operation is ``.`` when the count is known to be 0.
     """
     idle = stats.count == 0
+    if idle and not stats.bytes:
+        return (*_IDLE, ZERO if stats.inflight is None else format_fixed(stats.inflight, 4, 0))
     rate = stats.ops_per_s
     shown = (
         mega(stats.bytes_per_s, 8),

@@ -13,7 +13,8 @@ import pytest
 from ioh.findings.config import Config, default_path, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.rule import CannotTell, Limits, Outcome, Rule, Threshold, Verdict, all_rules
-from ioh.findings.window import DETAIL_S, Window, op_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import DETAIL_S, Recall, Window, op_of
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.sample import Unavailable
@@ -124,7 +125,13 @@ def test_what_looks_far_back_says_at_what() -> None:
 
 
 def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
-    recalls = [("block", "read"), ("block", "device"), ("block", "nosuch"), ("nosuch", "read")]
+    recalls = [
+        Recall("block", "read", with_percentiles=True),
+        Recall("block", "write"),
+        Recall("block", "device"),
+        Recall("block", "nosuch"),
+        Recall("nosuch", "read"),
+    ]
     window = Window(60.0, recalls)
     for snapshot in intervals()[:40]:
         window.add(snapshot)
@@ -134,15 +141,54 @@ def test_a_window_keeps_of_what_is_old_only_what_is_recalled() -> None:
     block, before = old.layers["block"], intervals()[0].layers["block"]
     assert isinstance(block, LayerSnapshot)
     assert isinstance(before, LayerSnapshot)
-    assert (set(block.ops), set(block.tables), block.parts) == ({"read"}, {"device"}, {})
+    assert (set(block.ops), set(block.tables), block.parts) == ({"read", "write"}, {"device"}, {})
     assert block.ops["read"].p50_us == before.ops["read"].p50_us is not None
     assert (block.ops["read"].latency, block.ops["read"].size_lat) == (None, None)
+    write = before.ops["write"]
+    assert write.p50_us is not None
+    assert block.ops["write"] == replace(
+        write, p50_us=None, p95_us=None, p99_us=None, p999_us=None, latency=None, size_lat=None
+    )
     assert block.tables["device"] == before.tables["device"]
     # As many seconds as any rule looks back at in full are whole.
     assert all(set(s.layers) == set(new.layers) for s in window.recent(DETAIL_S))
     assert sum_op(tuple(window), "block", "read").count == sum(
         x.count or 0 for s in intervals()[:40] if (x := op_of(s, "block", "read")) is not None
     )
+
+
+def test_what_is_told_of_each_interval_is_worked_out_once() -> None:
+    seen: list[float] = []
+
+    def told(snapshot: Snapshot) -> float:
+        seen.append(snapshot.time_unix_s)
+        return snapshot.time_unix_s
+
+    window = Window(60.0)
+    times = [snapshot.time_unix_s for snapshot in intervals()[:40]]
+    for count, snapshot in enumerate(intervals()[:40], start=1):
+        window.add(snapshot)
+        assert window.recent(60.0).each("time", told) == times[:count]
+        assert window.recent(3.0).each("time", told) == times[max(0, count - 3) : count]
+    assert seen == times
+    window.clear()
+    window.add(intervals()[0])
+    assert window.recent(60.0).each("time", told) == times[:1]
+    assert len(seen) == 41
+
+
+def test_a_sum_is_the_same_whether_its_means_are_looked_at_or_not() -> None:
+    seconds = intervals()[:6]
+    total = sum_op(seconds, "block", "read")
+    stats = [x for s in seconds if (x := op_of(s, "block", "read")) is not None]
+    counts = [x.count or 0 for x in stats]
+    assert (total.count, total.bytes) == (sum(counts), sum(x.bytes or 0 for x in stats))
+    weighted = sum(n * (x.latency_us or 0.0) for n, x in zip(counts, stats, strict=True))
+    assert total.latency_us == pytest.approx(weighted / sum(counts))
+    assert total.max_us == max(x.max_us or 0.0 for x in stats)
+    assert total == sum_op(seconds, "block", "read")
+    with pytest.raises(AttributeError):
+        total.nosuch  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_is_missing_is_said_and_is_not_silence() -> None:

@@ -89,7 +89,7 @@ def test_a_late_mapping_is_a_mapping() -> None:
     assert made == [2]
     assert late == {1: 10, 2: 20}
     assert late == {1: 10, 2: 20}
-    assert late.get(3) is None
+    assert (late.get(3), late.get(3, 30), late.get(1), made) == (None, 30, 10, [2, 1])
     assert repr(late) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
         late[3]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from ioh.findings.devices import Device, devices
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, layer_of, op_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window, layer_of, op_of
 from ioh.findings.words import duration, per_s, percent, rate, size
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
-    LATENCY_BUCKETS,
     LATENCY_EDGES_US,
     SIZE_BUCKETS,
     SIZE_EDGES_BYTES,
@@ -135,8 +135,7 @@ def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Itera
     found = [stats for s in recent if (stats := op_of(s, layer, "read")) is not None]
     if sum(stats.count or 0 for stats in found) < limits["modes_ops_min"]:
         return
-    table = sum((x.size_lat for x in found if x.size_lat is not None), SizeLatencyHist())
-    modes = _modes(table, limits)
+    modes = _modes([x.size_lat for x in found if x.size_lat is not None], limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
@@ -165,18 +164,17 @@ def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Itera
     )
 
 
-def _modes(table: SizeLatencyHist, limits: Limits) -> _Modes | None:
+def _modes(tables: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
     """The two heaps of the most frequent size; None where there is one, or a slope."""
-    rows = [
-        table.counts[at * LATENCY_BUCKETS : (at + 1) * LATENCY_BUCKETS]
-        for at in range(min(SIZE_BUCKETS, len(table.counts) // LATENCY_BUCKETS) - 1)
-    ]
-    if not rows:
+    counted = [table for table in tables if table.counts]
+    if not counted:
         return None
-    busiest = max(range(len(rows)), key=lambda at: sum(rows[at]))
-    total = sum(rows[busiest])
+    of_size = [sum(counts) for counts in zip(*map(_by_size, counted), strict=True)]
+    busiest = max(range(len(of_size)), key=of_size.__getitem__)
+    total = of_size[busiest]
     least = limits["mode_min_pct"] / 100 * total
-    below = [0, *accumulate(rows[busiest])]
+    row = map(sum, zip(*(table.row(busiest) for table in counted), strict=True))
+    below = [0, *accumulate(row)]
     gap = int(limits["gap_doublings"])
     for start in range(1, len(below) - gap - 1):
         fast, between = below[start], below[start + gap] - below[start]
@@ -187,6 +185,11 @@ def _modes(table: SizeLatencyHist, limits: Limits) -> _Modes | None:
             found = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
             return found if is_memory else None
     return None
+
+
+def _by_size(table: SizeLatencyHist) -> list[int]:
+    """Operations of each size, those without an upper edge left out."""
+    return [sum(table.row(at)) for at in range(SIZE_BUCKETS - 1)]
 
 
 RULE = Rule(

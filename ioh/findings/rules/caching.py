@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, rows_of, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window, rows_of
 from ioh.findings.words import duration, per_s, percent, rate
 from ioh.model.finding import Evidence
 

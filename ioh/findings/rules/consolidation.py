@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from ioh.findings.nfs import mounts, off_disk_bytes
 from ioh.findings.pieces import Pieces
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Recall, Stretch, Window
 from ioh.findings.words import duration, size, times
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 READS_S = 5.0
 WRITES_S = 30.0
@@ -21,18 +22,21 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(READS_S)
     pieces = _reads(recent)
     if pieces is not None and window.covers(READS_S) and _is_joined(pieces, limits, READS_S):
-        yield _verdict(pieces, "Reads", "read-ahead", "requests", "disk", is_measured=True)
+        timed = _timed(pieces, recent, "read")
+        yield _verdict(timed, "Reads", "read-ahead", "requests", "disk", is_measured=True)
+    if not window.covers(WRITES_S):
+        return
     for op, who in (("read", "read-ahead of the NFS client"), ("write", "the NFS client")):
         for mount in mounts(window.recent(WRITES_S), op):
-            if window.covers(WRITES_S) and _is_joined(mount.pieces, limits, WRITES_S):
+            if _is_joined(mount.pieces, limits, WRITES_S):
                 what, where = f"{op.upper()}s", mount.point
                 yield _verdict(
                     mount.pieces, f"{op.capitalize()}s", who, what, where, is_measured=False
                 )
-    if window.covers(WRITES_S):
-        pieces = _writes(window.recent(WRITES_S))
-        if pieces is not None and _is_joined(pieces, limits, WRITES_S):
-            yield _verdict(pieces, "Writes", "write-back", "requests", "disk", is_measured=False)
+    pieces = _writes(window.recent(WRITES_S))
+    if pieces is not None and _is_joined(pieces, limits, WRITES_S):
+        timed = _timed(pieces, window.recent(WRITES_S), "write")
+        yield _verdict(timed, "Writes", "write-back", "requests", "disk", is_measured=False)
 
 
 def _is_joined(pieces: Pieces, limits: Limits, seconds: float) -> bool:
@@ -46,7 +50,7 @@ def _is_joined(pieces: Pieces, limits: Limits, seconds: float) -> bool:
     )
 
 
-def _reads(recent: Sequence[Snapshot]) -> Pieces | None:
+def _reads(recent: Stretch) -> Pieces | None:
     calls, ops, bytes_ = (
         sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
         for name in ("read_calls", "read_lower_ops", "read_lower_bytes")
@@ -56,11 +60,10 @@ def _reads(recent: Sequence[Snapshot]) -> Pieces | None:
     elsewhere = direct.bytes + off_disk_bytes(recent, "read")  # READs are charged to calls, too
     if elsewhere > buffered.bytes / 10 or not ops:
         return None
-    below = sum_op(recent, "block", "read").latency_us
-    return Pieces(calls, buffered.bytes, ops, bytes_, buffered.latency_us, below)
+    return Pieces(calls, buffered.bytes, ops, bytes_)
 
 
-def _writes(recent: Sequence[Snapshot]) -> Pieces | None:
+def _writes(recent: Stretch) -> Pieces | None:
     """Buffered writes beside what the disks wrote: inferred from rates."""
     kinds = {
         kind: sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "direct", "sync")
@@ -70,14 +73,13 @@ def _writes(recent: Sequence[Snapshot]) -> Pieces | None:
     if elsewhere > buffered.bytes / 10:
         return None
     below = sum_op(recent, "block", "write")
-    return Pieces(
-        buffered.count,
-        buffered.bytes,
-        below.count,
-        below.bytes,
-        buffered.latency_us,
-        below.latency_us,
-    )
+    return Pieces(buffered.count, buffered.bytes, below.count, below.bytes)
+
+
+def _timed(pieces: Pieces, recent: Stretch, op: str) -> Pieces:
+    """The same with how long a buffered call and a request take."""
+    above, below = sum_op(recent, "syscall", f"{op}_buffered"), sum_op(recent, "block", op)
+    return replace(pieces, above_us=above.latency_us, below_us=below.latency_us)
 
 
 def _verdict(  # noqa: PLR0913
@@ -129,11 +131,11 @@ RULE = Rule(
     probed=("syscall",),
     span_s=WRITES_S + 5,
     recalls=(
-        ("syscall", "write_buffered"),
-        ("syscall", "write_direct"),
-        ("syscall", "write_sync"),
-        ("syscall", "mount"),
-        ("nfs_client", "mount"),
-        ("block", "write"),
+        Recall("syscall", "write_buffered"),
+        Recall("syscall", "write_direct"),
+        Recall("syscall", "write_sync"),
+        Recall("syscall", "mount"),
+        Recall("nfs_client", "mount"),
+        Recall("block", "write"),
     ),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window
 from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
 

@@ -10,7 +10,8 @@ from ioh.findings.devices import PAGE_BYTES, Device, carrier
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.pieces import Pieces, how
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Stretch, Window, duration_s
 from ioh.findings.words import per_s, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -46,7 +47,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 _Found = tuple[Pieces | None, str, str, bool]
 
 
-def _reads(recent: Sequence[Snapshot]) -> _Found:
+def _reads(recent: Stretch) -> _Found:
     """Read calls that reached a device, all of them direct or all of them buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
@@ -70,7 +71,7 @@ def _reads(recent: Sequence[Snapshot]) -> _Found:
     return made, "reads", "read", is_buffered
 
 
-def _writes(recent: Sequence[Snapshot]) -> _Found:
+def _writes(recent: Stretch) -> _Found:
     """Direct and synchronous writes: what their callers submit is theirs."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
     calls, ops, bytes_ = (

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window
 from ioh.findings.words import duration, percent, rate, size
 from ioh.model.finding import Evidence
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, rows_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window, duration_s, rows_of
 from ioh.findings.words import percent, rate
 from ioh.model.finding import Evidence
 

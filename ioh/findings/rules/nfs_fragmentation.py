@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.nfs import Mount, mounts
 from ioh.findings.pieces import how
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, metric_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window, duration_s, metric_of
 from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, rows_of, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window, duration_s, rows_of
 from ioh.findings.words import duration, percent
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ioh.findings.devices import carrier
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, metric_of, sum_metric, sum_op
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window, metric_of
 from ioh.findings.words import percent, rate, size, times
 from ioh.model.finding import Evidence
 

@@ -22,11 +22,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     for op in ("read", "write"):
         for device in bottom(recent, op):
             total = device.sum
+            if total.ops_per_s < limits["ops_min_per_s"]:
+                continue
             if total.queue_us is None or total.latency_us is None:
                 continue
             service_us = total.latency_us - total.queue_us
-            if total.ops_per_s < limits["ops_min_per_s"]:
-                continue
             if total.queue_us < limits["queue_min_ms"] * 1e3:
                 continue
             if total.queue_us < limits["ratio_min"] * service_us:

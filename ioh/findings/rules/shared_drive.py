@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import devices
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import OpSum, Window, duration_s, row_of, rows_of
+from ioh.findings.sums import OpSum
+from ioh.findings.window import Recall, Window, duration_s, row_of, rows_of
 from ioh.findings.words import duration, per_s, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -27,6 +28,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     for op in ("read", "write"):
         for device in devices(recent, op):
             # It can be slower than before by so much only where it takes so long.
+            if device.sum.ops_per_s < limits["ops_min_per_s"]:
+                continue
             if (device.sum.latency_us or 0.0) < limits["added_min_ms"] * 1e3:
                 continue
             old, worst_us = _before(before, op, device.name)
@@ -175,5 +178,5 @@ RULE = Rule(
     needs=("block",),
     probed=("block",),
     span_s=SPAN_S,
-    recalls=(("block", "device"), ("block", "process")),
+    recalls=(Recall("block", "device"), Recall("block", "process")),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, layer_of, rows_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window, layer_of, rows_of
 from ioh.findings.words import duration, per_s, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -26,12 +27,14 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     for op, name in _NAMES.items():
         total = sum_op(recent, "syscall", op)
+        if total.ops_per_s < limits["ops_min_per_s"]:
+            continue
         if total.latency_us is None or total.latency_us < limits["latency_min_us"]:
             continue
         depth = total.ops_per_s * total.latency_us / 1e6
         if not limits["depth_min"] <= depth <= 2 - limits["depth_min"]:
             continue
-        if total.ops_per_s < limits["ops_min_per_s"] or not _is_alone(recent, op):
+        if not _is_alone(recent, op):
             continue
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
         who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "one thread"

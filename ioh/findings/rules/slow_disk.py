@@ -23,12 +23,12 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     for op in ("read", "write"):
         for device in bottom(recent, op):
             total = device.sum
-            if total.latency_us is None:
+            if total.ops_per_s < limits["ops_min_per_s"] or total.latency_us is None:
                 continue
             service_us = total.latency_us - (total.queue_us or 0.0)
             transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
             depth = total.ops_per_s * total.latency_us / 1e6
-            if total.ops_per_s < limits["ops_min_per_s"] or depth > limits["depth_max"]:
+            if depth > limits["depth_max"]:
                 continue
             if service_us - transfer_us < limits[f"{op}_min_ms"] * 1e3:
                 continue

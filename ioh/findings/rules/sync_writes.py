@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, rows_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Window, rows_of
 from ioh.findings.words import duration, per_s, percent, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, op_of, sum_op
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
 from ioh.findings.words import duration, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -57,23 +59,20 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _times_us(snapshots: Sequence[Snapshot], ops_min_per_s: float) -> list[float]:
+def _times_us(snapshots: Stretch, ops_min_per_s: float) -> list[float]:
     """The median time of each interval's reads, or their mean; none where too many had no reads."""
-    known: list[float] = []
-    missing = 0
-    for snapshot in reversed(snapshots):
+
+    def of(snapshot: Snapshot) -> float | None:
         stats = op_of(snapshot, "block", "read")
-        value = None
-        if stats is not None and (stats.ops_per_s or 0.0) >= ops_min_per_s:
-            value = stats.p50_us if stats.p50_us is not None else stats.latency_us
-        if value is None:
-            missing += 1
-            if len(snapshots) - missing < 0.9 * len(snapshots):
-                return []
-        else:
-            known.append(value)
-    known.reverse()
-    return known
+        if stats is None or (stats.ops_per_s or 0.0) < ops_min_per_s:
+            return None
+        return stats.p50_us if stats.p50_us is not None else stats.latency_us
+
+    may_miss = len(snapshots) - math.ceil(0.9 * len(snapshots))
+    if all(of(snapshot) is None for snapshot in snapshots[-may_miss - 1 :]):
+        return []  # as most often, and found out soon
+    known = [us for us in snapshots.each(("read time", ops_min_per_s), of) if us is not None]
+    return known if len(snapshots) - len(known) <= may_miss else []
 
 
 def spearman(values: Sequence[float]) -> float:
@@ -117,5 +116,5 @@ RULE = Rule(
     probed=("block",),
     hold_s=5.0,
     span_s=SPAN_S,
-    recalls=(("block", "read"),),
+    recalls=(Recall("block", "read", with_percentiles=True),),
 )

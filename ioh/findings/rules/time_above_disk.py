@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.devices import Device, carrier
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import OpSum, Window, rows_of, sum_metric, sum_op
+from ioh.findings.sums import OpSum, sum_metric, sum_op
+from ioh.findings.window import Window, rows_of
 from ioh.findings.words import duration, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
