@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -118,22 +118,43 @@ class Map:
                 raise OSError(code, os.strerror(code))
 
     def items_bytes(self) -> list[tuple[bytes, bytes]]:
-        """Every entry of a hash: by batches (kernel 5.6), else key by key."""
+        """Every entry of a hash."""
+        size = self._read_size
+        return [
+            (key, values[at * size : (at + 1) * size])
+            for keys, values in self._pieces()
+            for at, key in enumerate(keys)
+        ]
+
+    def _pieces(self) -> list[tuple[list[bytes], bytes]]:
+        """Keys and values, the latter end to end: by batches (kernel 5.6), else key by key."""
         if not self._batch_refused:
             try:
-                return self._items_by_batch()
+                return self._pieces_by_batch()
             except OSError:
                 self._batch_refused = True
-        return self._items_by_key()
+        items = self._items_by_key()
+        return [([key for key, _ in items], b"".join(value for _, value in items))]
 
     def sums(self, words: int) -> list[tuple[bytes, list[int]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""
-        items = self.items_bytes()
-        if not items:
-            return []
-        counters = self.per_cpu(b"".join(value for _, value in items))
-        by_entry = counters.reshape(len(items), -1, counters.shape[1])[:, :, :words].sum(1)
-        return [(key, row) for (key, _), row in zip(items, by_entry.tolist(), strict=True)]
+        found: list[tuple[bytes, list[int]]] = []
+        for keys, values in self._pieces():
+            found += zip(keys, self._sums_of(values, words), strict=True)
+        return found
+
+    def take_sums(self, keys: Iterable[bytes], words: int) -> list[tuple[bytes, bytes, list[int]]]:
+        """Remove entries; of those that were there the key, the last value, and its sums."""
+        taken = [(key, value) for key in keys if (value := self.take(key)) is not None]
+        rows = self._sums_of(b"".join(value for _, value in taken), words)
+        return [(key, value, row) for (key, value), row in zip(taken, rows, strict=True)]
+
+    def _sums_of(self, values: bytes, words: int) -> list[list[int]]:
+        """The first ``words`` counters of values that lie end to end, added up over the CPUs."""
+        counters = self.per_cpu(values)
+        by_entry = counters.reshape(-1, possible_cpus(), counters.shape[1])[:, :, :words].sum(1)
+        rows: list[list[int]] = by_entry.tolist()
+        return rows
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
@@ -154,7 +175,7 @@ class Map:
         self.delete(key)
         return value
 
-    def _items_by_batch(self) -> list[tuple[bytes, bytes]]:
+    def _pieces_by_batch(self) -> list[tuple[list[bytes], bytes]]:
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
             room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
@@ -162,7 +183,7 @@ class Map:
         keys, values, room = self._batch
         cursor = ctypes.create_string_buffer(max(key_size, 8))
         start: Any = None
-        items: list[tuple[bytes, bytes]] = []
+        pieces: list[tuple[list[bytes], bytes]] = []
         while True:
             count = ctypes.c_uint32(room)
             failed = self._lib.bpf_map_lookup_batch(
@@ -178,15 +199,10 @@ class Map:
                 raise OSError(code, os.strerror(code))
             raw_keys = ctypes.string_at(keys, key_size * count.value)
             raw_values = ctypes.string_at(values, value_size * count.value)
-            items += [
-                (
-                    raw_keys[i * key_size : (i + 1) * key_size],
-                    raw_values[i * value_size : (i + 1) * value_size],
-                )
-                for i in range(count.value)
-            ]
+            split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]
+            pieces.append((split, raw_values))
             if code == errno.ENOENT:
-                return items
+                return pieces
             start = cursor
 
     def _buffers(self, room: int) -> tuple[Any, Any, int]:

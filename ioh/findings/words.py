@@ -1,6 +1,8 @@
-"""Numbers in a sentence: sizes, rates, times and ratios with their units."""
+"""Numbers and names in a sentence: sizes, rates, times and ratios with their units, programs."""
 
 from __future__ import annotations
+
+from ioh.model.sample import OTHERS
 
 
 def size(bytes_: float) -> str:
@@ -37,6 +39,12 @@ def percent(share: float) -> str:
 def per_s(number: float) -> str:
     """A rate of events: ``12,400``, ``31``, ``0.5``."""
     return f"{number:,.0f}" if number >= 100 else _digits(number)
+
+
+def program(key: tuple[str, ...], others: str) -> str:
+    """A row of a breakdown by process: ``fio[4121]``, or what to call the row of the others."""
+    pid, comm = key
+    return others if pid == OTHERS else f"{comm}[{pid}]"
 
 
 def _digits(value: float) -> str:

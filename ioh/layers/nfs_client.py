@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
 from ioh.layers.base import Event, Layer, offset_defines, raw
-from ioh.layers.flows import READ, SYNC, WRITE, FlowTables
+from ioh.layers.flow_rows import READ, SYNC, WRITE
+from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
 from ioh.layers.nfs_mounts import (
     MOUNTS,

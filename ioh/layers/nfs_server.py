@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
 from ioh.layers.base import Event, Layer, offset_defines, raw
-from ioh.layers.flows import READ, SYNC, WRITE, FileId, FlowTables, Rows
+from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
 from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable
-from ioh.procfs.mountinfo import Location, MountTable
+from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
-    from ioh.bpf.maps import Map, Maps
+    from ioh.bpf.maps import Maps
 
 SPEC = LayerSpec(
     name="nfs_server",
@@ -87,38 +88,41 @@ _FLOW_BYTES = 40
 _AF_INET = 2
 
 
+Client = tuple[int, bytes, bytes]  # family, port, address
+
+
 class ClientTables(FlowTables):
     """Running totals by file and client, by client, and by exported file system."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, (READ, READ, WRITE, WRITE, WRITE, SYNC))
-        self._by_client = Rows()
+        self._by_client = Rows[Client](1, lambda client: (name_client(*client),))
+        self._by_both = Rows(2, self._name_both)
 
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self, idle_since: int) -> dict[str, Table]:
         return {
-            "file": self._by_file.table(self._tick),
-            "client": self._by_client.table(self._tick),
-            "export": self._by_mount.table(self._tick),
+            "file": self._by_both.table(self._tick, idle_since),
+            "client": self._by_client.table(self._tick, idle_since),
+            "export": self._by_mount.table(self._tick, idle_since),
         }
 
-    def _all_rows(self) -> tuple[Rows, ...]:
-        return self._by_client, self._by_file, self._by_mount
+    def _name_both(self, what: tuple[FileId, Client]) -> tuple[str, str]:
+        file, client = what
+        return self._locate(file).path, name_client(*client)
+
+    def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
+        self._by_both.forget_names(lambda what: wanted(what[0]))
 
     def _file_of(self, key: bytes) -> FileId:
         ino, dev, *_ = _FLOW_KEY.unpack(key)
         return ino, dev
 
-    def _add_rows(
-        self, flows: Map, key: bytes, location: Location, sums: tuple[int, int, int]
-    ) -> None:
-        del flows
-        _, _, op, family, port, address = _FLOW_KEY.unpack(key)
-        client = name_client(family, port, address)
-        column = self._column_of_op[op]
-        increments = (sums[0], sums[2]) if column == SYNC else sums
-        self._by_file.add((location.path, client), column, increments)
-        self._by_client.add((client,), column, increments)
-        self._by_mount.add((location.mount_point, location.fstype), column, increments)
+    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> None:
+        ino, dev, op, family, port, address = _FLOW_KEY.unpack(key)
+        file, client, column = (ino, dev), (family, port, address), self._column_of_op[op]
+        self._by_both.add((file, client), column, sums)
+        self._by_client.add(client, column, sums)
+        self._by_mount.add(self._mount_of(file), column, sums)
 
 
 def name_client(family: int, port: bytes, address: bytes) -> str:

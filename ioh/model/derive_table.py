@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ioh.model.late import by_identity
 from ioh.model.metric import TableSpec
 from ioh.model.rates import delta, quotient
-from ioh.model.sample import Row, Table, Value
+from ioh.model.sample import Row, Table, Value, others_key
 from ioh.model.snapshot import TableRow
 
 
@@ -16,11 +16,14 @@ def derive_table(
 ) -> tuple[TableRow, ...]:
     """Rank the rows of a breakdown that did something in this interval.
 
-    A key that ``older`` lacks started from nothing: the probe drops a row only once it has
-    been idle for long, so all of its total belongs to this interval.
+    A key that ``older`` lacks started from nothing: a row is dropped only while it is idle, so
+    all of its total belongs to this interval.
     """
     plan = _plan(spec)
     nothing, columns, has_counters = plan.nothing, plan.columns, plan.has_counters
+    others = others_key(len(spec.keys))
+    if others in newer:
+        older = _without_dropped(older, newer, others, nothing)
     ranked: list[tuple[float, TableRow]] = []
     for key, row in newer.items():
         before = older.get(key, nothing)
@@ -31,6 +34,33 @@ def derive_table(
         ranked.append((weight, TableRow(key, values)))
     ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
     return tuple([row for _, row in ranked])
+
+
+def _without_dropped(
+    older: Table, newer: Table, others: tuple[str, ...], nothing: Row
+) -> dict[tuple[str, ...], Row]:
+    """``older`` as if the rows that were dropped since had been among the others already.
+
+    What a row counted before this interval is then no part of what the others did in it.
+    A row that was dropped and came again begins with less than it had.
+    """
+    kept = dict(older)
+    before = kept.get(others, nothing)
+    for key, row in older.items():
+        now = newer.get(key)
+        if key != others and (now is None or _has_fallen(row, now)):
+            before = tuple(map(_sum, before, row))
+            del kept[key]
+    kept[others] = before
+    return kept
+
+
+def _has_fallen(row: Row, now: Row) -> bool:
+    return any(a is not None and b is not None and b < a for a, b in zip(row, now, strict=True))
+
+
+def _sum(a: Value, b: Value) -> Value:
+    return None if a is None or b is None else a + b
 
 
 class _Column(NamedTuple):

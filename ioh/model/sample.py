@@ -43,6 +43,14 @@ class OpTotals:
 
 Row = tuple[Value, ...]
 Table = Mapping[tuple[str, ...], Row]
+# First part of the key of the row that stands for all those without one of their own; no file,
+# process or host is called so.
+OTHERS = "(others)"
+
+
+def others_key(parts: int) -> tuple[str, ...]:
+    """The key of that row in a table of so many key parts."""
+    return (OTHERS, *[""] * (parts - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,8 @@ class LayerSample:
         ``ops`` by the layer's op names; ``parts[part]`` the same for each device, mount …
         (a part may lie on another one, so parts need not add up to ``ops``); ``metrics`` by its
         MetricSpec names, ratios left out;
-        ``tables[table][key]`` in the order of TableSpec.raw_columns; ``lost`` counts events
+        ``tables[table][key]`` in the order of TableSpec.raw_columns, where a row OTHERS takes over
+        the totals of each row that is dropped, so that all rows add up; ``lost`` counts events
         that a probe saw and could not account for, by reason.  ``source`` says who counted:
         ``bpf`` or ``proc``.  ``gauge_hists[name]`` counts things, not operations, by a latency
         of theirs over LATENCY_EDGES_US at this instant.  ``notes`` are sentences for the user

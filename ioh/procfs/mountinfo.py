@@ -143,6 +143,17 @@ class MountTable:
                 return mount
         return None
 
+    def of_whole(self, dev: int) -> tuple[str, str] | None:
+        """Mount point and type, printable, of the mount that shows every file of ``dev``.
+
+        Returns:
+            None where it depends on the file which mount shows it.
+        """
+        mounts = self._by_dev.get(dev)
+        if not mounts or mounts[0].root != "/":
+            return None
+        return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
+
     def locate(self, dev: int, path: str) -> Location | None:
         """Where the user finds ``path`` (from the file system's own root) of file system ``dev``.
 

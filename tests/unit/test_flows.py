@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
+from ioh.layers.flow_rows import MAX_NEWCOMERS, MAX_ROWS
 from ioh.layers.flows import FlowTables
 from ioh.layers.syscall import SPEC
-from ioh.model.sample import Row, Table
+from ioh.model.derive import derive_table
+from ioh.model.sample import OTHERS, Table
 from tests.unit.fake_kernel import CPUS, install
 
 SDA1 = 8 << 20 | 1
@@ -250,12 +251,16 @@ def test_rows_that_are_idle_for_long_are_forgotten_names_and_all(probe: Probe) -
     probe.process(5, b"first")
     probe.name(1, b"a")
     probe.add()
-    probe.tick(120)
-    assert probe.tick() == {"process": {}, "file": {}, "mount": {}}
+    tables = probe.tick(120)
+    assert {name: reads(table) for name, table in tables.items()} == {
+        "process": {OTHERS: 1},
+        "file": {OTHERS: 1},
+        "mount": {OTHERS: 1},
+    }
     probe.process(5, b"second")
     probe.add()
-    assert reads(probe.tick()["process"]) == {"5": 1}
-    assert set(probe.tick()["process"]) == {("5", "second")}
+    assert reads(probe.tick()["process"]) == {"5": 1, OTHERS: 1}
+    assert set(probe.tick()["process"]) == {("5", "second"), (OTHERS, "")}
 
 
 @pytest.mark.parametrize("idle_ticks", range(55, 125))
@@ -279,7 +284,7 @@ def test_files_of_the_past_are_forgotten_named_or_not(probe: Probe) -> None:
     for _ in range(120):
         probe.add(ino=99)
         tables = probe.tick()
-    assert set(tables["file"]) == {("/data/busy",)}
+    assert reads(tables["file"]) == {"/data/busy": 120, OTHERS: 49}
     held = probe.tables._paths, probe.tables._files, probe.tables._unnamed
     assert [set(names) - {(99, SDA1)} for names in held] == [set(), set(), set()]
 
@@ -297,17 +302,17 @@ ACTIONS = st.lists(
 )
 
 
-def gained(older: Mapping[tuple[str, ...], Row], newer: Mapping[tuple[str, ...], Row]) -> list[int]:
-    """What an interval shows, column by column; a row never loses anything."""
-    sums = [0] * len(COLUMNS)
-    for key, row in newer.items():
-        before = older.get(key, (0,) * len(COLUMNS))
-        for at, (now, then) in enumerate(zip(row, before, strict=True)):
-            assert isinstance(now, int)
-            assert isinstance(then, int)
-            assert now >= then
-            sums[at] += now - then
-    return sums
+def gained(older: Table, newer: Table, name: str = "process") -> list[int]:
+    """What all rows of an interval show, column by column; none loses anything, none is None."""
+    spec = next(table for table in SPEC.tables if table.name == name)
+    sums = [0.0] * len(COLUMNS)
+    for row in derive_table(spec, older, newer, 1.0):
+        for at, column in enumerate(spec.raw_columns):
+            value = row.values[column.derived_name]
+            assert value is not None
+            assert value >= 0
+            sums[at] += value
+    return [round(value) for value in sums]
 
 
 @settings(max_examples=60)
@@ -342,8 +347,34 @@ def test_every_operation_is_in_every_table_once(
             for _ in range(action):
                 tables = probe.tick()
                 for name, table in tables.items():
-                    grown = gained(shown[name], table)
+                    grown = gained(shown[name], table, name)
                     sums[name] = [a + b for a, b in zip(sums[name], grown, strict=True)]
                 shown = tables
         wanted = [probe.added[column] for column in COLUMNS]
         assert sums == dict.fromkeys(sums, wanted)
+
+
+def test_a_thousand_files_a_tick_cost_as_many_names_as_there_is_room_for(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    located: list[int] = []
+    locate = FlowTables._look_up
+
+    def noted(tables: FlowTables, ino: int, dev: int) -> object:
+        located.append(ino)
+        return locate(tables, ino, dev)
+
+    monkeypatch.setattr(FlowTables, "_look_up", noted)
+    older: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}
+    for tick in range(10):
+        for ino in range(1000 * tick + 1, 1000 * tick + 301):
+            probe.name(ino, b"file %d" % ino)
+            probe.add(pid=ino, ino=ino)
+        tables = probe.tick()
+        for name, table in tables.items():
+            assert len(table) <= MAX_ROWS + 1
+            assert gained(older[name], table, name)[0] == 300
+        assert len(located) <= MAX_NEWCOMERS * (tick + 1)
+        older = tables
+    assert len(probe.tables._seen) < 300 * 5
+    assert len(probe.held) < 300 * 5

@@ -8,7 +8,7 @@ from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, rows_of
-from ioh.findings.words import duration, per_s, percent, rate
+from ioh.findings.words import duration, per_s, percent, program, rate
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -40,7 +40,7 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
     if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
         return
     top = next(iter(rows_of(window.newest, "syscall", "process")), None)
-    who = f", most of them by {top.key[1]}[{top.key[0]}]" if top is not None else ""
+    who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
     yield Verdict(
         subject="page cache",
         severity="info",

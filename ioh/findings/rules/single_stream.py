@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, layer_of, rows_of
-from ioh.findings.words import duration, per_s, times
+from ioh.findings.words import duration, per_s, program, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         if not _is_alone(recent, op):
             continue
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
-        who = f"{top.key[1]}[{top.key[0]}]" if top is not None else "one thread"
+        who = program(top.key, "one thread") if top is not None else "one thread"
         yield Verdict(
             subject=op,
             severity="info",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, rows_of
-from ioh.findings.words import duration, per_s, percent, size, times
+from ioh.findings.words import duration, per_s, percent, program, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -71,10 +71,11 @@ def _busiest(recent: Sequence[Snapshot], time: str) -> str:
         for row in rows_of(snapshot, "syscall", "process"):
             spent = (row.values.get(time) or 0.0) * snapshot.interval_s
             by_process[row.key] = by_process.get(row.key, 0.0) + spent
-    pid, comm = max(by_process, key=lambda key: by_process[key], default=("", ""))
-    if not by_process or by_process[pid, comm] * 2 < sum(by_process.values()):
-        return "More than one program"
-    return f"{comm}[{pid}]"
+    several = "More than one program"
+    busiest = max(by_process, key=lambda key: by_process[key], default=())
+    if not by_process or by_process[busiest] * 2 < sum(by_process.values()):
+        return several
+    return program(busiest, several)
 
 
 def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:

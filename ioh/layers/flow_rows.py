@@ -1,0 +1,141 @@
+"""Running totals of one breakdown: the busiest have rows of their own, the others share one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from heapq import nlargest
+from itertools import islice
+from operator import add
+from typing import Generic, TypeVar
+
+from ioh.model.sample import Table, others_key
+
+COLUMNS = 8
+# Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7.
+READ, WRITE, SYNC = 0, 3, 6
+_BYTES_AT, _TIMES_AT = (1, 4), (2, 5, 7)
+
+# More rows than the tallest terminal shows, and few enough to cost nothing when a host opens
+# thousands of files a second.
+MAX_ROWS = 256
+# Names are what a new row costs: to find, to make printable, to record.
+MAX_NEWCOMERS = 64
+_NAMES_A_ROW = 4  # a file that is made anew each time has one name and many inodes
+
+Id = TypeVar("Id", bound=Hashable)
+Key = tuple[str, ...]
+
+
+class Rows(Generic[Id]):
+    """Running totals by key; a table handed out is never changed again.
+
+    All rows of a table add up to all that was ever added: what has no row of its own, and the
+    total of each row that is dropped, goes into the row of the others.  A row is dropped only
+    in a tick in which nothing was added to it.
+
+    Args:
+        parts: Parts of a key.
+        name: Finds the key of what is added; asked only for what gets a row.
+        most: Rows of their own.
+        newcomers: Rows that may come in one tick.
+    """
+
+    def __init__(
+        self,
+        parts: int,
+        name: Callable[[Id], Key],
+        most: int = MAX_ROWS,
+        newcomers: int = MAX_NEWCOMERS,
+    ) -> None:
+        self._name, self._most, self._newcomers = name, most, newcomers
+        self._pending: dict[Id, list[int]] = {}
+        self._names: dict[Id, Key] = {}
+        self._totals: dict[Key, tuple[int, ...]] = {}  # the one used last stands last
+        self._touched: dict[Key, int] = {}
+        self._others_key, self._others = others_key(parts), (0,) * COLUMNS
+
+    def add(self, what: Id, column: int, sums: tuple[int, int, int]) -> None:
+        """Add a flow's count, bytes and time at READ, WRITE or SYNC, which has no bytes."""
+        row = self._pending.get(what)
+        if row is None:
+            row = self._pending[what] = [0] * COLUMNS
+        count, size, ns = sums
+        row[column] += count
+        if column == SYNC:
+            row[column + 1] += ns
+        else:
+            row[column + 1] += size
+            row[column + 2] += ns
+
+    def forget_names(self, wanted: Callable[[Id], bool]) -> None:
+        """Ask for names again, of those that ``wanted`` says."""
+        self._names = {what: key for what, key in self._names.items() if not wanted(what)}
+
+    def table(self, tick: int, idle_since: int) -> Table:
+        """All rows as they are now, those left out that had nothing since a tick."""
+        pending, self._pending = self._pending, {}
+        for what in self._chosen(pending):
+            key = self._names.get(what)
+            if key is None:
+                key = self._names[what] = self._name(what)
+            before = self._totals.pop(key, None)
+            now = pending.pop(what)
+            self._totals[key] = tuple(now) if before is None else tuple(map(add, before, now))
+            self._touched[key] = tick
+        self._fold(pending.values())
+        self._drop_idle(idle_since)
+        shown = dict(self._totals)
+        if any(self._others):
+            shown[self._others_key] = self._others
+        return shown
+
+    def _chosen(self, pending: dict[Id, list[int]]) -> Sequence[Id]:
+        """What gets a row of its own in this tick, or has one."""
+        names = self._names
+        fresh = [what for what in pending if what not in names]
+        chosen: Sequence[Id] = list(pending)
+        if len(fresh) > self._newcomers:
+            known = [what for what in pending if what in names]
+            chosen = known + _busiest(fresh, pending, self._newcomers)
+        return chosen if len(chosen) <= self._most else _busiest(chosen, pending, self._most)
+
+    def _fold(self, rows: Iterable[Sequence[int]]) -> None:
+        others = self._others
+        for row in rows:
+            others = tuple(map(add, others, row))
+        self._others = others
+
+    def _drop_idle(self, idle_since: int) -> None:
+        """Drop rows that are idle for long, and of those that are idle as many as are too many."""
+        touched = self._touched
+        gone = list(islice(self._totals, max(0, len(self._totals) - self._most)))
+        for key in islice(self._totals, len(gone), None):
+            if touched[key] >= idle_since:
+                break
+            gone.append(key)
+        if gone:
+            self._fold([self._totals.pop(key) for key in gone])
+            for key in gone:
+                del touched[key]
+            self._names = {what: key for what, key in self._names.items() if key in touched}
+        if len(self._names) > _NAMES_A_ROW * self._most:
+            self._names.clear()
+
+
+def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> list[Id]:
+    """Most of them by bytes, the rest by time: an fsync has no bytes."""
+
+    def size(what: Id) -> int:
+        row = pending[what]
+        return sum([row[at] for at in _BYTES_AT])
+
+    def time(what: Id) -> int:
+        row = pending[what]
+        return sum([row[at] for at in _TIMES_AT])
+
+    chosen = dict.fromkeys(nlargest(count - count // 4, among, key=size))
+    for what in nlargest(count, among, key=time):
+        if len(chosen) == count:
+            break
+        chosen[what] = None
+    return list(chosen)

@@ -1,0 +1,149 @@
+"""Breakdowns of a host with more files than rows: the busiest are named, all are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.layers.syscall import SPEC
+from ioh.model.derive import derive_table
+from ioh.model.sample import OTHERS, Row, Table
+from ioh.model.snapshot import TableRow
+
+FILE = next(table for table in SPEC.tables if table.name == "file")
+FOREVER = 0
+
+
+class Named:
+    """Rows, a tick at a time, and whatever they asked the names of."""
+
+    def __init__(self, most: int, newcomers: int) -> None:
+        self.asked: Counter[int] = Counter()
+        self.rows = Rows(1, self._name, most, newcomers)
+        self.tick = 0
+
+    def _name(self, what: int) -> tuple[str]:
+        self.asked[what] += 1
+        return (f"/{what}",)
+
+    def read(self, *sizes: tuple[int, int], idle_since: int = FOREVER) -> Table:
+        """One tick in which each of these was read once, so many bytes."""
+        self.tick += 1
+        for what, size in sizes:
+            self.rows.add(what, READ, (1, size, 100))
+        return self.rows.table(self.tick, idle_since)
+
+
+def interval(older: Table, newer: Table) -> tuple[TableRow, ...]:
+    return derive_table(FILE, older, newer, 1.0)
+
+
+def shown(older: Table, newer: Table) -> dict[str, object]:
+    """Calls of each row in an interval, the busiest first."""
+    return {row.key[0]: row.values["reads_per_s"] for row in interval(older, newer)}
+
+
+def test_the_busiest_have_rows_and_the_others_share_one() -> None:
+    named = Named(most=2, newcomers=2)
+    table = named.read((1, 10), (2, 30), (3, 5), (4, 20))
+    assert {key: row[:3] for key, row in table.items()} == {
+        ("/2",): (1, 30, 100),
+        ("/4",): (1, 20, 100),
+        (OTHERS,): (2, 15, 200),
+    }
+    assert set(named.asked) == {2, 4}  # nobody sees the other names
+
+
+def test_newcomers_come_a_few_at_a_time_and_the_busiest_first() -> None:
+    named = Named(most=8, newcomers=2)
+    busy = [(what, what) for what in range(1, 7)]
+    tables = [named.read(*busy) for _ in range(4)]
+    assert set(tables[0]) == {("/6",), ("/5",), (OTHERS,)}
+    assert set(tables[1]) == {("/6",), ("/5",), ("/4",), ("/3",), (OTHERS,)}
+    assert shown(tables[1], tables[2]) == {f"/{what}": 1 for what in range(6, 0, -1)}
+
+
+def test_what_takes_long_has_a_row_though_it_moves_no_bytes() -> None:
+    named = Named(most=4, newcomers=4)
+    for what in range(10):
+        named.rows.add(what, WRITE, (1, 1000 + what, 5))
+    named.rows.add(99, SYNC, (1, 0, 1_000_000))
+    assert ("/99",) in named.rows.table(1, FOREVER)
+
+
+def test_a_row_that_makes_room_is_none_of_the_others_of_that_interval() -> None:
+    named = Named(most=2, newcomers=2)
+    tables = [named.read((1, 10), (2, 20)), named.read((2, 20)), named.read((2, 20), (3, 30))]
+    assert set(tables[2]) == {("/2",), ("/3",), (OTHERS,)}
+    assert tables[2][(OTHERS,)][0] == 1
+    assert shown(tables[1], tables[2]) == {"/3": 1, "/2": 1}
+    assert shown(tables[0], tables[2]) == {"/2": 2, "/3": 1}
+    assert shown({}, tables[2]) == {"/2": 3, "/3": 1, OTHERS: 1}
+
+
+def test_a_row_that_comes_again_after_it_was_dropped_begins_anew() -> None:
+    named = Named(most=2, newcomers=2)
+    first = named.read((1, 10), (2, 20), (1, 10))
+    named.read((3, 20), (4, 20))
+    last = named.read((1, 10), (4, 20))
+    assert shown(first, last)["/1"] == 1
+    assert sum(count for count in shown(first, last).values() if isinstance(count, float)) == 4
+
+
+def test_rows_idle_for_long_are_dropped_those_used_in_this_tick_stay() -> None:
+    named = Named(most=9, newcomers=9)
+    named.read((1, 10), (2, 10))
+    assert set(named.read((2, 10), idle_since=2)) == {("/2",), (OTHERS,)}
+
+
+def test_a_file_made_anew_each_time_is_one_row_and_few_names() -> None:
+    rows = Rows[int](1, lambda _: ("/lock",), 2, 2)
+    for inode in range(1000):
+        rows.add(inode, READ, (1, 1, 1))
+        table = rows.table(inode, FOREVER)
+    assert table == {("/lock",): (1000, 1000, 1000, 0, 0, 0, 0, 0)}
+    assert len(rows._names) <= 9
+
+
+def test_names_are_asked_for_again_when_they_may_have_changed() -> None:
+    named = Named(most=9, newcomers=9)
+    named.read((1, 10), (2, 10))
+    named.rows.forget_names(lambda what: what == 1)
+    named.read((1, 10), (2, 10))
+    assert named.asked == {1: 2, 2: 1}
+
+
+def total(rows: Mapping[tuple[str, ...], Row] | tuple[TableRow, ...]) -> float:
+    assert isinstance(rows, tuple)
+    return sum(row.values["reads_per_s"] or 0 for row in rows)
+
+
+@settings(max_examples=100)
+@given(
+    ticks=st.lists(
+        st.tuples(st.lists(st.integers(0, 12), max_size=14), st.integers(0, 6)),
+        min_size=2,
+        max_size=12,
+    ),
+    most=st.integers(1, 5),
+    newcomers=st.integers(1, 5),
+)
+def test_every_interval_adds_up_whatever_came_and_went(
+    ticks: list[tuple[list[int], int]], most: int, newcomers: int
+) -> None:
+    named = Named(most, newcomers)
+    tables = [
+        named.read(*((what, what) for what in used), idle_since=named.tick - idle)
+        for used, idle in ticks
+    ]
+    for first in range(len(tables)):
+        for last in range(first + 1, len(tables)):
+            wanted = sum(len(used) for used, _ in ticks[first + 1 : last + 1])
+            found = interval(tables[first], tables[last])
+            assert total(found) == wanted
+            assert all((row.values["reads_per_s"] or 0) >= 0 for row in found)
+    assert all(len(table) <= most + 1 for table in tables)
