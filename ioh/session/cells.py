@@ -146,6 +146,9 @@ def _long_varint(data: bytes, at: int, number: int) -> tuple[int, int]:
     Raises:
         IndexError: It is cut off, or too long.
     """
+    byte = data[at]
+    if byte < 0x80:  # as most are
+        return number & 0x7F | byte << 7, at + 1
     number &= 0x7F
     for shift in range(7, _MAX_VARINT_BITS, 7):
         byte = data[at]

@@ -246,8 +246,9 @@ class Folding:
         """
         self._add_parts(numbers, cells, -1)
         self._add_sums(numbers, cells, -1)
-        for found, usual, excess in self._columns(cells, hists, {}):
-            _put(found, usual, -excess)
+        for found, usual_of, excess in self._columns(cells, hists, {}):
+            for column, left in excess.items():
+                _put(found, usual_of[column], -left)
 
     def unfold(
         self, numbers: Numbers, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
@@ -260,8 +261,14 @@ class Folding:
             hists: As there.
             known: What is known of them already; what is found out is added.  See note_usual().
         """
-        for found, usual, excess in self._columns(cells, hists, known):
-            _put(found, usual, 2 * found.get(usual, 0) + excess)
+        for found, usual_of, excess in self._columns(cells, hists, known):
+            for column, left in excess.items():
+                usual = usual_of[column]
+                inc = 2 * found.get(usual, 0) + left
+                if inc:
+                    found[usual] = inc
+                else:
+                    found.pop(usual, None)
         self._add_sums(numbers, cells, 1)
         self._add_parts(numbers, cells, 1)
 
@@ -305,12 +312,13 @@ class Folding:
 
     def _columns(
         self, cells: Cells, hists: Sequence[Sequence[int]], known: Usual
-    ) -> Iterator[tuple[dict[int, int], int, int]]:
-        """Columns of size x latency histograms in which something changed.
+    ) -> Iterator[tuple[dict[int, int], dict[int, int], dict[int, int]]]:
+        """Size x latency histograms in which something changed.
 
         Returns:
-            The histogram's increments; the cell of the size that was most frequent so far; and
-            the column's increments by the latency histogram, less those by this one.
+            The histogram's increments; of each column that changed the cell of the size that was
+            most frequent so far; and its increments by the latency histogram, less those by this
+            one.
         """
         for _, latency, size_lat, own in self._pairs:
             if latency not in cells and size_lat not in cells:
@@ -321,16 +329,13 @@ class Folding:
                 column = _COLUMN[at]
                 excess[column] = excess.get(column, 0) + inc
             for at, inc in found.items():
-                column = at % LATENCY_BUCKETS
+                column = _COLUMN_OF_CELL[at]
                 excess[column] = excess.get(column, 0) - inc
             before, usual_of = hists[own], known.setdefault(own, {})
-            for column, left in excess.items():
-                usual = usual_of.get(column)
-                if usual is None:
-                    counts = before[column::LATENCY_BUCKETS]
-                    usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
-                    usual_of[column] = usual
-                yield found, usual, left
+            for column in excess.keys() - usual_of.keys():
+                counts = before[column::LATENCY_BUCKETS]
+                usual_of[column] = counts.index(max(counts)) * LATENCY_BUCKETS + column
+            yield found, usual_of, excess
 
 
 def note_usual(known: Usual, cells: Cells, hists: Sequence[Sequence[int]]) -> None:

@@ -37,18 +37,22 @@ class _Table:
             RecordError: What is added to is no integer.
         """
         columns, keys, rows, changed = self.shape.columns, self.keys, self.rows, self._changed
+        touched = set()
         for place, value in zip(places, values, strict=True):
-            at, column = divmod(place, columns)
-            row = rows[at]
+            at = place // columns
+            column = place - at * columns
+            touched.add(at)
             if are_incs:
+                row = rows[at]
                 before = row[column]
                 if before is None or value is None:
                     msg = f"no integer at position {place}"
                     raise RecordError(msg)
                 row[column] = before + value
             else:
-                row[column] = value
-            changed[keys[at]] = row
+                rows[at][column] = value
+        for at in touched:
+            changed[keys[at]] = rows[at]
 
     def remove(self, gone: Sequence[int]) -> None:
         for row in reversed(gone):

@@ -30,12 +30,14 @@ from ioh.session.records import (
     to_bytes,
 )
 
-CHECKPOINT_TICKS = 60
-MAX_CHECKPOINT_TICKS = 120
+CHECKPOINT_TICKS = 50  # less than a group: it has a header and marks among them
+MAX_CHECKPOINT_TICKS = 110
 # A checkpoint larger than this share of the deltas since the last one waits for more of them,
 # unless those are so many bytes that a reader takes 20 ms for them.
 CHECKPOINT_SHARE = 0.25
 CHECKPOINT_BYTES = 16 << 10
+# So many that a reader takes 40 ms for them: then the group of parity ends early.
+SEEK_BYTES = 56 << 10
 INDEX_CHECKPOINTS = 4
 
 
@@ -283,20 +285,24 @@ class SessionWriter:
 
     def _add_upkeep(self, batch: _Batch, now: float) -> int | None:
         """Parity, checkpoint and index where they are due; the index record's place if one is."""
-        if len(batch.group) < GROUP_RECORDS:
+        is_far = self._delta_bytes >= SEEK_BYTES
+        if len(batch.group) < GROUP_RECORDS and not is_far:
             return None
         batch.close_group()
-        due = self._delta_ticks >= CHECKPOINT_TICKS and (
-            self._delta_ticks >= MAX_CHECKPOINT_TICKS
-            or self._delta_bytes >= CHECKPOINT_BYTES
-            or self._checkpoint_bytes <= CHECKPOINT_SHARE * self._delta_bytes
+        due = is_far or (
+            self._delta_ticks >= CHECKPOINT_TICKS
+            and (
+                self._delta_ticks >= MAX_CHECKPOINT_TICKS
+                or self._delta_bytes >= CHECKPOINT_BYTES
+                or self._checkpoint_bytes <= CHECKPOINT_SHARE * self._delta_bytes
+            )
         )
         if not due:
             return None
         try:
             flags, payload = self._packer.pack(self._encoder.checkpoint())
         except ValueError:  # too many rows for one record: go on without
-            self._delta_ticks = 0
+            self._delta_bytes = self._delta_ticks = 0
             return None
         self._stream.begin()
         self._note_entry(batch, Kind.CHECKPOINT, self._encoder.tick, now)
