@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ioh.commands.options import engine_from, filters_from, layers_from
@@ -25,6 +27,7 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
+    from ioh.model.feed import Mode
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
     from ioh.sources.file_feed import FileFeed
@@ -65,6 +68,7 @@ def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bo
 
 def show(
     args: argparse.Namespace,
+    mode: Mode,
     make_feed: Callable[[ExitStack], AnyFeed],
     filters_text: str = "",
 ) -> int:
@@ -72,6 +76,7 @@ def show(
 
     Args:
         args: What add_screen_arguments() declared, and ``utc``.
+        mode: The feed's.
         make_feed: Opens the feed, which the stack shall close.
         filters_text: What the probes were narrowed to, printable.
 
@@ -81,25 +86,48 @@ def show(
     Raises:
         IohError: There is nothing to show, or what ended the feed.
     """
+    from ioh.tui.first_picture import first_picture
+    from ioh.tui.options import ScreenOptions
+
+    is_replay = mode == "replay"
+    options = ScreenOptions(
+        theme=args.theme,
+        ascii_only=args.ascii,
+        utc=args.utc,
+        filters_text=filters_text,
+        speed=args.speed if is_replay else 1.0,
+    )
+    draw = partial(
+        first_picture,
+        mode,
+        options,
+        cycle_s=1.0 if is_replay else args.cycle_s,
+        title=printable(args.file) if is_replay else "",
+    )
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
-            with starting():
-                feed = make_feed(stack)
+            # A recording that cannot be shown is no more than a line; probes take their time.
+            feed = None if mode == "live" else make_feed(stack)
+            with starting(draw), without_garbage():
+                feed = feed or make_feed(stack)
                 from ioh.tui.app import run_screen
-                from ioh.tui.options import ScreenOptions
-            stack.enter_context(stderr_on_terminal())
-            watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
-            ending.stop = stack.enter_context(watch).end
 
-            options = ScreenOptions(
-                theme=args.theme,
-                ascii_only=args.ascii,
-                utc=args.utc,
-                filters_text=filters_text,
-                speed=args.speed if feed.mode == "replay" else 1.0,
-            )
+                stack.enter_context(stderr_on_terminal())
+                watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
+                ending.stop = stack.enter_context(watch).end
             return run_screen(feed, options)
         return ending.code
+
+
+@contextlib.contextmanager
+def without_garbage() -> Iterator[None]:
+    """What is made meanwhile stays: it is never looked through for garbage, now or later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def show_live(args: argparse.Namespace) -> int:
@@ -140,7 +168,7 @@ def show_live(args: argparse.Namespace) -> int:
             )
         )
 
-    return show(args, make, filters_text(args))
+    return show(args, "live", make, filters_text(args))
 
 
 def _remark(snapshot: Snapshot) -> str:
@@ -200,7 +228,7 @@ def show_replay(args: argparse.Namespace) -> int:
             )
         )
 
-    return show(args, make)
+    return show(args, "replay", make)
 
 
 def show_demo(args: argparse.Namespace) -> int:
@@ -225,4 +253,4 @@ def show_demo(args: argparse.Namespace) -> int:
             )
         )
 
-    return show(args, make)
+    return show(args, "demo", make)

@@ -17,6 +17,10 @@ GRACE_S = 3.0
 # Keyboard protocol, alternate screen, cursor, mouse, focus and paste reports: as they were.
 _RESTORE = b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\r\n"
 
+# Alternate screen, no cursor, top left; and back.
+_ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l\x1b[H", b"\x1b[?1049l\x1b[?25h"
+_USUAL_SIZE = (80, 24)  # of a terminal that does not say
+
 
 def has_terminal(*, stdin_is_pipe: bool) -> bool:
     """Whether a screen can be shown: a terminal to write on and one to read keys from."""
@@ -45,13 +49,26 @@ def take_keyboard() -> int:
 
 
 @contextlib.contextmanager
-def starting() -> Iterator[None]:
-    """Say at once that something is coming, until the screen takes over or fails to."""
-    _tell(b"ioh: starting")
+def starting(draw: Callable[[tuple[int, int]], list[str]]) -> Iterator[None]:
+    """Show a first picture at once, which the screen takes over; gone if that fails to start.
+
+    Args:
+        draw: Its lines for a terminal of so many columns and lines.
+    """
+    _tell(_ENTER + "\r\n".join(draw(_size())).encode())
     try:
         yield
-    finally:
-        _tell(b"\r\x1b[K")
+    except BaseException:
+        _tell(_LEAVE)
+        raise
+
+
+def _size() -> tuple[int, int]:
+    with contextlib.suppress(OSError):
+        columns, lines = os.get_terminal_size(1)
+        if columns and lines:
+            return columns, lines
+    return _USUAL_SIZE
 
 
 def _tell(text: bytes) -> None:

@@ -21,9 +21,10 @@ from ioh.tui.actions import Context, act, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.feed import Feed, News
 from ioh.tui.finding_times import FindingTimes
+from ioh.tui.first_picture import STARTING
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
-from ioh.tui.options import ScreenOptions
+from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.past import Past
 from ioh.tui.render.findings import ranked
 from ioh.tui.render.glyphs import ASCII, UNICODE
@@ -34,7 +35,7 @@ from ioh.tui.render.screen import ScreenData, draw, max_scroll
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.seeker import Found, Seeker
 from ioh.tui.state import ViewState
-from ioh.tui.theme import ThemeName, styles_for
+from ioh.tui.theme import styles_for
 from ioh.tui.travel import Travel
 
 HISTORY_INTERVALS = 300
@@ -78,7 +79,7 @@ class IohApp(App[int]):
         self.travel = Travel(feed, self._seeker.request, options.speed, self._findings)
         self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
         self._news_s = time.monotonic()
-        self._status = "starting"
+        self._status = STARTING
         self._message = ("", "")
         self._message_until_s = 0.0
         self._is_over = False

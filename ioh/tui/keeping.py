@@ -9,10 +9,11 @@ import time
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.text import TextOptions, TextSink
+from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
 from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView, breakdown, shown_layer
-from ioh.tui.theme import ThemeName, styles_for
+from ioh.tui.theme import styles_for
 
 _COPY_WIDTH = 200
 _COPY_HEIGHT = 1000

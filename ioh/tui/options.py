@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from ioh.tui.theme import ThemeName
+ThemeName = Literal["auto", "dark", "light", "mono"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from rich.style import Style
 
-ThemeName = Literal["auto", "dark", "light", "mono"]
+from ioh.tui.options import ThemeName
 
 # Brightness alone orders the scale (it is near cividis), so that it reads in any kind of sight and
 # in a black-and-white picture; blue and orange tell reads from writes for the same reason.

@@ -166,6 +166,36 @@ def test_signals_end_it_and_the_terminal_is_as_it_was(
     assert recordings(tmp_path) == [True]
 
 
+def test_the_first_picture_comes_before_the_libraries_that_show_it(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "class Hook:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('textual', 'rich', 'numpy', 'ioh.findings.rules'):\n"
+        "            print('[import]', end='', flush=True)\n"
+        "sys.meta_path.insert(0, Hook())\n"
+        "from ioh.commands import main\n"
+        "sys.exit(main(['live', '--proc', '--layers', 'block', '-t', '2']))\n"
+    )
+    with PtyScreen([sys.executable, "-c", program], tmp_path) as shown:
+        assert shown.wait() == 0
+        text = shown.text
+    assert "LIVE 1s" in text.partition("[import]")[0]
+    assert "starting" in text.partition("[import]")[0]
+    assert text.count("[import]") >= 3
+
+
+def test_a_start_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ioh", "live", "--proc", "--findings-config", "no.toml"]
+    with PtyScreen(command, tmp_path) as shown:
+        assert shown.wait() == 2
+        before, left, after = shown.shown.partition(LEFT)
+    assert left
+    assert b"\x1b[?25h" in after
+    assert b"no.toml" not in before
+    assert b"no.toml" in after
+
+
 def test_the_time_asked_for_ends_it(tmp_path: Path) -> None:
     with PtyScreen([*DEMO, "-t", "2"], tmp_path) as shown:
         assert shown.wait() == 0

@@ -9,6 +9,7 @@ import pytest
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
 from ioh.tui.app import IohApp
+from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
 from tests.screen_feed import FakeFeed, Stage, stage
 from tests.screens import LAYERS, judged, minute, without
@@ -32,6 +33,19 @@ def test_the_first_paint_says_what_is_awaited_and_numbers_follow() -> None:
         assert "compiling" not in on.text
 
     stage(flow, live())
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_picture_before_the_screen_is_the_screens_first_one(*, ascii_only: bool) -> None:
+    options = ScreenOptions(utc=True, ascii_only=ascii_only, filters_text="pid 7")
+
+    async def flow(on: Stage) -> None:
+        shown = [line.text.rstrip() for line in on.app._canvas.frame.lines]
+        picture = first_picture("live", options, (120, 40), cycle_s=1.0)
+        assert picture == shown
+        assert picture[0].isascii() == ascii_only
+
+    stage(flow, live(), options=options)
 
 
 def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:

@@ -1,0 +1,43 @@
+"""The screen before anything is known, drawn while the libraries that will show it are imported."""
+
+from __future__ import annotations
+
+import time
+
+from ioh.tui.feed import Mode
+from ioh.tui.options import ScreenOptions
+from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
+from ioh.tui.render.header import HeaderView
+from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.state import ViewState
+
+STARTING = "starting"
+
+
+def first_picture(
+    mode: Mode, options: ScreenOptions, size: tuple[int, int], *, cycle_s: float, title: str = ""
+) -> list[str]:
+    """The lines of the screen until a feed tells something; plain, without spaces at their ends.
+
+    Args:
+        mode: What the header says.
+        options: How the user wants the screen.
+        size: Columns and lines.
+        cycle_s: Time between two samples as asked for.
+        title: Of what is played, printable.
+    """
+    glyphs = ASCII if options.ascii_only else UNICODE
+    header = HeaderView(
+        mode=mode,
+        shown="playing" if mode == "replay" else "live",
+        glyphs=glyphs,
+        cycle_s=cycle_s,
+        speed=options.speed,
+        title=title,
+        now_unix_s=time.time(),
+        utc=options.utc,
+        narrowed=options.filters_text,
+    )
+    frame = draw(ViewState(), ScreenData(None, header, glyphs, status=STARTING), *size)
+    texts = (line.text.rstrip() for line in frame.lines)
+    return [to_ascii(text) if options.ascii_only else text for text in texts]
