@@ -76,7 +76,10 @@ soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in
             "--max-size", type=size_bytes, metavar="SIZE", help="begin a new file at this size"
         )
         parser.add_argument(
-            "--keep", type=keep_count, metavar="N", help="with --max-size: keep the newest N files"
+            "--keep",
+            type=keep_count,
+            metavar="N",
+            help="with --max-size: keep the newest N files, those of before counted",
         )
         parser.add_argument("--note", default="", metavar="TEXT", help="what this recording is")
         add_when_arguments(parser, cycle_s=1.0)
@@ -141,10 +144,12 @@ def _outputs(args: argparse.Namespace, path: str) -> Callable[[int], Output]:
 
 @contextlib.contextmanager
 def _recorder(args: argparse.Namespace, path: str, ending: Ending) -> Iterator[Recorder]:
+    from ioh.session.parts import Earlier, earlier_parts
     from ioh.session.rotation import Recorder
 
     made = Recorder(
         _outputs(args, path),
+        earlier=earlier_parts(path) if args.max_size else Earlier(),
         max_bytes=args.max_size,
         keep=args.keep,
         note=args.note,

@@ -125,7 +125,8 @@ def _new_writer(header: Header, path: str) -> SessionWriter:
         FileOutput(path, option="--repair"),
         note=to_text(header.note),
         cycle_s=header.cycle_s,
-        part=max(2, header.part),
+        part=header.part,
+        marks_note=False,  # its mark is among those that are copied
     )
 
 

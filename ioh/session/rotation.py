@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 from ioh.model.sample import Sample
 from ioh.session.output import Output
+from ioh.session.parts import Earlier
 from ioh.session.writer import SessionWriter
+
+NOTHING_EARLIER = Earlier()
 
 
 class Recorder:
@@ -24,6 +27,8 @@ class Recorder:
         remove: Removes a part by its name.
         note: Kept in each header, and as the first mark.
         cycle_s: The period asked for.
+        earlier: What an earlier recording of this name has left: numbers go on behind it, and
+            ``keep`` counts it.
     """
 
     def __init__(  # noqa: PLR0913
@@ -35,14 +40,16 @@ class Recorder:
         remove: Callable[[str], None] = os.unlink,
         note: str = "",
         cycle_s: float = 1.0,
+        earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
         self._make_output = make_output
         self._max_bytes, self._keep, self._remove = max_bytes, keep, remove
         self._note, self._cycle_s = note, cycle_s
         self._lock = threading.RLock()
-        self._names: list[str] = []
-        self._part = 0
+        self._names = list(earlier.names)
+        self._first_part, self._part = earlier.last + 1, earlier.last
         self._closed_bytes = 0
+        self._last: Sample | None = None
         self._writer = self._next_part()
 
     @property
@@ -74,8 +81,13 @@ class Recorder:
                 writer.close()
                 self._closed_bytes += writer.output.size_bytes
                 self._writer = following
+                if self._last is not None and not writer.paused_why:
+                    following.write(self._last)  # else the interval would be in neither file
+            is_written = self._writer.write(sample)
+            if is_written:
+                self._last = sample
                 self._forget_oldest()
-            return self._writer.write(sample)
+            return is_written
 
     def mark(self, text: str) -> bool:
         """Put a named moment on the time line; False where it waits for the next sample."""
@@ -91,7 +103,13 @@ class Recorder:
         output = self._make_output(self._part + 1)
         self._part += 1
         self._names.append(output.name)
-        return SessionWriter(output, note=self._note, cycle_s=self._cycle_s, part=self._part)
+        return SessionWriter(
+            output,
+            note=self._note,
+            cycle_s=self._cycle_s,
+            part=self._part,
+            marks_note=self._part == self._first_part,
+        )
 
     def _forget_oldest(self) -> None:
         while self._keep is not None and len(self._names) > self._keep:

@@ -84,18 +84,26 @@ class SessionWriter:
 
     Args:
         output: Where to; belongs to the writer from now on.
-        note: Kept in the header and as the first mark.
+        note: Kept in the header.
         cycle_s: The period asked for, for the header.
         part: Counts the files of an endless recording, from 1.
+        marks_note: Whether the note is the first mark, too.
     """
 
     def __init__(
-        self, output: Output, *, note: str = "", cycle_s: float = 1.0, part: int = 1
+        self,
+        output: Output,
+        *,
+        note: str = "",
+        cycle_s: float = 1.0,
+        part: int = 1,
+        marks_note: bool = True,
     ) -> None:
         self.output = output
         self.paused_why = ""
         self.lost_ticks = 0
         self._note, self._cycle_s, self._part = note, cycle_s, part
+        self._marks_note = marks_note
         self._lock = threading.Lock()
         self._packer, self._stream = Packer(), StreamPacker()
         self._encoder = Encoder()
@@ -280,7 +288,7 @@ class SessionWriter:
             table_edges_us=edges["table_edges_us"],
         )
         self._add(batch, Kind.HEADER, header)
-        if self._note and self._part == 1:
+        if self._note and self._marks_note:
             self._add_mark(batch, Mark(sample.time_unix_s, header.note), 0)
 
     def _add_upkeep(self, batch: _Batch, now: float) -> int | None:
