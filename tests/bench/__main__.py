@@ -9,7 +9,7 @@ import platform
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench import losses, own_cost, probe_cost, recording, screen, start_time
@@ -33,13 +33,16 @@ class Plan:
     session_s: int
 
 
-FULL = Plan(rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5, record_s=60, session_s=86_400)
+FULL = Plan(rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5, record_s=60, session_s=21_600)
 QUICK = Plan(rounds=2, fio_s=1.0, own_s=6.0, files_s=10.0, starts=3, record_s=10, session_s=3600)
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ioh.sh --bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="2 minutes: a first look, no proof")
+    parser.add_argument(
+        "--day", action="store_true", help="the long session is of 24 hours (6; --quick: 1)"
+    )
     parser.add_argument("--rounds", type=int, help="rounds of the comparisons (5; --quick: 2)")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="only this part")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
@@ -79,8 +82,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(f"Linux {platform.release()}, {os.cpu_count()} CPUs")
     started, clock, status = time.monotonic(), StealClock(), 0
+    plan = QUICK if args.quick else FULL
+    if args.day:
+        plan = replace(plan, session_s=recording.DAY_S)
     try:
-        measure(args, QUICK if args.quick else FULL, report)
+        measure(args, plan, report)
     except KeyboardInterrupt:
         say("interrupted; what was measured so far:")
         status = 130
