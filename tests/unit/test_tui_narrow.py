@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 
 from ioh.model.derive import derive
-from ioh.model.sample import Unavailable
+from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sources.demo import DemoSource
+from ioh.tui.history import point_of
 from ioh.tui.narrow import narrowed
-from ioh.tui.state import Narrow
+from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.panels import PanelView, panel
+from ioh.tui.state import Narrow, Panel, ViewState
 
 TICK = 8
 
@@ -76,3 +79,21 @@ def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
     row = layer(snapshot, "nfs_server").tables["export"][0]
     server = layer(narrowed(snapshot, Narrow("export", row.key, "nfs_server")), "nfs_server")
     assert server.ops == layer(snapshot, "nfs_server").parts[row.key[0]]
+
+
+@pytest.mark.parametrize("kind", ["hist", "heat"])
+@pytest.mark.parametrize(
+    ("pid", "way"), [("4121", "all of it: ioh --pid 4121"), (OTHERS, "for each process")]
+)
+def test_a_panel_without_latencies_says_why_and_how_to_get_them(
+    snapshot: Snapshot, kind: Panel, pid: str, way: str
+) -> None:
+    narrow = Narrow("process", (pid, ""), "syscall")
+    state = ViewState(narrow=narrow, panel=kind, chosen=("syscall", "read"))
+    shown = narrowed(snapshot, narrow)
+    points = [point_of(shown)] * 3
+    text = " ".join(panel(PanelView(state, shown, points, UNICODE), 60, 10).text().split())
+    assert "latencies are not kept for each process" in text
+    assert way in text
+    assert OTHERS not in text
+    assert "no operations" not in text

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
+from ioh.model.sample import OTHERS
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import direction, is_flow
@@ -81,12 +82,13 @@ def _body(
     if layer is None:
         yield Line(" nothing to show: choose a layer that is there", "dim")
         return
+    stats = layer.ops.get(view.state.chosen[1], OpStats())
+    is_kept = stats.size_lat is not None or view.state.narrow is None
     if kind == "hist":
         if is_flow(layer.spec):
             yield from _gauges(layer, width)
             return
-        stats = layer.ops.get(view.state.chosen[1], OpStats())
-        if stats.size_lat is None and view.state.narrow is not None:
+        if view.state.narrow is not None and not is_kept:
             yield from _not_kept(view.state.narrow, width)
             return
         yield from render_size_latency(stats.size_lat, width, height)
@@ -96,6 +98,9 @@ def _body(
                     yield Line("  ").add(part, "dim")
     elif kind == "heat":
         intervals = latencies(view.points, view.state.chosen)
+        if view.state.narrow is not None and not is_kept and not any(intervals):
+            yield from _not_kept(view.state.narrow, width)
+            return
         yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))
     else:
         yield from _graphs(view, width, height)
@@ -103,10 +108,11 @@ def _body(
 
 def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
     """Why there is no histogram of one row, and how to get one."""
-    text = f" not kept for each {narrow.kind}"
-    if narrow.kind in _OPTIONS:
+    text = f"percentiles and latencies are not kept for each {narrow.kind}"
+    if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
         text += f"; all of it: ioh {_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
-    yield Line(text, "dim").fitted(width)
+    for part in textwrap.wrap(text, max(20, width - 2)):
+        yield Line(" ").add(part, "dim")
 
 
 def _interval_s(points: Sequence[Point | None]) -> float:
