@@ -17,6 +17,8 @@ TIMEOUT_S = 10.0
 class Counting:
     """A judge that says how many intervals it has seen."""
 
+    look_back_s = 15.0
+
     def __init__(self) -> None:
         self.seen = 0
 

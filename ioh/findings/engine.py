@@ -52,6 +52,11 @@ class Engine:
         )
         self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
 
+    @property
+    def look_back_s(self) -> float:
+        """So much time before a Snapshot decides, with it, what is found in it."""
+        return max((r.span_s + r.hold_s + r.release_s for r in self._rules), default=0.0)
+
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The same Snapshot with its findings, worst first."""
         if len(self._window) and not _follows(self._window.newest, snapshot):

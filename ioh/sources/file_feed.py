@@ -17,7 +17,7 @@ from ioh.model.span import chosen_layers
 from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.stream import Tick
-from ioh.sources.judgements import WINDOW_TICKS, Judgements, MakeJudge, no_judge
+from ioh.sources.judgements import Judgements, LookBack, MakeJudge, no_judge
 from ioh.sources.moments import span_unix_s
 from ioh.sources.player import Player, walk
 from ioh.sources.replay import POLL_S, Span, no_interval
@@ -102,6 +102,7 @@ class FileFeed(Closing):
             self._visited.close()
             raise
         self._visits = Player(self._visited)
+        self._look_back = LookBack(self.visit, make_judge, self.cycle_s)
         self._moments: tuple[int, tuple[Moment, ...]] = (-1, ())
         if scan is not None:
             scan.start()
@@ -293,18 +294,22 @@ class FileFeed(Closing):
         return None if found is None else self._judgements.onto(tick, self._chosen(found))
 
     def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
-        """The same judged, with the WINDOW_TICKS intervals before it where they were not told."""
-        judge = None if tick in self._judgements else self._make_judge()
-        judged: Snapshot | None = None
-        if judge is not None:
-            for at in range(max(self._extent.first, tick - WINDOW_TICKS), tick + 1):
-                if not is_wanted():
-                    return None
-                snapshot = self.visit(at)
-                judged = None if snapshot is None else judge.judge(snapshot)
+        """The same judged, with the intervals before it where they were not told."""
+        if tick not in self._judgements:
+            judged = self._look_back.judge(tick, self._extent.first, is_wanted)
+            if judged is None and not is_wanted():
+                return None
             if judged is not None:
-                self._judgements.keep(tick, judged)
+                self._judgements.keep(tick, self._with_begins(judged))
         return self.visit(tick)
+
+    def _with_begins(self, judged: Snapshot) -> Snapshot:
+        """Findings that began before what a judge looked back at, as the scan knows them."""
+        scan, at = self._scan, judged.time_unix_s
+        if scan is None:
+            return judged
+        known = (replace(f, since_unix_s=scan.begin_of(f, at)) for f in judged.findings)
+        return replace(judged, findings=tuple(known))
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
         """Intervals without their tables and parts, much faster than visit() for each."""

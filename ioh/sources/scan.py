@@ -11,9 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from typing import NoReturn
+from zlib import crc32
 
 from ioh.model.derive import derive
 from ioh.model.feed import Overview
+from ioh.model.finding import Finding
 from ioh.model.sample import Sample
 from ioh.model.span import chosen_layers
 from ioh.session.stream import Tick
@@ -24,9 +26,14 @@ NICE = 19
 TELL_S = 0.25
 # More than a time line can show; what they are is found again where one goes.
 MAX_BEGINS = 10_000
-_MESSAGE = struct.Struct("<cd")  # what, and a unix time
+_MESSAGE = struct.Struct("<cdI")  # what, a unix time, and which finding
 _BEGIN, _UNTIL = b"b", b"u"
 _PIPE_BYTES = 1 << 16
+
+
+def _which(rule: str, subject: str) -> int:
+    """A finding's rule and subject as a number."""
+    return crc32(f"{rule}\0{subject}".encode(errors="surrogatepass"))
 
 
 class Scan:
@@ -56,6 +63,7 @@ class Scan:
         self._pid, self._fd = -1, -1
         self._data = bytearray()
         self._begins: list[float] = []
+        self._begins_of: dict[int, list[float]] = {}
         self._until_unix_s = 0.0
 
     def start(self) -> None:
@@ -76,13 +84,22 @@ class Scan:
                 self.close()
             self._data += piece
         whole = len(self._data) // _MESSAGE.size * _MESSAGE.size
-        for kind, unix_s in _MESSAGE.iter_unpack(bytes(self._data[:whole])):
+        for kind, unix_s, which in _MESSAGE.iter_unpack(bytes(self._data[:whole])):
             if kind == _UNTIL:
                 self._until_unix_s = unix_s
             elif len(self._begins) < MAX_BEGINS:
                 self._begins.append(unix_s)
+                self._begins_of.setdefault(which, []).append(unix_s)
         del self._data[:whole]
         return Overview(tuple(self._begins), self._until_unix_s, is_under_way=self._fd >= 0)
+
+    def begin_of(self, finding: Finding, at_unix_s: float) -> float:
+        """When a finding that is on at a time began; as it says itself where that is not known."""
+        begins = self._begins_of.get(_which(finding.rule, finding.subject), ())
+        before = [begin for begin in begins if begin <= at_unix_s]
+        if not before or at_unix_s > self._until_unix_s:
+            return finding.since_unix_s
+        return max(before)
 
     def close(self) -> None:
         """End it."""
@@ -127,12 +144,13 @@ class Scan:
                         key = (finding.rule, finding.subject, finding.since_unix_s)
                         if key not in known:
                             known.add(key)
-                            said += _MESSAGE.pack(_BEGIN, finding.since_unix_s)
+                            which = _which(finding.rule, finding.subject)
+                            said += _MESSAGE.pack(_BEGIN, finding.since_unix_s, which)
                 older = newer
                 # One that follows a recording tells each interval: it may be the last for long.
                 if time.monotonic() - told_s >= TELL_S:
-                    tell(bytes(said) + _MESSAGE.pack(_UNTIL, newer.time_unix_s))
+                    tell(bytes(said) + _MESSAGE.pack(_UNTIL, newer.time_unix_s, 0))
                     said.clear()
                     told_s = time.monotonic()
         last_s = older.time_unix_s if older is not None else 0.0
-        tell(bytes(said) + _MESSAGE.pack(_UNTIL, last_s))
+        tell(bytes(said) + _MESSAGE.pack(_UNTIL, last_s, 0))

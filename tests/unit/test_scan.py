@@ -102,7 +102,7 @@ def test_each_finding_is_told_once(begin: str) -> None:
     at = parse_when(begin) if begin else None
     scan = Scan(RECORDED, Span(at), choose=lambda _: None, make_judge=Engine)
     scan._scan(told.append)
-    messages = list(struct.iter_unpack("<cd", b"".join(told)))
+    messages = [message[:2] for message in struct.iter_unpack("<cdI", b"".join(told))]
     assert sorted(s for kind, s in messages if kind == b"b") == spans(begin)
     assert messages[-1] == (b"u", end_of(RECORDED))
 
@@ -111,7 +111,26 @@ def test_layers_left_out_are_not_judged() -> None:
     told: list[bytes] = []
     scan = Scan(RECORDED, Span(), choose=lambda _: frozenset({"tcp"}), make_judge=Engine)
     scan._scan(told.append)
-    assert [kind for kind, _ in struct.iter_unpack("<cd", b"".join(told))] == [b"u"]
+    assert [kind for kind, *_ in struct.iter_unpack("<cdI", b"".join(told))] == [b"u"]
+
+
+def test_when_a_finding_began_that_is_on_at_a_time() -> None:
+    told: list[bytes] = []
+    scan = Scan(RECORDED, Span(), choose=lambda _: None, make_judge=Engine)
+    scan._scan(told.append)
+    scan._data += b"".join(told)
+    scan.overview()
+    with ReplaySource(RECORDED, speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    last = list(judged(snapshots(samples), Engine()))[-1]
+    assert last.findings
+    for finding in last.findings:
+        glanced = replace(finding, since_unix_s=last.time_unix_s - 1)
+        assert scan.begin_of(glanced, last.time_unix_s) == finding.since_unix_s
+        # Of what is not known, or was not looked at yet, it says what the finding does.
+        other = replace(glanced, subject="another one")
+        assert scan.begin_of(other, last.time_unix_s) == glanced.since_unix_s
+        assert scan.begin_of(glanced, last.time_unix_s + 9) == glanced.since_unix_s
 
 
 def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
