@@ -84,6 +84,8 @@ package() { # the distribution's package for one thing we need
     dnf:tc) echo iproute-tc ;;
     *:ip | *:tc) echo iproute2 ;;
     *:mkfs.ext4) echo e2fsprogs ;;
+    apt-get:mkfs.btrfs | dnf:mkfs.btrfs) echo btrfs-progs ;;
+    *:mkfs.btrfs) echo btrfsprogs ;;
     *:losetup) echo util-linux ;;
     *:modprobe) echo kmod ;;
     *:xz) echo xz-utils ;;

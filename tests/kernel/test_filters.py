@@ -184,6 +184,36 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
         run("umount", mount)
 
 
+def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
+    """Their superblock names no disk (an anonymous device number stands there)."""
+    beside = tmp_path / "beside"
+    beside.write_bytes(bytes(8192))
+    mount = tmp_path / "mnt"
+    mount.mkdir()
+    run("mkfs.btrfs", "-q", loop.path)
+    run("mount", loop.path, mount)
+    try:
+        inside = mount / "data"
+        inside.write_bytes(bytes(8192))
+        run("sync", "--file-system", mount)
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+        with (
+            recording("--device", loop.path, "--layers", "syscall,block") as ioh,
+            aligned(8192) as buffer,
+        ):
+            before = loop.stats()
+            for path, times in ((inside, 23), (beside, 19)):
+                with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
+                    for _ in range(times):
+                        os.preadv(fd, [buffer], 0)
+            disk = loop.stats() - before
+    finally:
+        run("umount", mount)
+    assert ioh.counts("syscall") == {"read_direct": 23}
+    assert disk.reads
+    ioh.assert_block_agrees(disk)
+
+
 @pytest.mark.parametrize("name", ["nothing", "/dev/nothing", "250:250", "/etc/passwd", "a\x1b[2Jb"])
 def test_an_unknown_device_is_one_line(name: str) -> None:
     done = subprocess.run(
