@@ -7,9 +7,9 @@ vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
-# What is compared on the outer kernel, too: calls, TCP and requests.
-vm_kernel_tests="tests/kernel/test_syscall_calls.py tests/kernel/test_tcp.py"
-vm_kernel_tests="$vm_kernel_tests tests/kernel/test_block.py tests/kernel/test_fio.py"
+# What is compared on the outer kernel, too: calls, TCP and requests.  One run each, which tells
+# its failures as soon as it ends: together they take an hour under emulation.
+vm_kernel_tests="test_block test_syscall_calls test_tcp test_fio"
 # Linux 5.10 has no BTF of modules (5.11, commit 36e68442d1af), and so no NFS through BPF.
 vm_tests_without_module_btf="tests/vm/test_nfs_proc.py"
 
@@ -45,7 +45,11 @@ test_in_vms() {
             continue
         fi
         case $kernel_name:${VM_TESTS:-all} in
-        *:kernel) set -- "$vm_kernel_tests" ;;
+        *:kernel)
+            : "${VM_TIMEOUT_S:=5400}"
+            set --
+            for vm_file in $vm_kernel_tests; do set -- "$@" "tests/kernel/$vm_file.py"; done
+            ;;
         5.10:*)
             say "Linux 5.10 has no BTF of modules: only what needs none is run"
             set -- "$vm_tests_without_module_btf"
