@@ -214,4 +214,5 @@ def main() -> None:
     print(json.dumps({"sent": sums.sent, "received": sums.received}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,16 @@
 # shellcheck shell=sh
 # Runs tests in virtual machines, one for each kernel in $KERNEL; tests/run.sh sources it.
 
-# One run of pytest each: the modules' tests need a machine without an NFS mount, and the others'
-# share an ioh, since starting one takes half a minute.  test_nfs_findings.py runs by name only.
+# One run of pytest each: calls and TCP are told apart from NFS's own, the modules' tests need a
+# machine without an NFS mount, and the others share an ioh, since starting one takes half a
+# minute.  test_nfs_findings.py runs by name only.
+vm_layer_tests="tests/vm/test_kernel.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
-# What is compared on the outer kernel, too: calls, TCP and requests.  One run each, which tells
-# its failures as soon as it ends: together they take an hour under emulation.
+# All that is compared on the outer kernel, too: calls, TCP and requests.  One run each, which
+# tells its failures as soon as it ends: together they take an hour under emulation.
 vm_kernel_tests="test_block test_syscall_calls test_tcp test_fio"
 # Linux 5.10 has no BTF of modules (5.11, commit 36e68442d1af), and so no NFS through BPF.
 vm_tests_without_module_btf="tests/vm/test_nfs_proc.py"
@@ -52,10 +54,10 @@ test_in_vms() {
             ;;
         5.10:*)
             say "Linux 5.10 has no BTF of modules: only what needs none is run"
-            set -- "$vm_tests_without_module_btf"
+            set -- "$vm_layer_tests" "$vm_tests_without_module_btf"
             ;;
-        *:short) set -- "$vm_short_tests" ;;
-        *) set -- "$vm_module_tests" "$vm_nfs_tests" ;;
+        *:short) set -- "$vm_layer_tests" "$vm_short_tests" ;;
+        *) set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" ;;
         esac
         step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$@"
         set --

@@ -1,0 +1,81 @@
+"""One fio run against what ioh counted of it: its own JSON, and the disk's diskstats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kernel.rig import MIB, Ioh, Volume, fio
+
+Jobs = list[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What fio shall do: so many MiB for each of its jobs."""
+
+    engine: str
+    direct: int
+    pattern: str
+    bs: str
+    jobs: int
+    depth: int
+    mib: int
+
+    def __str__(self) -> str:
+        kind = "direct" if self.direct else "buffered"
+        return f"{self.engine}-{kind}-{self.pattern}-{self.bs}x{self.jobs}"
+
+    @property
+    def options(self) -> dict[str, object]:
+        return {
+            "ioengine": self.engine,
+            "direct": self.direct,
+            "rw": self.pattern,
+            "bs": self.bs,
+            "numjobs": self.jobs,
+            "iodepth": self.depth,
+            "size": self.mib * MIB,
+            "overwrite": 1,
+            "fallocate": "none",
+        }
+
+    def lay_out(self, volume: Volume) -> None:
+        """Write fio's files, which is no part of the measured work; nothing stays cached."""
+        fio(volume.mount, **{**self.options, "create_only": 1})
+        volume.drop_caches()
+
+    def run(self, volume: Volume) -> Callable[[Ioh], None]:
+        """Do it; what is returned compares, once ioh has told all of it."""
+        before = volume.loop.stats()
+        done = fio(volume.mount, **self.options)
+        volume.sync()
+        disk = volume.loop.stats() - before
+
+        def compare(ioh: Ioh) -> None:
+            assert counted(ioh) == directions(done)
+            kind = "direct" if self.direct else "buffered"
+            leaves = {f"{d}_{kind}": count for d, (count, _) in directions(done).items() if count}
+            assert {k: v for k, v in ioh.counts("syscall").items() if k != "fsync"} == leaves
+            ioh.assert_block_agrees(disk)
+            assert ioh.metric("block", "read_merges") == disk.read_merges
+            assert ioh.metric("block", "write_merges") == disk.write_merges
+            assert ioh.lost("syscall") == {}
+
+        return compare
+
+
+def directions(jobs: Jobs) -> dict[str, tuple[int, int]]:
+    """fio's own operations and bytes, by direction."""
+    return {
+        d: (sum(j[d]["total_ios"] for j in jobs), sum(j[d]["io_bytes"] for j in jobs))
+        for d in ("read", "write")
+    }
+
+
+def counted(ioh: Ioh) -> dict[str, tuple[int, int]]:
+    """The same as the syscall layer saw it."""
+    return {
+        d: (ioh.total("syscall", d), ioh.total("syscall", d, "bytes")) for d in ("read", "write")
+    }

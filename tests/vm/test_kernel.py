@@ -1,0 +1,67 @@
+"""Calls, requests and TCP of another kernel against fio, diskstats and what programs moved.
+
+One ioh for all of them: starting one takes half a minute under emulation.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel import tcp_load
+from tests.kernel.fio_truth import Load
+from tests.kernel.rig import Ioh, Volume
+from tests.vm.nfs import part_of, watching
+
+LOADS = [
+    Load("psync", 1, "randrw", "4k", 4, 1, 1),
+    Load("psync", 0, "read", "12k", 2, 1, 4),
+    Load("psync", 0, "write", "192k", 2, 1, 6),
+    Load("libaio", 1, "randrw", "12k", 2, 16, 3),
+    Load("libaio", 0, "randwrite", "4k", 1, 4, 2),
+    Load("io_uring", 1, "randrw", "192k", 2, 4, 6),
+    Load("io_uring", 0, "randread", "128k", 4, 4, 4),
+]
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Volume]:
+    made = Volume(tmp_path_factory.mktemp("volume"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def layers(volume: Volume) -> Iterator[Ioh]:
+    options = ["--device", volume.device]
+    with watching("syscall", "tcp", "block", options=options) as ioh:
+        yield ioh
+
+
+@pytest.mark.parametrize("load", LOADS, ids=str)
+def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
+    load.lay_out(volume)
+    with part_of(layers) as ioh:
+        compare = load.run(volume)
+    compare(ioh)
+
+
+def test_bytes_of_connections(layers: Ioh) -> None:
+    options = {"host": "127.0.0.1", "port": 2049, "short": 401, "bulk_bytes": 1_000_003}
+    with part_of(layers) as ioh:
+        done = subprocess.run(
+            [sys.executable, Path(tcp_load.__file__), json.dumps(options)],
+            input="\n", stdout=subprocess.PIPE, text=True, check=True, timeout=tcp_load.LIMIT_S,
+        )  # fmt: skip
+        moved = json.loads(done.stdout.splitlines()[-1])
+    assert moved["sent"] == moved["received"] > 4 * 1_000_003
+    for direction in ("in", "out"):
+        assert ioh.total("tcp", direction, "bytes") == moved["sent"]
+    assert ioh.lost("tcp") == {}
