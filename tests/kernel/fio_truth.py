@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ioh.bpf.host import are_probes_preempted
 from tests.kernel.rig import MIB, Ioh, Volume, fio
 
 Jobs = list[Mapping[str, Any]]
@@ -54,16 +55,28 @@ class Load:
         disk = volume.loop.stats() - before
 
         def compare(ioh: Ioh) -> None:
-            assert counted(ioh) == directions(done)
-            kind = "direct" if self.direct else "buffered"
-            leaves = {f"{d}_{kind}": count for d, (count, _) in directions(done).items() if count}
-            assert {k: v for k, v in ioh.counts("syscall").items() if k != "fsync"} == leaves
+            self._compare_calls(ioh, directions(done))
             ioh.assert_block_agrees(disk)
             assert ioh.metric("block", "read_merges") == disk.read_merges
             assert ioh.metric("block", "write_merges") == disk.write_merges
-            assert ioh.lost("syscall") == {}
 
         return compare
+
+    def _compare_calls(self, ioh: Ioh, done: Mapping[str, tuple[int, int]]) -> None:
+        kind = "direct" if self.direct else "buffered"
+        leaves = {f"{d}_{kind}": count for d, (count, _) in done.items() if count}
+        seen = {k: v for k, v in ioh.counts("syscall").items() if k != "fsync"}
+        lost = ioh.lost("syscall")
+        if are_probes_preempted() and lost:
+            # Each program that was skipped may have missed as many requests as a call carries.
+            told = lost.pop("recursion") * self.depth
+            print(f"{self}: {leaves} done, {seen} seen, {told} told to be lost")
+            assert seen.keys() <= leaves.keys()
+            assert all(count - told <= seen.get(op, 0) <= count for op, count in leaves.items())
+        else:
+            assert counted(ioh) == done
+            assert seen == leaves
+        assert lost == {}
 
 
 def directions(jobs: Jobs) -> dict[str, tuple[int, int]]:

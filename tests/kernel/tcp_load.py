@@ -22,6 +22,7 @@ from typing import Any
 RESET = struct.pack("ii", 1, 0)
 AF_UNSPEC_ADDRESS = bytes(16)
 LONG = 4
+MOST_BYTES = 1009  # of a short connection, less than this each way
 LIMIT_S = 300  # against hanging only: an emulated machine takes minutes
 
 
@@ -178,7 +179,7 @@ def run_client(options: dict[str, Any], address: Any, family: int, sums: Sums) -
     for thread in threads:
         thread.start()
     for i in range(options.get("short", 0)):
-        call(address, family, i % 1009, i * 7 % 997, i % 4, sums)
+        call(address, family, i % MOST_BYTES, i * 7 % 997, i % 4, sums)
     if hold:
         moved.wait()
         print("held", flush=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ioh.bpf.host import are_probes_preempted
 from tests.kernel import tcp_load
 from tests.kernel.fio_truth import Load
 from tests.kernel.rig import Ioh, Volume
@@ -62,6 +63,13 @@ def test_bytes_of_connections(layers: Ioh) -> None:
         )  # fmt: skip
         moved = json.loads(done.stdout.splitlines()[-1])
     assert moved["sent"] == moved["received"] > 4 * 1_000_003
+    lost = ioh.lost("tcp")
     for direction in ("in", "out"):
-        assert ioh.total("tcp", direction, "bytes") == moved["sent"]
-    assert ioh.lost("tcp") == {}
+        seen = ioh.total("tcp", direction, "bytes")
+        if are_probes_preempted() and lost:
+            # Connections that ended unseen: all of them are short ones.
+            told = lost["recursion"] * (tcp_load.MOST_BYTES + 9)
+            assert moved["sent"] - told <= seen <= moved["sent"]
+        else:
+            assert lost == {}
+            assert seen == moved["sent"]
