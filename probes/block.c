@@ -13,8 +13,10 @@
  *         io_start_time_ns, user space sets need_issue and block_rq_issue
  *         keeps the stamp in a map keyed by the request.  (device, sector) is no
  *         key: every flush has sector 0, and merges change it.
- * Cost    one program for each completion, one for each request submitted (who
- *         did it), an almost empty one for each issue.
+ * Who     bytes are charged where a bio gets a request or joins one, so a process's
+ *         sum is what the devices move for it, exactly; its count is of requests made.
+ * Cost    one program for each completion, one for each request submitted and each
+ *         bio joined to one (who did it), an almost empty one for each issue.
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
  *         requests; their I/O shows on the devices below.  A kernel can leave BPF
  *         programs out on top of certain tasks without counting a miss: a
@@ -263,11 +265,10 @@ int on_issue(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-#ifdef ON_SUBMIT
-/* block_getrq(struct bio *bio); until 5.11 (q, bio, rw).  Runs in the submitter's context. */
-int on_submit(struct bpf_raw_tracepoint_args *ctx)
+/* Adds a read or write to its submitter's sums; these tracepoints run in his context. */
+static inline int add_submitted(const char *bio, u32 requests)
 {
-	const char *bio = (const char *)ctx->args[BIO_ARG], *disk = NULL, *bdev = NULL;
+	const char *disk = NULL, *bdev = NULL;
 	struct submitter who = {};
 	struct submitted one = {}, *sum;
 	u32 flags = 0, size = 0, op;
@@ -297,16 +298,29 @@ int on_submit(struct bpf_raw_tracepoint_args *ctx)
 	bpf_get_current_comm(&who.comm, sizeof(who.comm));
 	sum = submitters.lookup(&who);
 	if (sum) {
-		ADD(sum->count, 1);
+		ADD(sum->count, requests);
 		ADD(sum->bytes, size);
 		return 0;
 	}
-	one.count = 1;
+	one.count = requests;
 	one.bytes = size;
 	submitters.update(&who, &one);
 	return 0;
 }
+
+#ifdef ON_SUBMIT
+/* block_getrq(struct bio *bio); until 5.11 (q, bio, rw): a request is made for it */
+int on_submit(struct bpf_raw_tracepoint_args *ctx)
+{
+	return add_submitted((const char *)ctx->args[BIO_ARG], 1);
+}
 #endif
+
+/* block_bio_backmerge, block_bio_frontmerge (struct bio *bio): part of an earlier request */
+int on_merge(struct bpf_raw_tracepoint_args *ctx)
+{
+	return add_submitted((const char *)ctx->args[MERGE_BIO_ARG], 0);
+}
 
 static inline int count_event(u32 which)
 {

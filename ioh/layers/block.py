@@ -119,10 +119,18 @@ SPEC = LayerSpec(
             "processes",
             ("pid", "comm"),
             (
-                counter("reads_total", "Reads submitted.", "r/s"),
-                counter("read_bytes_total", "Bytes of reads submitted.", "rB/s"),
-                counter("writes_total", "Writes submitted.", "w/s"),
-                counter("write_bytes_total", "Bytes of writes submitted.", "wB/s"),
+                counter("reads_total", "Requests made for reads, on any device.", "r/s"),
+                counter(
+                    "read_bytes_total",
+                    "Bytes read of any device; of a loop device and again of the disk below it.",
+                    "rB/s",
+                ),
+                counter("writes_total", "Requests made for writes, on any device.", "w/s"),
+                counter(
+                    "write_bytes_total",
+                    "Bytes written to any device; to a loop device and again to the disk below it.",
+                    "wB/s",
+                ),
             ),
             ("read_bytes_per_s", "write_bytes_per_s"),
         ),
@@ -146,6 +154,10 @@ class Block(Layer):
         Event("complete", (raw("block_rq_complete", "on_complete"),)),
         Event("issue", (raw("block_rq_issue", "on_issue"),)),
         Event("submit", (raw("block_getrq", "on_submit"),), gives="processes", needed=False),
+        Event("backmerge", (raw("block_bio_backmerge", "on_merge"),), gives="bytes", needed=False),
+        Event(
+            "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="bytes", needed=False
+        ),
         Event("requeue", (raw("block_rq_requeue", "on_requeue"),), gives="requeues", needed=False),
         Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
     )

@@ -60,6 +60,7 @@ def block_defines(
     flags = btf.enumerators("req_flag_bits")
     issue_args = btf.tracepoint("block_rq_issue") or ()
     getrq_args = btf.tracepoint("block_getrq") or ()
+    merge_args = btf.tracepoint("block_bio_backmerge") or ()
     defines: dict[str, int | str] = {
         **hist_defines(),
         **offsets,
@@ -70,6 +71,7 @@ def block_defines(
         # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.
         "ISSUE_ARG": issue_args.index("request") if "request" in issue_args else 0,
         "BIO_ARG": getrq_args.index("bio") if "bio" in getrq_args else 0,
+        "MERGE_BIO_ARG": merge_args.index("bio") if "bio" in merge_args else 0,
     }
     defines |= {name: ops[name] for name in _REQ_OPS}
     if filters.device is not None:

@@ -34,7 +34,7 @@ class SubmitterTable:
         for key, value in submitters.items_bytes():
             count, size = (int(n) for n in submitters.sum_cpus(value))
             before = self._seen.get(key, (0, 0, 0))
-            if count != before[0]:
+            if (count, size) != before[:2]:  # what joins a request adds bytes alone
                 self._add(key, count - before[0], size - before[1])
                 self._seen[key] = (count, size, self._tick)
             elif self._tick - before[2] > _IDLE_TICKS:
@@ -61,7 +61,7 @@ class SubmitterTable:
         del self._seen[key]
         if value is not None:
             count, size = (int(n) for n in submitters.sum_cpus(value))
-            if count != seen[0]:
+            if (count, size) != seen[:2]:
                 self._add(key, count - seen[0], size - seen[1])
                 return
         row_key, write = self._row_key(key)

@@ -171,6 +171,21 @@ def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
     assert submitters[str(os.getpid()), comm]["read_bytes"] == about(23 * 8192)
 
 
+def test_the_processes_bytes_add_up_to_the_devices(loop: Loop) -> None:
+    """Also where most of what is submitted joins an earlier request, in the plug list."""
+    batches = {"iodepth": 32, "iodepth_batch": 32, "iodepth_batch_complete": 32}
+    with recording("--device", loop.name, "--layers", "block") as ioh:
+        before = loop.stats()
+        for rw in ("read", "write"):
+            options = {"filename": loop.path, "rw": rw, "bs": "4k", "size": "8m", "direct": 1}
+            fio(Path("/"), ioengine="libaio", **options, **batches)
+        disk = loop.stats() - before
+    assert min(disk.read_merges, disk.write_merges) > 1024
+    rows = ioh.table("block", "process", "pid", "comm").values()
+    assert sum(row["read_bytes"] for row in rows) == about(disk.read_bytes)
+    assert sum(row["write_bytes"] for row in rows) == about(disk.write_bytes)
+
+
 def test_proc_counts_the_same(volume: Volume) -> None:
     """Both sources at once over one load: the probe's counts are those of /proc."""
     fio(volume.mount, rw="randrw", bs="16k", size="32m", create_only=1)

@@ -171,8 +171,9 @@ def test_where_the_bio_and_the_request_are() -> None:
     names = ("QUEUE_BIO_ARG", "GETRQ_BIO_ARG", "MERGE_BIO_ARG")
     assert [defines_of("syscall", linux_6_18())[n] for n in names] == [0, 0, 0]
     assert [defines_of("syscall", linux_5_10())[n] for n in names] == [1, 1, 1]
-    assert [defines_of("block", linux_6_18())[n] for n in ("ISSUE_ARG", "BIO_ARG")] == [0, 0]
-    assert [defines_of("block", linux_5_10())[n] for n in ("ISSUE_ARG", "BIO_ARG")] == [1, 1]
+    names = ("ISSUE_ARG", "BIO_ARG", "MERGE_BIO_ARG")
+    assert [defines_of("block", linux_6_18())[n] for n in names] == [0, 0, 0]
+    assert [defines_of("block", linux_5_10())[n] for n in names] == [1, 1, 1]
 
 
 def test_bits_that_moved_or_were_macros() -> None:

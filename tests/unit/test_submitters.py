@@ -27,16 +27,22 @@ class Probe:
         self.added = [0, 0, 0, 0]
 
     def add(
-        self, pid: int = 5, write: int = 0, count: int = 1, comm: bytes = b"fio", cpu: int = 0
+        self,
+        pid: int = 5,
+        write: int = 0,
+        count: int = 1,
+        comm: bytes = b"fio",
+        cpu: int = 0,
+        joined: int = 0,
     ) -> None:
-        """``count`` requests of 512 bytes."""
+        """``count`` requests of 512 bytes, and ``joined`` bios of 512 bytes that joined one."""
         key = struct.pack("=II16s", pid, write, comm)
         words = list(struct.unpack(f"={2 * CPUS}Q", self.held.get(key, bytes(16 * CPUS))))
         words[2 * cpu] += count
-        words[2 * cpu + 1] += 512 * count
+        words[2 * cpu + 1] += 512 * (count + joined)
         self.held[key] = struct.pack(f"={2 * CPUS}Q", *words)
         self.added[2 * write] += count
-        self.added[2 * write + 1] += 512 * count
+        self.added[2 * write + 1] += 512 * (count + joined)
 
     def tick(self, times: int = 1) -> Table:
         for _ in range(times):
@@ -56,6 +62,16 @@ def test_reads_and_writes_of_a_process_share_a_row(probe: Probe) -> None:
     assert probe.tick() == {("5", "fio"): (2, 1024, 3, 1536)}
     probe.add(count=1, cpu=1)
     assert probe.tick() == {("5", "fio"): (3, 1536, 3, 1536)}
+
+
+def test_what_joins_a_request_adds_bytes_alone(probe: Probe) -> None:
+    probe.add(count=2)
+    probe.tick()
+    probe.add(count=0, joined=3)
+    assert probe.tick() == {("5", "fio"): (2, 2560, 0, 0)}
+    probe.tick(IDLE - 2)
+    probe.add(count=0, joined=1)
+    assert probe.tick(IDLE - 2) == {("5", "fio"): (2, 3072, 0, 0)}
 
 
 def test_a_table_handed_out_does_not_change_later(probe: Probe) -> None:

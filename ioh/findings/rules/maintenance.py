@@ -76,7 +76,7 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     ):
         return
     names = ", ".join(sorted(by_name))
-    # Bytes as submitted, before neighbours are joined: their share is right, their sum too small.
+    # What is read of a loop device is read of the disk below, too: the share is right, the sum not.
     moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     yield Verdict(
         subject="upkeep",
