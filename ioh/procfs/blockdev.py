@@ -15,6 +15,8 @@ from ioh.procfs.mountinfo import MountTable
 # Disks made by software.  Their drivers say that they turn unless somebody told them otherwise.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
 _VIRTUAL_MODEL = re.compile(r"QEMU|VBOX|VMware|Virtual|PersistentDisk|BlockVolume|LIO-|TCMU")
+_NEW_TICKS = 5
+_NEW_AT_ONCE = 4  # a thousand disks that come at once are read in turn
 _MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
 
 # File systems whose files end on no block device of this host.
@@ -221,31 +223,46 @@ class BlockDevices:
     """Remembers every block device asked for, and looks again at one of them a tick.
 
     A number can come to mean something else (a loop device gets another file, dm reuses a
-    minor), so each is read again in turn: with n devices known, every n ticks.
+    minor), so each is read again in turn: with n devices known, every n ticks.  One that came
+    after the first tick is read again at the next ones, too: an array gets its limits, and a
+    disk its settings from udev, only after the kernel has listed it.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._mounts = MountTable(root)
         self._known: dict[int, BlockDevice | None] = {}
+        self._new: dict[int, int] = {}  # how often it will be read again soon
+        self._ticks = 0
 
     def get(self, dev: int) -> BlockDevice | None:
         """The device with the kernel's number ``dev``; None when sysfs does not know it."""
         if dev not in self._known:
-            self._known[dev] = read_block_device(dev, self._root, self._mounts)
+            self._read(dev)
+            if self._ticks > 1:
+                self._new[dev] = _NEW_TICKS
         return self._known[dev]
 
+    def _read(self, dev: int) -> None:
+        self._known.pop(dev, None)
+        self._known[dev] = read_block_device(dev, self._root, self._mounts)
+
     def refresh(self) -> None:
-        """Read the device again that was read longest ago; call it once a tick."""
+        """Read the device again that was read longest ago, and new ones; call it once a tick."""
+        self._ticks += 1
         self._mounts.refresh()
         if self._known:
-            dev = next(iter(self._known))
-            del self._known[dev]  # get() puts it at the end
-            self.get(dev)
+            self._read(next(iter(self._known)))
+        for dev, times in list(self._new.items())[:_NEW_AT_ONCE]:
+            self._read(dev)
+            self._new[dev] = times - 1
+            if times == 1:
+                del self._new[dev]
 
     def forget(self, dev: int) -> None:
         """Drop a device that is gone, or that should be read anew."""
         self._known.pop(dev, None)
+        self._new.pop(dev, None)
 
     def close(self) -> None:
         """Give the mount table's descriptor back."""

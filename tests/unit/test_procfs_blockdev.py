@@ -207,6 +207,26 @@ def test_refresh_sees_a_loop_device_get_another_file(tmp_path: Path) -> None:
     devices.close()
 
 
+def test_refresh_sees_a_new_array_get_its_limits(tmp_path: Path) -> None:
+    """Among many devices, none of which is due again soon."""
+    root = tmp_path / "root"
+    shutil.copytree(OLD, root, symlinks=True)
+    devices = BlockDevices(root)
+    for number in ("8:0", "8:1", "253:0", "253:1", "7:0", "7:1", "104:0"):
+        devices.get(parse_dev(number) or 0)
+    devices.refresh()
+    devices.refresh()
+    limit = root / "sys/block/md0/queue/max_sectors_kb"
+    md0 = make_dev(9, 0)
+    for kib in (2147483647, 64):
+        limit.write_text(f"{kib}\n")
+        devices.refresh()
+        found = devices.get(md0)
+        assert found is not None
+        assert found.max_request_bytes == kib * 1024
+    devices.close()
+
+
 def test_every_live_disk_is_described() -> None:
     names = {s.dev: s.name for s in read_diskstats() or ()}
     disks = set(list_disks())
