@@ -15,10 +15,10 @@ from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
 from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge
-from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable
+from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
-from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd
+from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -46,6 +46,16 @@ SPEC = LayerSpec(
         gauge("busy_threads", "Threads serving a call at the sample instant.", "busy"),
         gauge("max_block_bytes", "Largest READ or WRITE that the server offers.", ""),
         counter("replayed_calls_total", "Calls answered from the cache of replies.", "replays/s"),
+        counter("queued_total", "Times that a connection had a request for a thread.", ""),
+        counter("woken_total", "Times that an idle thread took it at once.", ""),
+        ratio(
+            "at_once_pct",
+            "woken_total",
+            "queued_total",
+            "Share of requests for which a thread was idle; the others wait for one.",
+            scale=100.0,
+            title="at once%",
+        ),
         counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
     ),
     tables=(
@@ -209,6 +219,7 @@ class NfsServer(Layer):
                 "busy_threads": len(maps["servings"].items_bytes()),
                 "max_block_bytes": read_max_block_bytes(self.root),
                 "replayed_calls_total": stats.replayed if stats is not None else None,
+                **self._pool_metrics(),
                 "unlisted_total": unlisted,
             },
             tables={
@@ -236,9 +247,17 @@ class NfsServer(Layer):
                 "threads": stats.threads,
                 "max_block_bytes": read_max_block_bytes(self.root),
                 "replayed_calls_total": stats.replayed,
+                **self._pool_metrics(),
             },
             notes=self._filter_notes(),
         )
+
+    def _pool_metrics(self) -> dict[str, Value]:
+        pools = read_pool_stats(self.root)
+        return {
+            "queued_total": None if pools is None else pools.queued,
+            "woken_total": None if pools is None else pools.woken,
+        }
 
     def _name(self, dev: int) -> str:
         self._where.refresh()

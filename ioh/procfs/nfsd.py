@@ -79,3 +79,33 @@ def read_nfsd(root: Path = ROOT) -> NfsdStats | None:
 def read_max_block_bytes(root: Path = ROOT) -> int | None:
     """Largest READ or WRITE that nfsd offers its clients; None where that is not told."""
     return read_int(path_under(root, "proc/fs/nfsd/max_block_size"))
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """How requests found their thread, over all pools; totals since nfsd started.
+
+    Shape:
+        ``queued`` times that a connection with a request was queued for a thread, ``woken``
+        times that an idle thread took it at once.
+    """
+
+    queued: int
+    woken: int
+
+
+def parse_pool_stats(text: str) -> PoolStats | None:
+    """Parse pool_stats; None where it has no line of numbers."""
+    pools = [line.split() for line in text.split("\n") if not line.startswith("#")]
+    counts = [
+        (int(words[2]), int(words[3]))
+        for words in pools
+        if len(words) >= 4 and all(word.isdecimal() for word in words[:4])
+    ]
+    return PoolStats(sum(c[0] for c in counts), sum(c[1] for c in counts)) if counts else None
+
+
+def read_pool_stats(root: Path = ROOT) -> PoolStats | None:
+    """Read it; None where nfsd does not run or its file system is not mounted."""
+    text = read_text(path_under(root, "proc/fs/nfsd/pool_stats"))
+    return None if text is None else parse_pool_stats(text)

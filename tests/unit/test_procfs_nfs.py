@@ -8,7 +8,7 @@ import pytest
 
 from ioh.layers.nfs_mounts import MountCounters, is_any_mounted, procedure_table
 from ioh.procfs.mountstats import ProcedureStats, add_procedures, parse_mountstats, read_mountstats
-from ioh.procfs.nfsd import parse_nfsd, read_nfsd
+from ioh.procfs.nfsd import PoolStats, parse_nfsd, parse_pool_stats, read_nfsd, read_pool_stats
 
 LINUX_5_10 = Path(__file__).parents[1] / "data/proc-5.10"
 DEVICE = r"device srv:/a\040b mounted on /mnt/a\040b with fstype nfs4 statvers=1.1"
@@ -159,3 +159,24 @@ def test_errors_that_the_kernel_does_not_count_are_not_known(
     mounts = parse_mountstats(one(f"\tper-op statistics\n\t READ: 7 7 0 100 200 1 2 3{ninth}"))
     (row,) = procedure_table(mounts).values()
     assert row[:2] == (7, errors)
+
+
+_POOL_TITLES = "# pool packets-arrived sockets-enqueued threads-woken threads-timedout"
+
+
+@pytest.mark.parametrize(
+    ("text", "stats"),
+    [
+        (f"{_POOL_TITLES}\n0 900 800 700 0\n1 90 80 70 0\n", PoolStats(880, 770)),
+        ("0 900 800 700\n", PoolStats(800, 700)),
+        ("# pool packets-arrived\n", None),
+        ("0 900 -1 700 0\n1 2\n", None),
+        ("", None),
+    ],
+)
+def test_how_requests_found_their_thread(text: str, stats: PoolStats | None) -> None:
+    assert parse_pool_stats(text) == stats
+
+
+def test_pools_of_a_server_that_does_not_run(tmp_path: Path) -> None:
+    assert read_pool_stats(tmp_path) is None

@@ -200,12 +200,14 @@ class DemoNfsServer:
         self._ops = _Ops(spec.ops, (names.FS_DB, names.FS_LOG), queue=False)
         self._tables = {"file": FlowRows(), "client": FlowRows(), "export": FlowRows()}
         self._procedures = _Procedures()
+        self._calls = 0
 
     def take(self, traffic: Traffic, dice: Dice, interval_s: float) -> None:
         """Count one tick."""
         for work in traffic.server:
             self._ops.add(work)
             batch, column = work.batch, column_of(work.op)
+            self._calls += batch.operations
             self._procedures.add(_procedure(work.op), batch.operations, 0, 0, 0, batch.ns_total)
             for keys, *increments in work.who.of(batch):
                 count, size, ns = increments
@@ -222,6 +224,8 @@ class DemoNfsServer:
             "max_block_bytes": 1 << 20,
             "busy_threads": busy,
             "replayed_calls_total": 0,
+            "queued_total": self._calls,
+            "woken_total": self._calls,
             "unlisted_total": 0,
         }
         procedures = {key: (row[0], row[1], row[4]) for key, row in self._procedures.rows.items()}
