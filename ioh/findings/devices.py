@@ -59,6 +59,19 @@ def _devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     return sorted(found, key=lambda device: -device.sum.bytes)
 
 
+def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
+    """Devices without requests of their own (md, dm) through which ``op`` passes now.
+
+    What they did is in no part: their ``sum`` is empty.
+    """
+    nothing = OpSum(snapshots[-1].interval_s)
+    return [
+        Device(row.key[0], row.key[1] if len(row.key) > 1 else "", dict(row.values), nothing)
+        for row in rows_of(snapshots[-1], "block", "device")
+        if row.values.get("stacked") and row.values.get(f"{op}s_per_s")
+    ]
+
+
 def bottom(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that have nothing below them here, busiest first; with --device that one."""
     found = devices(snapshots, op)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ioh.findings.pieces import Pieces
+from ioh.findings.sums import measured, sum_metric
 from ioh.findings.window import Stretch, layer_of, rows_of
+from ioh.findings.words import percent
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -107,3 +109,61 @@ def metric_mean(
             total += value * share * snapshot.interval_s
             weights += share * snapshot.interval_s
     return total / weights if weights else None
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Whether calls wait for a thread of nfsd.
+
+    Shape:
+        ``count`` threads; ``waiting_share`` of the requests found no idle one, ``requests`` how
+        many there were (None and 0 where the server does not tell); ``busy_share`` mean of the
+        threads that were serving a call when somebody looked, once a tick, ``full_share`` of the
+        looks found none idle.  Shares are 0 to 1.
+    """
+
+    count: int
+    waiting_share: float | None
+    requests: float
+    busy_share: float
+    full_share: float
+
+    def are_all_busy(self, waiting_min_pct: float, busy_min_pct: float) -> bool:
+        """By what the server counts; else by the looks.
+
+        A thread that has just ended a call and takes the next one is idle for a look: so looks
+        hardly ever find all of many threads busy, however long the queue is, and one thread with
+        one client is busy all the time though nobody waits.
+        """
+        if self.waiting_share is not None:
+            return self.waiting_share * 100 >= waiting_min_pct
+        return self.busy_share * 100 >= busy_min_pct and self.full_share > 0.5
+
+    @property
+    def said(self) -> str:
+        """What it rests on, in words."""
+        if self.waiting_share is not None:
+            return (
+                f"{percent(self.waiting_share)} of {self.requests:,.0f} requests found no idle one"
+            )
+        return f"{percent(self.busy_share)} of them were serving a call, mean of the looks"
+
+
+def nfsd_threads(snapshots: Sequence[Snapshot]) -> Threads | None:
+    """The threads over several intervals; None where their number is not known."""
+    looks = [
+        (layer.metrics.get("busy_threads") or 0.0, float(threads))
+        for _, layer in measured(snapshots, "nfs_server")
+        if (threads := layer.metrics.get("threads"))
+    ]
+    if not looks:
+        return None
+    queued, woken = (
+        sum_metric(snapshots, "nfs_server", f"{name}_per_s") for name in ("queued", "woken")
+    )
+    waiting = None
+    if queued and woken is not None:
+        waiting = max(0.0, 1 - woken / queued)
+    share = sum(min(1.0, busy / threads) for busy, threads in looks) / len(looks)
+    full = sum(busy >= threads for busy, threads in looks) / len(looks)
+    return Threads(int(looks[-1][1]), waiting, queued or 0.0, share, full)

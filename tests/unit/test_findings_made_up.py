@@ -13,7 +13,7 @@ import pytest
 from ioh.findings.engine import Engine
 from ioh.findings.rules.tiering import spearman
 from ioh.model.sample import Value
-from ioh.model.snapshot import HostStats, LayerSnapshot
+from ioh.model.snapshot import HostStats, LayerSnapshot, TableRow
 from tests.unit.snapshot_maker import Layers, disk, found, layer, op, spread, ticks
 
 KB, MB = 1024, 1 << 20
@@ -132,6 +132,13 @@ def server(read_us: float, reads: int = 500, **metrics: Value) -> LayerSnapshot:
             {"nfs_client": rpc(20, 9_000, 9_100), "nfs_server": server(900)},
             "The network takes 8.1 ms",
         ),
+        (
+            {
+                "nfs_client": rpc(20, 9_000, 9_100),
+                "nfs_server": server(900, threads=8, busy_threads=8),
+            },
+            "waiting for one of the server's 8 threads",
+        ),
         ({"nfs_client": rpc(20, 30_000, 30_100), "tcp": wire(300)}, "The server takes 29.7 ms"),
         ({"nfs_client": rpc(20, 900, 950), "tcp": wire(300)}, ""),
         ({"nfs_client": rpc(20, 9_000, 9_100), "tcp": wire(300)}, ""),  # a disk's time
@@ -165,22 +172,6 @@ def test_segments_without_payload_are_a_host_that_is_gone(bytes_again: float, fi
         "retrans_bytes_per_s": bytes_again,
     }
     assert ("tcp_retransmits" in found({"tcp": layer("tcp", metrics=metrics)})) is fires
-
-
-@pytest.mark.parametrize(("busy", "fires"), [(8, True), (5, False)])
-def test_busy_threads_of_nfsd(busy: int, fires: bool) -> None:
-    assert (
-        "nfsd_threads" in found({"nfs_server": server(900, threads=8, busy_threads=busy)})
-    ) is fires
-
-
-@pytest.mark.parametrize(("share", "fires"), [(0.9, True), (0.5, False)])
-def test_reads_from_the_servers_memory(share: float, fires: bool) -> None:
-    ops = {
-        "read_cached": op(5000 * share, 8192, 60),
-        "read_disk": op(5000 * (1 - share), 8192, 4e3),
-    }
-    assert ("server_cache" in found({"nfs_server": layer("nfs_server", ops)})) is fires
 
 
 @pytest.mark.parametrize(("share", "fires"), [(95.0, True), (60.0, False)])
@@ -317,6 +308,23 @@ def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
         assert says in f"{finding.cause} {finding.advice} {finding.command}"
         assert finding.cause.startswith("Reads of 1 MB become ")
         assert "one after another" in finding.cause
+
+
+def test_the_chunk_of_an_array_above_the_disk_cuts() -> None:
+    """As Linux tells it of a raid0: by its largest request, and by diskstats alone."""
+    layers = cut(16, 64 * KB)
+    block = layers["block"]
+    assert isinstance(block, LayerSnapshot)
+    settings: dict[str, Value] = {
+        "stacked": 1,
+        "reads_per_s": 320.0,
+        "max_request_bytes": 64 * KB,
+    }
+    array = TableRow(("md0", "raid0 on sda,sdb"), settings)
+    rows = {**block.tables, "device": (*block.tables["device"], array)}
+    finding = found({**layers, "block": replace(block, tables=rows)})["fragmentation"]
+    assert finding.cause.endswith("max_sectors_kb of md0 is 64 KB.")
+    assert finding.advice.startswith("No request may cross a stripe")
 
 
 def test_the_example_that_the_tool_is_known_for() -> None:

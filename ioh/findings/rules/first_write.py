@@ -52,7 +52,9 @@ RULE = Rule(
     watches="Write-zeroes requests beside writes of data.",
     sources="The block probe, which counts them apart from writes.",
     blind="First writes that no request tells of: to blocks that fallocate left unwritten, to a "
-    "sparse image, to a thin volume of an array. Neither times nor counts of any layer told the "
+    "sparse image, to a thin volume of an array. dm-thin fills new blocks by plain writes of the "
+    "kernel (Linux 6.1): the disk below writes far more than the volume, and nothing says why. "
+    "Neither times nor counts of any layer told the "
     "first pass over a file of fallocate from the second (ext4, 4 KB direct writes, Linux 6.18). "
     "Record two passes over the same blocks and compare them: ioh compare FIRST.ioh SECOND.ioh.",
     false_alarm="A disk or a file that is being wiped or created.",

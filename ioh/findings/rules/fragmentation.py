@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ioh.findings.devices import PAGE_BYTES, Device, carrier
+from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.pieces import Pieces, how
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
@@ -21,9 +21,10 @@ _PURE = 0.9  # so much of the calls must be of one kind for what they became to 
 
 
 class _Limit(NamedTuple):
-    """What cuts: its name, the file that has it, its bytes, what to do about it."""
+    """What cuts: its name, whose it is, the file that has it, its bytes, what to do about it."""
 
     name: str
+    device: str
     file: str
     bytes: float
     advice: str
@@ -103,6 +104,8 @@ def _verdict(
         )
         pieces = timed
     limit = _which_limit(pieces, device, is_buffered=is_buffered)
+    if limit is None:
+        limit = _limit_above(recent, op, pieces)
     if limit is None and pieces.per_call < 4:
         return  # nothing to point at, and little to gain
     name = device.name if device is not None else ""
@@ -111,7 +114,7 @@ def _verdict(
     shown = [f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"]
     if order:
         shown.append(order)
-    where = f" {limit.name} of {name} is {size(limit.bytes)}." if limit is not None else ""
+    where = f" {limit.name} of {limit.device} is {size(limit.bytes)}." if limit is not None else ""
     yield Verdict(
         subject=f"{verb} {name}".strip(),
         severity="warning" if is_serial and limit is not None else "info",
@@ -121,7 +124,7 @@ def _verdict(
         advice=limit.advice
         if limit is not None
         else "No limit of the device explains it: the file may lie in many pieces, or the buffer "
-        "may not be aligned.",
+        "may not be aligned, or lie scattered in memory.",
         command=limit.command if limit is not None else "filefrag -v FILE",
     )
 
@@ -140,15 +143,31 @@ def _which_limit(pieces: Pieces, device: Device | None, *, is_buffered: bool) ->
         file = device.queue_file("read_ahead_kb")
         want = _round_kb(pieces.call_size)
         advice = "The page cache fetches no more at a time: widen its window to the reads' size."
-        return _Limit("read_ahead_kb", file, ahead, advice, f"echo {want} > {file}")
+        return _Limit("read_ahead_kb", device.name, file, ahead, advice, f"echo {want} > {file}")
     if pieces.is_cut_at(chunk) and chunk:
-        advice = "No request may cross a stripe: use stripes as large as the I/O, or I/O as small."
-        return _Limit("chunk_sectors", device.queue_file("chunk_sectors"), chunk, advice, "")
+        return _chunk_limit(device, "chunk_sectors", chunk)
     if segments and pieces.is_cut_at(segments * PAGE_BYTES):
         advice = "The buffer lies in too many pieces of memory: use huge pages for it."
         file = device.queue_file("max_segments")
-        return _Limit("max_segments x 4 KB", file, segments * PAGE_BYTES, advice, "")
+        return _Limit("max_segments x 4 KB", device.name, file, segments * PAGE_BYTES, advice, "")
     return None
+
+
+def _limit_above(recent: Sequence[Snapshot], op: str, pieces: Pieces) -> _Limit | None:
+    """The chunk of an array above the disks: md tells it as its largest request."""
+    for device in passing(recent, op):
+        for name in ("chunk_sectors", "max_sectors_kb"):
+            limit = device.setting(
+                "chunk_bytes" if name == "chunk_sectors" else "max_request_bytes"
+            )
+            if limit and pieces.is_cut_at(limit):
+                return _chunk_limit(device, name, limit)
+    return None
+
+
+def _chunk_limit(device: Device, name: str, chunk: float) -> _Limit:
+    advice = "No request may cross a stripe: use stripes as large as the I/O, or I/O as small."
+    return _Limit(name, device.name, device.queue_file(name), chunk, advice, "")
 
 
 def _request_limit(
@@ -157,11 +176,11 @@ def _request_limit(
     file = device.queue_file("max_sectors_kb")
     if hardware is not None and request >= hardware:
         advice = "It is the hardware's own limit (max_hw_sectors_kb): have more I/O in flight."
-        return _Limit("max_sectors_kb", file, request, advice, "")
+        return _Limit("max_sectors_kb", device.name, file, request, advice, "")
     want = _round_kb(min(hardware or call_size, call_size))
     most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
     advice = f"Let requests be as large as the I/O{most}; a udev rule keeps it after a reboot."
-    return _Limit("max_sectors_kb", file, request, advice, f"echo {want} > {file}")
+    return _Limit("max_sectors_kb", device.name, file, request, advice, f"echo {want} > {file}")
 
 
 def _round_kb(bytes_: float) -> int:

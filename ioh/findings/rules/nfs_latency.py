@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.findings.nfs import metric_mean
+from ioh.findings.nfs import Threads, metric_mean, nfsd_threads
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
@@ -57,7 +57,14 @@ def _beyond(
         gap = rtt - served
         is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
         is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
-        if is_long and _is_most(gap, rtt, limits):
+        if not is_long or not _is_most(gap, rtt, limits):
+            return
+        threads = nfsd_threads(recent)
+        if threads is not None and threads.are_all_busy(
+            limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
+        ):
+            yield _queue_for_threads(op, threads, gap, whole)
+        else:
             yield _between(recent, op, rtt, whole, limits)
     elif wire is not None and _is_most(wire, rtt, limits):
         yield _network(op, wire, whole)
@@ -150,6 +157,28 @@ def _between(
     )
 
 
+def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
+    """The server is this machine, and its threads are what the calls wait for."""
+    return Verdict(
+        subject=f"{op} threads",
+        severity="warning",
+        confidence="medium",
+        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
+        f"waiting for one of the server's {threads.count} threads, all of which are busy.",
+        evidence=(
+            Evidence(
+                threads.said,
+                "at_once_pct",
+                None,
+                None,
+                "/proc/fs/nfsd/pool_stats; the probe of nfsd",
+            ),
+        ),
+        advice="Give nfsd more threads, unless its disks are what they wait for.",
+        command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
+    )
+
+
 def _round_trip(recent: Sequence[Snapshot]) -> Iterator[Evidence]:
     wire = _network_us(recent)
     if wire is not None:
@@ -202,7 +231,7 @@ RULE = Rule(
     watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
-    "trip on port 2049; the server's own time where it is this machine.",
+    "trip on port 2049; the server's own time and busy threads where it is this machine.",
     blind="The server's parts, from a client.",
     false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
     "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
@@ -213,6 +242,8 @@ RULE = Rule(
         Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
         Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
         Threshold("calls_min_per_s", 5, "25 in 5 s; a long way makes them few"),
+        Threshold("threads_waiting_min_pct", 50.0, "of the requests wait for a thread of nfsd"),
+        Threshold("threads_busy_min_pct", 75.0, "of nfsd's threads; only where it counts no waits"),
         Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
         Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
     ),

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.nfs import nfsd_threads
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s, metric_of
-from ioh.findings.words import percent
+from ioh.findings.window import Window, duration_s
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Whether nearly every look found them all busy."""
+    """Whether most of the requests of the last seconds found no idle thread."""
     recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
+    threads = nfsd_threads(recent)
+    if not window.covers(SPAN_S) or threads is None:
         return
-    looks = [
-        (metric_of(s, "nfs_server", "busy_threads"), metric_of(s, "nfs_server", "threads"))
-        for s in recent
-    ]
-    known = [(busy, threads) for busy, threads in looks if busy is not None and threads]
-    full = sum(1 for busy, threads in known if busy >= threads)
-    if not known or full / len(known) * 100 < limits["full_min_pct"]:
+    if threads.requests and threads.requests / duration_s(recent) < limits["requests_min_per_s"]:
         return
-    threads = int(known[-1][1])
+    if not threads.are_all_busy(limits["waiting_min_pct"], limits["busy_min_pct"]):
+        return
     yield Verdict(
         severity="warning",
-        confidence="high" if len(known) >= 5 else "medium",
-        cause=f"All {threads} threads of nfsd were busy in {full} of {len(known)} looks within "
-        f"{duration_s(recent):.0f} s: calls wait for a thread.",
+        confidence="high" if threads.waiting_share is not None else "medium",
+        cause=f"All {threads.count} threads of nfsd are busy: within {duration_s(recent):.0f} s "
+        f"{threads.said}, and calls wait for one.",
         evidence=(
             Evidence(
-                f"{percent(full / len(known))} of the looks found every thread busy",
-                "busy_threads",
-                float(known[-1][0]),
-                float(threads),
-                "probe of nfsd; /proc/net/rpc/nfsd th",
+                threads.said,
+                "at_once_pct",
+                (1 - (threads.waiting_share or 0.0)) * 100,
+                100 - limits["waiting_min_pct"],
+                "/proc/fs/nfsd/pool_stats; the probe of nfsd",
             ),
         ),
         advice="Give nfsd more threads, unless its disks are what they wait for.",
-        command=f"echo {threads * 2} > /proc/fs/nfsd/threads",
+        command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
 
 
@@ -50,11 +46,16 @@ RULE = Rule(
     title="nfsd threads all busy",
     layer="nfs_server",
     judge=judge,
-    watches="Threads serving a call at each look, beside how many there are.",
-    sources="The probe of nfsd, /proc/net/rpc/nfsd.",
+    watches="Requests that find no idle thread; where the server does not count them, threads "
+    "serving a call at each look, beside how many there are.",
+    sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
     blind="How long a call waited for its thread.",
-    false_alarm="With one or two threads a look finds them busy soon.",
-    thresholds=(Threshold("full_min_pct", 80.0, "a burst fills them for a moment only"),),
-    probed=("nfs_server",),
+    false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
+    thresholds=(
+        Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
+        Threshold("requests_min_per_s", 10.0, "fewer keep nobody busy"),
+        Threshold("busy_min_pct", 85.0, "of all threads; between two calls each is idle shortly"),
+    ),
+    needs=("nfs_server",),
     hold_s=3.0,
 )

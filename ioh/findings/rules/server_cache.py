@@ -57,7 +57,7 @@ RULE = Rule(
     false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
     thresholds=(
         Threshold("cached_min_pct", 80.0, "below, the disks still set the mean"),
-        Threshold("reads_min_per_s", 1000, "with fewer nobody measures the server"),
+        Threshold("reads_min_per_s", 100, "fewer a turning disk would serve as well"),
     ),
     probed=("nfs_server",),
     hold_s=3.0,

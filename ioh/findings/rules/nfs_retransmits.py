@@ -1,0 +1,68 @@
+"""Calls that the NFS client sent more than once: no reply came in time, or the connection broke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.sums import measured
+from ioh.findings.window import Window, duration_s
+from ioh.findings.words import per_s
+from ioh.model.finding import Evidence
+
+SPAN_S = 10.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each server."""
+    recent = window.recent(SPAN_S)
+    again: dict[str, float] = {}
+    given_up: dict[str, float] = {}
+    for interval_s, layer in measured(recent, "nfs_client"):
+        for row in layer.tables.get("server", ()):
+            for sums, column in ((again, "retransmits"), (given_up, "timeouts")):
+                more = (row.values.get(f"{column}_per_s") or 0.0) * interval_s
+                sums[row.key[0]] = sums.get(row.key[0], 0.0) + more
+    for server, count in again.items():
+        if count < limits["again_min"] * 0.99:  # a sum of rates is a whole number but for rounding
+            continue
+        seconds = duration_s(recent)
+        major = f", {given_up[server]:.0f} of them after a major timeout" * (given_up[server] >= 1)
+        yield Verdict(
+            subject=server,
+            severity="warning",
+            confidence="high",
+            cause=f"Calls to {server} were sent {count:.0f} times more than once within "
+            f"{seconds:.0f} s{major}: no reply came within the mount's timeo, or the connection "
+            "broke. Each of them waited that long.",
+            evidence=(
+                Evidence(
+                    f"{per_s(count / seconds)} retransmissions of whole calls a second",
+                    "retransmits_per_s",
+                    count / seconds,
+                    None,
+                    "/proc/self/mountstats: transmissions less operations",
+                ),
+            ),
+            advice="The network loses the server, or the server does not answer: look at TCP's "
+            "retransmits and at the server's load. With TCP timeo=600 (60 s) is right: a smaller "
+            "one repeats calls that a busy server has already.",
+            command="nfsstat -m; mountstats -r; ss -tion dport = :2049",
+        )
+
+
+RULE = Rule(
+    name="nfs_retransmits",
+    title="NFS calls sent again",
+    layer="nfs_client",
+    judge=judge,
+    watches="Calls that were transmitted more often than once, by server.",
+    sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
+    blind="A call counts when it has ended: as long as a server is gone nothing is told. What TCP "
+    "repeats below is no second call (see tcp_retransmits).",
+    false_alarm="A server that was restarted: its clients send again what it had not answered.",
+    thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
+    needs=("nfs_client",),
+    span_s=SPAN_S,
+    hold_s=0.0,
+)
