@@ -96,7 +96,8 @@ RULE = Rule(
     sources="The probes of both layers, means over 5 s.",
     blind="Buffered calls: the page cache is between. What of the time is which lock's.",
     false_alarm="Requests of one call that go at once make it shorter, never longer, so the sum "
-    "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
+    "of their times is held against it. Busy CPUs add time, too (then confidence is low), and "
+    "so does a libaio program that looks late for its completions, as one held to a rate does.",
     thresholds=(
         Threshold("added_min_ms", 2.0, "less is how long a busy CPU lets a program wait"),
         Threshold("starved_min_pct", 90.0, "then a program waits for a CPU, not for its file"),
