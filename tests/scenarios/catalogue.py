@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tests.scenarios import anomalies, healthy, network, storage
-from tests.scenarios.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,14 @@ class Scenario:
     """One scenario.
 
     Shape:
-        ``rule`` must fire, ``""`` where all must stay silent; ``also`` may, since what they
-        say is true of it, too; ``within_s`` from the mark to the finding at the latest.
+        ``play`` takes a Stage.  ``rule`` must fire, ``""`` where all must stay silent; ``also``
+        may, since what they say is true of it, too; ``within_s`` from the mark to the finding
+        at the latest.
     """
 
     name: str
     what: str
-    play: Callable[[Stage], None]
+    play: Callable[[Any], None]
     rule: str = ""
     also: tuple[str, ...] = ()
     within_s: float = 10.0

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from ioh.findings.rule import all_rules
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
+from tests.vm.catalogue import VM_ANOMALIES, VM_HEALTHY
 
 MADE_UP = "made-up samples only"
+IN_VM = "(virtual machine)"
 
 
 def render_table() -> str:
@@ -19,7 +21,8 @@ def render_table() -> str:
 
 def _lines() -> Iterator[str]:
     nfs = judge_phases(NFS_RECORDING)
-    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh") for s in (*ANOMALIES, *HEALTHY)}
+    every = (*ANOMALIES, *HEALTHY, *VM_ANOMALIES, *VM_HEALTHY)
+    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh") for s in every}
     yield "| Rule | Says | Caused by, and found after |"
     yield "|---|---|---|"
     for name, rule in all_rules().items():
@@ -27,14 +30,20 @@ def _lines() -> Iterator[str]:
             f"{s.what}: {outcomes[s.name].after_s[name]:.0f} s" for s in ANOMALIES if s.rule == name
         ]
         played += [
-            f"{phase} (virtual machine): {fired[name][0]:.0f} s"
+            f"{s.what} {IN_VM}: {outcomes[s.name].after_s[name]:.0f} s"
+            for s in VM_ANOMALIES
+            if s.rule == name
+        ]
+        played += [
+            f"{phase} {IN_VM}: {fired[name][0]:.0f} s"
             for phase, fired in nfs.items()
             if name in fired
         ]
         yield f"| `{name}` | {rule.title} | {'; '.join(played) or MADE_UP} |"
-    silent = [s.what for s in HEALTHY if not outcomes[s.name].after_s]
+    healthy = (*HEALTHY, *VM_HEALTHY)
+    silent = [s.what for s in healthy if not outcomes[s.name].after_s]
     yield ""
-    yield f"Silent, all rules, in {len(silent)} of {len(HEALTHY)} healthy recordings that look like"
+    yield f"Silent, all rules, in {len(silent)} of {len(healthy)} healthy recordings that look like"
     yield "some of these: " + "; ".join(silent) + "."
 
 

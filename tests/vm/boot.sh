@@ -23,6 +23,7 @@ trap 'exit 143' TERM HUP
 trap 'exit 130' INT
 rm -f "$VM_OUT/status"
 truncate -s 4G "$scratch/disk.img" "$scratch/tmp.img"
+truncate -s 2G "$scratch/small.img"
 
 # --- The initial ramdisk: busybox and the modules that lead to this machine's root ------------
 
@@ -80,6 +81,8 @@ no_timer_check random.trust_cpu=on audit=0 apparmor=0 ${VM_APPEND:-}" \
         -device virtio-blk-pci,drive=disk \
         -drive if=none,id=tmp,file="$scratch/tmp.img",format=raw,cache=unsafe,discard=unmap \
         -device virtio-blk-pci,drive=tmp \
+        -drive if=none,id=small,file="$scratch/small.img",format=raw,cache=unsafe,discard=unmap \
+        -device virtio-blk-pci,drive=small,queue-size=32 \
         -device virtio-serial-pci -chardev file,id=said,path=/proc/self/fd/1,append=on \
         -device virtserialport,chardev=said,name=said </dev/null || status=$?
     echo "$status" >"$scratch/qemu-status"

@@ -1,0 +1,96 @@
+"""Plays the machine's scenarios and keeps their recordings.
+
+``python -m tests.vm.make_scenarios [NAME …]``: half a minute for each, and ends with 1 where a
+rule did not do as the catalogue says; then that recording is kept with ``.failed``.  Only fio's
+system calls are recorded, so that no path of the machine that made it is in the files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kernel.rig import run
+from tests.scenarios.catalogue import Scenario
+from tests.scenarios.verdict import RECORDINGS, complaint, judge
+from tests.vm.catalogue import VM_SCENARIOS
+from tests.vm.disks import Disks
+from tests.vm.nfs import Server, mounted
+from tests.vm.recorder import Recorder
+from tests.vm.stage import VmStage, export_slow_disk
+
+ROOT = Path(__file__).parents[2]
+KERNEL = "6.1"
+
+
+def main(names: list[str]) -> int:
+    """Outside of the machine: start it, judge what it recorded; returns the exit status."""
+    with tempfile.TemporaryDirectory() as out:
+        kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
+        inside = " ".join([sys.executable, "-m", "tests.vm.make_scenarios", *names])
+        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "3600"}
+        command = f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"
+        boot = [str(ROOT / "tests/vm/boot.sh"), kernel, command]
+        subprocess.run(boot, cwd=ROOT, env=environment, check=True)
+        return keep(names, Path(out))
+
+
+def keep(names: list[str], made: Path) -> int:
+    """Judge new recordings and keep them; returns the exit status."""
+    failed = 0
+    for name in names or VM_SCENARIOS:
+        new = made / f"{name}.ioh"
+        outcome = judge(new)
+        wrong = complaint(VM_SCENARIOS[name], outcome)
+        failed += bool(wrong)
+        print(f"{name}: {wrong or 'as it should'}; {outcome}; {new.stat().st_size} bytes")
+        kept = RECORDINGS / (f"{name}.ioh.failed" if wrong else new.name)
+        shutil.copyfile(new, kept)
+        kept.chmod(0o644)
+    return min(failed, 1)
+
+
+@contextmanager
+def recorder(folder: Path) -> Iterator[Recorder]:
+    """One ioh that records all layers; the NFS client's module is in use as long as it does."""
+    Server()
+    export_slow_disk(Disks())
+    with mounted("3", client=2, place="/mnt/idle"):
+        started = Recorder(folder / "all.ioh", ["--comm", "fio"])
+        try:
+            yield started
+        finally:
+            started.end()
+
+
+def play(scenario: Scenario, running: Recorder, output: Path) -> None:
+    """Play one and write what was recorded meanwhile."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ioh-") as folder,
+        VmStage(Path(folder), running) as stage,
+    ):
+        scenario.play(stage)
+        stage.keep(output)
+
+
+def play_all(names: list[str], out: Path) -> None:
+    """Inside: play those, or all."""
+    with tempfile.TemporaryDirectory(prefix="ioh-") as folder, recorder(Path(folder)) as running:
+        for name in names or VM_SCENARIOS:
+            print(name, flush=True)
+            new = Path(folder) / f"{name}.ioh"
+            play(VM_SCENARIOS[name], running, new)
+            shutil.copyfile(new, out / new.name)
+
+
+if __name__ == "__main__":
+    if os.environ.get("IOH_IN_VM"):
+        play_all(sys.argv[1:-1], Path(sys.argv[-1]))
+    else:
+        sys.exit(main(sys.argv[1:]))

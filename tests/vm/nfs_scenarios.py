@@ -1,0 +1,102 @@
+"""NFS servers and clients at their limits, and look-alikes.
+
+Every ``time.sleep`` here is how long the scenario lasts.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.scenarios.anomalies import AIO, DIRECT, PSYNC
+from tests.vm.stage import FILE, FILE_BYTES, SERVED, VmStage
+
+SECONDS = 12
+_RANDOM = ("--rw=randread", "--bs=8k", DIRECT, AIO)
+_V4_SLOTS = "/sys/module/nfs/parameters/max_session_slots"
+_V3_SLOTS = "/proc/sys/sunrpc/tcp_max_slot_table_entries"
+_V3_FIRST_SLOTS = "/proc/sys/sunrpc/tcp_slot_table_entries"
+
+
+def _mount(stage: VmStage, version: str, *options: str, disk_us: int) -> Path:
+    """A mount, and a disk behind the server that takes so long."""
+    stage.disks.answer_after(disk_us)
+    return stage.mount(version, *options)
+
+
+def _fio(stage: VmStage, mount: Path, *options: str, seconds: float = SECONDS) -> None:
+    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}", *options)
+    stage.begins()
+    time.sleep(seconds)
+
+
+def two_threads(stage: VmStage) -> None:
+    stage.nfsd_threads(2)
+    mount = _mount(stage, "4.2", disk_us=12000)
+    stage.record()
+    _fio(stage, mount, *_RANDOM, "--iodepth=8")
+
+
+def enough_threads(stage: VmStage) -> None:
+    mount = _mount(stage, "4.2", disk_us=12000)
+    stage.record()
+    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=60")
+
+
+def server_memory(stage: VmStage) -> None:
+    mount = _mount(stage, "4.2", disk_us=12000)
+    stage.read(SERVED / FILE)
+    stage.record()
+    _fio(stage, mount, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=4")
+
+
+def server_disk(stage: VmStage) -> None:
+    mount = _mount(stage, "4.2", disk_us=12000)
+    stage.record()
+    _fio(stage, mount, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=2", "--rate_iops=70")
+
+
+def few_session_slots(stage: VmStage) -> None:
+    stage.setting(_V4_SLOTS, "2")
+    mount = _mount(stage, "4.1", disk_us=15000)
+    stage.record()
+    _fio(stage, mount, *_RANDOM, "--iodepth=8")
+
+
+def few_rpc_slots(stage: VmStage) -> None:
+    stage.setting(_V3_FIRST_SLOTS, "2")
+    stage.setting(_V3_SLOTS, "2")
+    mount = _mount(stage, "3", disk_us=15000)
+    stage.record()
+    _fio(stage, mount, *_RANDOM, "--iodepth=8")
+
+
+def enough_slots(stage: VmStage) -> None:
+    mount = _mount(stage, "3", disk_us=15000)
+    stage.record()
+    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=60")
+
+
+def small_wsize(stage: VmStage) -> None:
+    mount = _mount(stage, "4.2", "wsize=32768", disk_us=500)
+    stage.record()
+    _fio(stage, mount, "--rw=write", "--bs=1m", DIRECT, PSYNC)
+
+
+def whole_writes(stage: VmStage) -> None:
+    mount = _mount(stage, "4.2", "wsize=1048576", disk_us=500)
+    stage.record()
+    _fio(stage, mount, "--rw=randwrite", "--bs=64k", DIRECT, AIO, "--iodepth=2",
+         "--rate_iops=20")  # fmt: skip
+
+
+def lost_calls(stage: VmStage) -> None:
+    mount = _mount(stage, "3", "timeo=5", disk_us=2000)
+    stage.record()
+    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}", *_RANDOM,
+              "--iodepth=4", "--rate_iops=40")  # fmt: skip
+    stage.begins()
+    for _ in range(6):
+        with stage.server.netem("srv1", "loss", "100%"):
+            time.sleep(0.9)
+        time.sleep(1.6)

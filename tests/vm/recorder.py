@@ -1,0 +1,62 @@
+"""One `ioh record` in the machine: starting it takes half a minute, so it records everything."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from tests.kernel.rig import ioh_environment
+from tests.scenarios.stage import BEGINS
+
+STARTED_S = 300
+# Probes that came late would make its first half minute one from /proc.
+_PATIENT = """
+import ioh.commands, ioh.sources.live
+ioh.sources.live.ATTACH_TIMEOUT_S = {seconds}
+raise SystemExit(ioh.commands.main({arguments!r}))
+"""
+
+
+class Recorder:
+    """`ioh record` of the machine, from its first tick on.
+
+    Args:
+        path: Where to; on a local file system, since writing to the outer one costs a tick.
+        options: As for `ioh record`.
+    """
+
+    def __init__(self, path: Path, options: Sequence[str]) -> None:
+        self.path = path
+        program = _PATIENT.format(
+            seconds=STARTED_S, arguments=["record", "-o", str(path), *options]
+        )
+        command = [sys.executable, "-c", program]
+        self._process = subprocess.Popen(command, env=ioh_environment(), cwd="/")
+        deadline = time.monotonic() + STARTED_S
+        while not path.exists() or path.stat().st_size == 0:
+            assert time.monotonic() < deadline, "ioh did not start"
+            assert self._process.poll() is None, "ioh does not record"
+            time.sleep(0.5)
+
+    def end(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(60) == 0
+
+    def cut(self, output: Path, begin_s: float, mark_s: float | None, end_s: float) -> None:
+        """Write the part between two times as a recording of its own; it may still go on."""
+        with Session(str(self.path)) as session:
+            ticks = session.ticks(session.tick_at(begin_s) + 1)
+            samples = [tick.sample for tick in ticks if tick.sample.time_unix_s <= end_s]
+        writer = SessionWriter(FileOutput(str(output)))
+        for sample in samples:
+            writer.write(sample)
+        if mark_s is not None:
+            writer.mark(BEGINS, mark_s)
+        writer.close()
