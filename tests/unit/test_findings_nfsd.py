@@ -33,7 +33,13 @@ def test_busy_threads_of_nfsd(busy: int, fires: bool) -> None:
 
 @pytest.mark.parametrize(
     ("busy", "queued", "woken", "fires"),
-    [(2, 900.0, 90.0, True), (8, 900.0, 899.0, False), (8, 5.0, 0.0, False), (8, 0.0, 0.0, True)],
+    [
+        (2, 900.0, 90.0, True),
+        (8, 900.0, 899.0, False),
+        (2, 5.0, 0.0, False),
+        (8, 5.0, 0.0, True),  # all of them wait for a dead disk
+        (8, 0.0, 0.0, True),
+    ],
 )
 def test_requests_that_find_no_idle_thread(
     busy: int, queued: float, woken: float, fires: bool

@@ -18,7 +18,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     threads = nfsd_threads(recent)
     if not window.covers(SPAN_S) or threads is None:
         return
-    if threads.requests and threads.requests / duration_s(recent) < limits["requests_min_per_s"]:
+    is_few = threads.requests / duration_s(recent) < limits["requests_min_per_s"]
+    if threads.requests and is_few and threads.full_share <= 0.5:
         return
     if not threads.are_all_busy(limits["waiting_min_pct"], limits["busy_min_pct"]):
         return
@@ -31,7 +32,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             Evidence(
                 threads.said,
                 "at_once_pct",
-                (1 - (threads.waiting_share or 0.0)) * 100,
+                None if threads.waiting_share is None else (1 - threads.waiting_share) * 100,
                 100 - limits["waiting_min_pct"],
                 "/proc/fs/nfsd/pool_stats; the probe of nfsd",
             ),
@@ -53,7 +54,7 @@ RULE = Rule(
     false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
     thresholds=(
         Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
-        Threshold("requests_min_per_s", 10.0, "fewer keep nobody busy"),
+        Threshold("requests_min_per_s", 10.0, "fewer only where the looks say so, too"),
         Threshold("busy_min_pct", 85.0, "of all threads; between two calls each is idle shortly"),
     ),
     needs=("nfs_server",),
