@@ -27,9 +27,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     for op in ("read", "write"):
         for device in devices(recent, op):
-            # It can be slower than before by so much only where it takes so long.
             if device.sum.ops_per_s < limits["ops_min_per_s"]:
                 continue
+            # It can be slower than before by so much only where it takes so long.
             if (device.sum.latency_us or 0.0) < limits["added_min_ms"] * 1e3:
                 continue
             old, worst_us = _before(before, op, device.name)
