@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ioh.model.derive import add_ops, delta, derive, derive_op, derive_table, rate_per_s
 from ioh.model.metric import TableSpec, counter, gauge, ratio
-from ioh.model.sample import LayerSample, OpTotals, Sample, Table, Unavailable
+from ioh.model.sample import OTHERS, LayerSample, OpTotals, Sample, Table, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from tests import fakes
 from tests.fakes import Op
@@ -203,6 +203,17 @@ def test_rows_are_ranked_and_idle_ones_left_out() -> None:
 def test_a_row_that_appears_counts_from_zero_and_one_that_vanishes_is_gone() -> None:
     rows = derive_table(TABLE, {("old",): (9, 9, 0)}, {("new",): (10, 2, 0)}, 1.0)
     assert [(row.key, row.values["read_bytes_per_s"]) for row in rows] == [(("new",), 10.0)]
+
+
+def test_the_others_take_over_dropped_rows_and_no_gauge_tells_that_one_was_dropped() -> None:
+    older: Table = {("a",): (100, 10, 5), ("gone",): (7, 7, 0), (OTHERS,): (1, 1, 0)}
+    newer: Table = {("a",): (110, 11, 2), (OTHERS,): (28, 10, 0)}
+    rows = derive_table(TABLE, older, newer, 1.0)
+    assert [(row.key[0], row.values["read_bytes_per_s"]) for row in rows] == [
+        (OTHERS, 20.0),
+        ("a", 10.0),
+    ]
+    assert rows[1].values["inflight"] == 2
 
 
 def test_rows_of_equal_weight_keep_one_order() -> None:
