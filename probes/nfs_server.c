@@ -74,6 +74,15 @@ static inline struct serving *serving_here(void)
 	return servings.lookup(&tid);
 }
 
+/* The client's service for callbacks is called the same way, and its calls never get a rq_stime. */
+static inline int is_nfs(const char *rqst)
+{
+	u32 program = 0;
+
+	READ(program, FIELD(rqst, svc_rqst_rq_prog));
+	return program == NFS_PROGRAM;
+}
+
 /* When the call came: not the same for two calls of one thread. */
 static inline u64 came_at(const char *rqst)
 {
@@ -90,11 +99,10 @@ static inline u64 came_at(const char *rqst)
 static inline int is_our_part(u32 event, struct serving *s, const char *rqst)
 {
 #ifdef COPIES
-	int taken;
+	int taken = s && s->seen[event] == s->done + 1;
 
 	if (!s)
 		return IS_OUR_CALL(event, rqst);
-	taken = s->seen[event] == s->done + 1;
 	s->seen[event] = s->done + 1;
 	return take_turn(event, taken);
 #else
@@ -106,13 +114,10 @@ static inline int is_our_part(u32 event, struct serving *s, const char *rqst)
 int on_call(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *rqst = (const char *)ctx->args[0];
-	u32 tid = bpf_get_current_pid_tgid(), program = 0;
+	u32 tid = bpf_get_current_pid_tgid();
 	struct serving s = {.op = NOTHING, .request = (u64)rqst};
 
-	if (!IS_OUR_CALL(AT_CALL, rqst))
-		return 0;
-	READ(program, FIELD(rqst, svc_rqst_rq_prog));
-	if (program != NFS_PROGRAM)
+	if (!is_nfs(rqst) || !IS_OUR_CALL(AT_CALL, rqst))
 		return 0;
 	s.call_ns = s.step_ns = bpf_ktime_get_ns();
 	if (servings.update(&tid, &s))
@@ -375,7 +380,7 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 	struct serving *s = serving_here();
 	struct proc_key key = {};
 
-	if (!IS_OUR_CALL(AT_REPLY, rqst) || !s)
+	if (!is_nfs(rqst) || !IS_OUR_CALL(AT_REPLY, rqst) || !s)
 		return 0;
 	give_up(s);
 	READ(key.version, FIELD(rqst, svc_rqst_rq_vers));
