@@ -27,7 +27,7 @@ from ioh.sources import live
 from ioh.sources.live import LiveSource
 
 WAITED = "its probe is still being compiled"
-Read = Callable[[], LayerSample | Unavailable]
+Read = Callable[[], LayerSample]
 
 
 def make_layer(name: str, rank: int, *, probe: str = "", read: Read | None = None) -> type[Layer]:
@@ -39,7 +39,7 @@ def make_layer(name: str, rank: int, *, probe: str = "", read: Read | None = Non
         def read(self, maps: object) -> LayerSample:
             return LayerSample("bpf")
 
-        def read_proc(self) -> LayerSample | Unavailable:
+        def read_proc(self) -> LayerSample:
             return read() if read is not None else LayerSample("proc")
 
     Made.probe = probe
@@ -284,21 +284,6 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
         )
         assert isinstance(sample.layers["b"], LayerSample)
     assert asked == [1]
-
-
-def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not(host: Host) -> None:
-    less = Unavailable("/proc says less", "leave out --device")
-    host.know(make_layer("a", 10, read=lambda: less))
-    with source() as running:
-        attached = running.attached["a"]
-        assert attached.why_proc
-        assert attached.read() == Unavailable(
-            f"{attached.why_proc}; /proc says less", "leave out --device"
-        )
-        attached.why_proc = attached_module.COMPILING
-        assert attached.read() == Unavailable(
-            attached_module.COMPILING, "shown as soon as it is attached"
-        )
 
 
 class Clock:
