@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,16 +140,14 @@ def test_a_server_that_restarts(server: Server, both_ends: Ioh, version: str) ->
 def test_writes_whose_session_was_lost(server: Server, both_ends: Ioh, direct: int) -> None:
     """Another client of the same name ends the session; what was under way is sent again."""
     with mounted("4.2", "wsize=32768") as place, part_of(both_ends) as ioh:
-        before, stop = client_counts(place), threading.Event()
-        writer = threading.Thread(target=write_until, args=(stop, place, direct))
-        writer.start()
-        deadline = time.monotonic() + 120
-        while not (client_counts(place) - before).write.errors:
-            assert time.monotonic() < deadline
-            with mounted("4.2", client=3, place="/mnt/twin", host_name="client1"):
-                time.sleep(1)
-        stop.set()
-        writer.join()
+        before = client_counts(place)
+        # So that WRITEs are under way at any time.
+        with server.netem("srv1", "delay", "200ms"), writing(place, direct):
+            deadline = time.monotonic() + 120
+            while not (client_counts(place) - before).write.errors:
+                assert time.monotonic() < deadline
+                with mounted("4.2", client=3, place="/mnt/twin", host_name="client1"):
+                    time.sleep(1)
         told = client_counts(place) - before
     assert ioh.lost("nfs_client") == {}
     assert ioh.lost("nfs_server") == {}
@@ -158,12 +158,25 @@ def test_writes_whose_session_was_lost(server: Server, both_ends: Ioh, direct: i
     assert ioh.total("nfs_client", "write", "bytes") == told.write_bytes
 
 
-def write_until(stop: threading.Event, place: Path, direct: int) -> None:
-    while not stop.is_set():
-        fio(
-            place, rw="write", bs="256k", size="4m", direct=direct, filename="lost", fsync=8,
-            ioengine="libaio", iodepth=8, overwrite=1,
-        )  # fmt: skip
+@contextlib.contextmanager
+def writing(place: Path, direct: int) -> Iterator[None]:
+    """A file is written again and again meanwhile."""
+    is_over = threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            fio(
+                place, rw="write", bs="256k", size="4m", direct=direct, filename="lost", fsync=8,
+                ioengine="libaio", iodepth=8, overwrite=1,
+            )  # fmt: skip
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        writer.join()
 
 
 def test_reads_whose_delegation_is_recalled(server: Server, both_ends: Ioh) -> None:
