@@ -2,11 +2,12 @@
 # Runs tests in virtual machines, one for each kernel in $KERNEL; tests/run.sh sources it.
 
 # One run of pytest each: calls and TCP are told apart from NFS's own, the modules' tests need a
-# machine without an NFS mount, and the others share an ioh, since starting one takes half a
-# minute.  test_nfs_findings.py runs by name only.
+# machine without an NFS mount, the played anomalies have an ioh of their own, and the others share
+# one, since starting it takes half a minute.  test_nfs_findings.py runs by name only.
 vm_layer_tests="tests/vm/test_kernel.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
+vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
 # All that is compared on the outer kernel, too: calls, TCP and requests.  One run each, which
@@ -57,7 +58,8 @@ test_in_vms() {
             set -- "$vm_layer_tests" "$vm_tests_without_module_btf"
             ;;
         *:short) set -- "$vm_layer_tests" "$vm_short_tests" ;;
-        *) set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" ;;
+        *) set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" \
+            "$vm_findings_tests" ;;
         esac
         step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$@"
         set --
