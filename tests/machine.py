@@ -60,7 +60,7 @@ TOOLS = [
     "tc",
     "losetup",
 ]
-TOOLS += ["mkfs.ext4"]
+TOOLS += ["mkfs.ext4", "mkfs.btrfs"]
 
 
 class Machine:
