@@ -16,7 +16,13 @@
 #define IOH_ATOMIC
 #endif
 #ifdef IOH_ATOMIC
-#define ADD(counter, n) __sync_fetch_and_add(&(counter), (n))
+/* Nothing for a constant 0: clang makes an atomic "or" of it, which kernels before 5.12 refuse. */
+#define ADD(counter, n)                                                                            \
+	do {                                                                                       \
+		u64 n_ = (n);                                                                      \
+		if (!__builtin_constant_p(n_) || n_)                                               \
+			__sync_fetch_and_add(&(counter), n_);                                      \
+	} while (0)
 #else
 #define ADD(counter, n) ((counter) += (n))
 #endif
