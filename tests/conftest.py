@@ -15,6 +15,9 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# They compare for the tests: say what differs, as a test does.
+pytest.register_assert_rewrite("tests.kernel.rig", "tests.kernel.fio_truth")
+
 KERNEL_TESTS = (Path(__file__).parent / "kernel", Path(__file__).parent / "scenarios")
 VM_TESTS = Path(__file__).parent / "vm"
 ASKED_FOR = os.environ.get("IOH_KERNEL_TESTS") == "1"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ioh.bpf.btf_raw import find_enumerator
 from ioh.bpf.libbpf import libbpf
 
 BTF_DIR = Path("/sys/kernel/btf")
@@ -175,6 +176,13 @@ class Btf:
             return {self._name(n): lo | hi << 32 for n, lo, hi in _ENUMERATOR64.iter_unpack(raw)}
         raw = ctypes.string_at(start, found.members * _ENUMERATOR.size)
         return {self._name(n): value for n, value in _ENUMERATOR.iter_unpack(raw)}
+
+    def enumerator(self, name: str) -> int | None:
+        """Value of one enumerator, of an enum without a name, too; None where there is none."""
+        try:
+            return find_enumerator((BTF_DIR / "vmlinux").read_bytes(), name)
+        except OSError:
+            return None
 
     def tracepoint_id(self, name: str) -> int | None:
         """BTF id of a raw tracepoint's prototype; None when this kernel has no such one."""

@@ -14,7 +14,7 @@ from ioh.model.sample import Unavailable
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
 
-RQF_FLUSH_SEQ_BEFORE_6_12 = 1 << 4
+_FLUSH_SEQ_BIT_BEFORE_6_12 = 4
 _REQ_OPS = tuple(
     f"REQ_OP_{name}"
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
@@ -55,8 +55,13 @@ def block_defines(
     missing = [name for name in _REQ_OPS if name not in ops]
     if missing:
         return Unavailable(f"this kernel's enum req_op has no {missing[0]}", PLEASE_REPORT)
-    # An enum since 6.12; before, macros with this value, of which BTF knows nothing.
-    rqf = btf.enumerators("rqf_flags")
+    # An enumerator since 6.12, whose enum had no name at first (Debian 13); before, a macro with
+    # this value, of which BTF knows nothing.
+    flush_seq = btf.enumerators("rqf_flags").get("__RQF_FLUSH_SEQ")
+    if flush_seq is None:
+        flush_seq = btf.enumerator("__RQF_FLUSH_SEQ")
+    if flush_seq is None:
+        flush_seq = _FLUSH_SEQ_BIT_BEFORE_6_12
     flags = btf.enumerators("req_flag_bits")
     issue_args = btf.tracepoint("block_rq_issue") or ()
     getrq_args = btf.tracepoint("block_getrq") or ()
@@ -66,7 +71,7 @@ def block_defines(
         **offsets,
         "LOST_REASONS": lost,
         "MAX_DEV_OPS": _room(host),
-        "RQF_FLUSH_SEQ": (1 << rqf["__RQF_FLUSH_SEQ"] if rqf else RQF_FLUSH_SEQ_BEFORE_6_12),
+        "RQF_FLUSH_SEQ": 1 << flush_seq,
         "FLUSH_FLAGS": (1 << flags.get("__REQ_PREFLUSH", 18) | 1 << flags.get("__REQ_FUA", 17)),
         # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.
         "ISSUE_ARG": issue_args.index("request") if "request" in issue_args else 0,

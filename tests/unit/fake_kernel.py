@@ -115,6 +115,9 @@ class FakeBtf:
     def enumerators(self, name: str) -> dict[str, int]:
         return self.enums.get(name, {})
 
+    def enumerator(self, name: str) -> int | None:
+        return next((enum[name] for enum in self.enums.values() if name in enum), None)
+
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
         return self.tracepoints.get(name)
 

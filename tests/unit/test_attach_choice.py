@@ -13,7 +13,6 @@ from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers import all_layers
 from ioh.layers.base import Event, raw
-from ioh.layers.block_probe import RQF_FLUSH_SEQ_BEFORE_6_12
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.fake_kernel import KERNELS, FakeBtf, linux_5_10, linux_6_18
@@ -178,7 +177,11 @@ def test_where_the_bio_and_the_request_are() -> None:
 
 def test_bits_that_moved_or_were_macros() -> None:
     assert defines_of("block", linux_6_18())["RQF_FLUSH_SEQ"] == 1 << 1
-    assert defines_of("block", linux_5_10())["RQF_FLUSH_SEQ"] == RQF_FLUSH_SEQ_BEFORE_6_12
+    # Debian's 6.12: the enum has no name yet.
+    btf = linux_6_18()
+    btf.enums[""] = btf.enums.pop("rqf_flags")
+    assert defines_of("block", btf)["RQF_FLUSH_SEQ"] == 1 << 1
+    assert defines_of("block", linux_5_10())["RQF_FLUSH_SEQ"] == 1 << 4
     btf = linux_6_18()
     btf.enums["req_flag_bits"] = {"__REQ_FUA": 20, "__REQ_PREFLUSH": 21}
     assert defines_of("block", btf)["FLUSH_FLAGS"] == 1 << 20 | 1 << 21
