@@ -165,6 +165,8 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 {
 	u64 now = bpf_ktime_get_ns(), accepted = 0, at = 0;
 
+	/* A constant here makes code whose alignment the verifier of 5.10 cannot follow. */
+	asm volatile("" : "+r"(bytes));
 	READ(accepted, FIELD(rq, request_start_time_ns));
 	READ(at, FIELD(rq, request_io_start_time_ns));
 	at = issue_time(rq, at);
