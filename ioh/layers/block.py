@@ -154,9 +154,17 @@ class Block(Layer):
         Event("complete", (raw("block_rq_complete", "on_complete"),)),
         Event("issue", (raw("block_rq_issue", "on_issue"),)),
         Event("submit", (raw("block_getrq", "on_submit"),), gives="processes", needed=False),
-        Event("backmerge", (raw("block_bio_backmerge", "on_merge"),), gives="bytes", needed=False),
         Event(
-            "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="bytes", needed=False
+            "backmerge",
+            (raw("block_bio_backmerge", "on_merge"),),
+            gives="processes' merged bytes",
+            needed=False,
+        ),
+        Event(
+            "frontmerge",
+            (raw("block_bio_frontmerge", "on_merge"),),
+            gives="processes' merged bytes",
+            needed=False,
         ),
         Event("requeue", (raw("block_rq_requeue", "on_requeue"),), gives="requeues", needed=False),
         Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),

@@ -101,7 +101,8 @@ class AttachedLayer:
     def _with_misses(self, sample: LayerSample) -> LayerSample:
         """Add events that met no program: each of its copies was active already on that CPU.
 
-        And why a part of the probe could not be attached.
+        And what is not among the numbers: a part of the probe could not be attached, or this
+        kernel does not tell.
         """
         from dataclasses import replace
 
@@ -110,7 +111,13 @@ class AttachedLayer:
         misses = [misses for _, misses in self._program_counts()]
         skipped = skipped_events(misses, self.maps.get("turns"), self.copies)
         self._skipped = max(self._skipped, skipped)
-        notes = (*sample.notes, self.late.refusal) if self.late.refusal else sample.notes
+        notes = sample.notes
+        if self.missing:
+            notes += (
+                f"this kernel does not give {', '.join(dict.fromkeys(self.missing.values()))}.",
+            )
+        if self.late.refusal:
+            notes += (self.late.refusal,)
         return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
 
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ioh.bpf.maps import Map, MapSpec
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
@@ -17,7 +18,7 @@ class Unfed(Layer):
     spec = LayerSpec("unfed", "unfed", 1, (), {}, (), ())
 
     def read(self, maps: object) -> LayerSample:
-        raise AssertionError
+        return LayerSample("bpf", notes=("its own",))
 
     def read_proc(self) -> Unavailable:
         return LESS
@@ -40,3 +41,17 @@ def test_a_probe_that_is_still_compiled_is_only_waited_for() -> None:
     attached = AttachedLayer(Unfed(Filters()))
     attached.why_proc = COMPILING
     assert attached.read() == Unavailable(COMPILING, "shown as soon as it is attached")
+
+
+def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
+    attached = AttachedLayer(Unfed(Filters()))
+    # A layer that is fed by BPF has maps; no program of it can be asked here.
+    attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
+    attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
+    sample = attached.read()
+    assert isinstance(sample, LayerSample)
+    assert sample.notes == ("its own", "this kernel does not give io_uring, splits.")
+    attached.missing = {}
+    sample = attached.read()
+    assert isinstance(sample, LayerSample)
+    assert sample.notes == ("its own",)
