@@ -11,8 +11,9 @@
 #
 # IOH_PYTHON        a Python 3.10 or newer, where /usr/bin/python3 is older
 # IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = leave them out
-# KERNEL            --test-vm: 5.10, 6.1 (default), 6.12, newest, or several of them
-# VM_TESTS          --test-vm: short = one transfer size only; kernel = calls, TCP, requests
+# KERNEL            --test-vm: 5.10, 6.1 (default), 6.12, newest, or several, beside each other
+# VM_TESTS          --test-vm: all (default); short = one transfer size only; kernel = calls, TCP,
+#                   requests; for one of several kernels: KERNEL="6.1 newest:short"
 #
 # POSIX sh: it must start on a machine that has nothing but this checkout.
 set -eu

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.netns import Namespace, run
-from tests.kernel.rig import Loop, Volume
+from tests.kernel.part import WatchedVolume
+from tests.kernel.rig import Loop, Volume, recording
 
 
 @pytest.fixture
@@ -19,6 +20,23 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture(scope="session")
+def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVolume]:
+    made = Volume(tmp_path_factory.mktemp("watched"))
+    try:
+        with recording("--device", made.device, "--layers", "syscall,block") as ioh:
+            yield WatchedVolume(made, ioh)
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def watched(one_for_all: WatchedVolume) -> WatchedVolume:
+    """A volume and the ioh that watches it, for all the tests that need no other; empty again."""
+    one_for_all.volume.empty()
+    return one_for_all
 
 
 @pytest.fixture

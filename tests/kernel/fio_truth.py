@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ioh.bpf.host import are_probes_preempted
+from tests.kernel.part import remarks
 from tests.kernel.rig import MIB, Ioh, Volume, fio
+
+NO_URING = "this kernel does not give io_uring."
 
 Jobs = list[Mapping[str, Any]]
 
@@ -55,7 +59,12 @@ class Load:
         disk = volume.loop.stats() - before
 
         def compare(ioh: Ioh) -> None:
-            self._compare_calls(ioh, directions(done))
+            if self.engine == "io_uring" and NO_URING in remarks(ioh):
+                # Before 6.0 its completions do not name their request.
+                assert [int(n) for n in platform.release().split(".")[:2]] < [6, 0]
+                assert counted(ioh) == {"read": (0, 0), "write": (0, 0)}
+            else:
+                self._compare_calls(ioh, directions(done))
             ioh.assert_block_agrees(disk)
             assert ioh.metric("block", "read_merges") == disk.read_merges
             assert ioh.metric("block", "write_merges") == disk.write_merges

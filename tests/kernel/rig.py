@@ -316,6 +316,12 @@ class Volume:
         self.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
 
+    def empty(self) -> None:
+        for path in self.mount.iterdir():
+            if path.is_file():
+                path.unlink()
+        self.sync()
+
     def file(self, name: str, size: int) -> Path:
         """A file of that size, written and not in the cache."""
         path = self.mount / name

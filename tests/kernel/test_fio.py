@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.fio_truth import Load
-from tests.kernel.rig import Volume, recording
+from tests.kernel.part import WatchedVolume
 
 # engine, direct, pattern, block size, jobs, depth, bytes for each job
 LOADS = [
@@ -36,8 +36,8 @@ LOADS = [
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)
-def test_counts_and_bytes(volume: Volume, load: Load) -> None:
-    load.lay_out(volume)
-    with recording("--device", volume.device, "--layers", "syscall,block") as ioh:
-        compare = load.run(volume)
+def test_counts_and_bytes(watched: WatchedVolume, load: Load) -> None:
+    load.lay_out(watched.volume)
+    with watched.part() as ioh:
+        compare = load.run(watched.volume)
     compare(ioh)

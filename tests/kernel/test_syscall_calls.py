@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import mmap
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.kernel.rig import MIB, Ioh, Volume, aligned, fio, opened, recording
+from tests.kernel.part import WatchedVolume, assert_calls, assert_seen
+from tests.kernel.rig import MIB, Volume, aligned, fio, opened, recording
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
 SIZE = 1 << 16
 
 
-@contextlib.contextmanager
-def app(volume: Volume, *more: str) -> Iterator[Ioh]:
-    """Record the syscall layer for files of this volume."""
-    with recording("--device", volume.device, "--layers", "syscall", *more) as ioh:
-        yield ioh
-
-
 @pytest.mark.parametrize(
     ("size", "row"), [(8192, 8192), (12 << 10, 16 << 10), (192 << 10, 256 << 10), (4096, 4096)]
 )
 def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, row: int) -> None:
-    path = volume.file("data", 23 * size)
+    path = volume.file("data", 23 * size)  # in one piece, on a file system that is new
     with (
         recording("--device", volume.device, "--layers", "syscall,block") as ioh,
         opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
@@ -38,10 +31,11 @@ def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, 
     ):
         for i in range(23):
             assert os.preadv(fd, [buffer], i * size) == size
-    assert ioh.counts("syscall") == {"read_direct": 23}
-    assert ioh.sizes("syscall", "read_direct") == {row: 23}
-    assert ioh.sizes("syscall", "read") == {row: 23}
-    assert ioh.total("syscall", "read", "bytes") == 23 * size
+    assert_calls(ioh, {"read_direct": 23}, size)
+    seen = ioh.total("syscall", "read")
+    assert ioh.sizes("syscall", "read_direct") == {row: seen}
+    assert ioh.sizes("syscall", "read") == {row: seen}
+    assert ioh.total("syscall", "read", "bytes") == seen * size
     assert ioh.sizes("block", "read") == {row: 23}
     assert ioh.total("block", "read", "bytes") == 23 * size
 
@@ -106,13 +100,12 @@ def _pwritev2_sync(fd: int) -> int:
         (_pwritev2_sync, "write_sync"),
     ],
 )
-def test_each_call(volume: Volume, call: Callable[[int], int], op: str) -> None:
-    path = volume.file("data", SIZE)
-    with app(volume) as ioh, opened(path, os.O_RDWR) as fd:
+def test_each_call(watched: WatchedVolume, call: Callable[[int], int], op: str) -> None:
+    path = watched.volume.file("data", SIZE)
+    with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
         for _ in range(23):
             assert call(fd) == 1000
-    assert ioh.counts("syscall") == {op: 23}
-    assert ioh.total("syscall", op, "bytes") == 23 * 1000
+    assert_calls(ioh, {op: 23}, 1000)
 
 
 @pytest.mark.parametrize(
@@ -126,30 +119,29 @@ def test_each_call(volume: Volume, call: Callable[[int], int], op: str) -> None:
         (os.O_APPEND, "write_buffered"),
     ],
 )
-def test_class_of_a_write(volume: Volume, flags: int, op: str) -> None:
-    path = volume.file("data", SIZE)
+def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
+    path = watched.volume.file("data", SIZE)
     with (
-        app(volume) as ioh,
+        watched.part() as ioh,
         opened(path, os.O_WRONLY | flags) as fd,
         aligned(4096) as buffer,
     ):
         for _ in range(13):
             assert os.write(fd, buffer) == 4096
-    assert ioh.counts("syscall") == {op: 13}
-    assert ioh.total("syscall", "write", "bytes") == 13 * 4096
+    assert_calls(ioh, {op: 13}, 4096)
+    assert ioh.total("syscall", "write", "bytes") == ioh.total("syscall", op) * 4096
 
 
-def test_fsync_family(volume: Volume) -> None:
-    path = volume.file("data", SIZE)
-    with app(volume) as ioh, opened(path, os.O_RDWR) as fd:
+def test_fsync_family(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", SIZE)
+    with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
         for _ in range(7):
             os.fsync(fd)
         for _ in range(11):
             os.fdatasync(fd)
         for _ in range(13):
             assert LIBC.sync_file_range(fd, 0, 0, 7) == 0
-    assert ioh.counts("syscall") == {"fsync": 31}
-    assert ioh.total("syscall", "fsync", "bytes") == 0
+    assert_calls(ioh, {"fsync": 31}, 0)
 
 
 def test_msync(volume: Volume) -> None:
@@ -168,22 +160,22 @@ def test_msync(volume: Volume) -> None:
 
 
 @pytest.mark.parametrize(("option", "every"), [("fsync", 7), ("fdatasync", 5)])
-def test_fio_syncs(volume: Volume, option: str, every: int) -> None:
+def test_fio_syncs(watched: WatchedVolume, option: str, every: int) -> None:
     load: dict[str, object] = {"rw": "write", "bs": "4k", "size": 2 * MIB, "overwrite": 1}
-    fio(volume.mount, **load, create_only=1)
-    volume.sync()
-    with app(volume) as ioh:
-        (job,) = fio(volume.mount, **load, **{option: every})
+    fio(watched.volume.mount, **load, create_only=1)
+    watched.volume.sync()
+    with watched.part() as ioh:
+        (job,) = fio(watched.volume.mount, **load, **{option: every})
     # fio 3.33 counts its fsyncs, but not its fdatasyncs.
     assert job["sync"]["total_ios"] in {0, 512 // every}
-    assert ioh.counts("syscall") == {"write_buffered": 512, "fsync": 512 // every}
+    assert_calls(ioh, {"write_buffered": 512, "fsync": 512 // every})
 
 
-def test_sendfile_splice_and_copies(volume: Volume) -> None:
-    source, target = volume.file("from", SIZE), volume.file("to", SIZE)
+def test_sendfile_splice_and_copies(watched: WatchedVolume) -> None:
+    source, target = watched.volume.file("from", SIZE), watched.volume.file("to", SIZE)
     read_end, write_end = os.pipe()
     with (
-        app(volume) as ioh,
+        watched.part() as ioh,
         opened(source, os.O_RDONLY) as a,
         opened(target, os.O_WRONLY) as b,
         opened("/dev/null", os.O_WRONLY) as null,
@@ -200,28 +192,30 @@ def test_sendfile_splice_and_copies(volume: Volume) -> None:
     os.close(read_end)
     os.close(write_end)
     # Between two files it is a copy; with a pipe or a device on one side a read or a write.
-    assert ioh.counts("syscall") == {
-        "copy": 5 + 7,
-        "read_buffered": 11 + 3,
-        "write_buffered": 11,
-    }
-    assert ioh.total("syscall", "copy", "bytes") == 12 * 1000
+    assert_calls(
+        ioh,
+        {
+            "copy": 5 + 7,
+            "read_buffered": 11 + 3,
+            "write_buffered": 11,
+        },
+    )
+    assert ioh.total("syscall", "copy", "bytes") == ioh.total("syscall", "copy") * 1000
 
 
-def test_reads_at_the_end_are_calls(volume: Volume) -> None:
-    path = volume.file("data", 1000)
-    with app(volume) as ioh, opened(path, os.O_RDONLY) as fd:
+def test_reads_at_the_end_are_calls(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", 1000)
+    with watched.part() as ioh, opened(path, os.O_RDONLY) as fd:
         for _ in range(19):
             assert os.pread(fd, 4096, 1000) == b""
-    assert ioh.counts("syscall") == {"read_buffered": 19}
-    assert ioh.total("syscall", "read_buffered", "bytes") == 0
-    assert ioh.sizes("syscall", "read_buffered") == {512: 19}
+    assert_calls(ioh, {"read_buffered": 19}, 0)
+    assert ioh.sizes("syscall", "read_buffered") == {512: ioh.total("syscall", "read_buffered")}
 
 
-def test_failing_calls_count_as_errors_only(volume: Volume) -> None:
-    path = volume.file("data", SIZE)
+def test_failing_calls_count_as_errors_only(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", SIZE)
     with (
-        app(volume) as ioh,
+        watched.part() as ioh,
         opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
         aligned(8192) as buffer,
     ):
@@ -239,10 +233,10 @@ def test_failing_calls_count_as_errors_only(volume: Volume) -> None:
         with pytest.raises(OSError) as failed:  # noqa: PT011
             os.read(999, 1)
         assert failed.value.errno == errno.EBADF
-    assert ioh.counts("syscall") == {}
-    assert ioh.errors("syscall", "read_direct") == 12
+    assert_calls(ioh, {})
     # Opened for reading only, the file is still the one that the call was for.
-    assert ioh.errors("syscall", "write_direct") == 3
+    failed_calls = {"read_direct": 12, "write_direct": 3}
+    assert_seen(ioh, {op: ioh.errors("syscall", op) for op in failed_calls}, failed_calls)
 
 
 def test_what_is_no_file_is_not_counted(volume: Volume) -> None:

@@ -61,10 +61,11 @@ chmod +x "$rd/init"
 thread=$(qemu-system-x86_64 --version | awk -F '[ .]' '
     NR == 1 { print ($4 > 8 || ($4 == 8 && $5 >= 1)) ? "multi" : "single" }')
 
+# --foreground: what ends this script's process group must end the machine, too.
 # `| cat`: with stdout a file, two of QEMU's writers would overwrite each other.
 {
     status=0
-    timeout -k 5 "${VM_TIMEOUT_S:-600}" qemu-system-x86_64 \
+    timeout --foreground -k 5 "${VM_TIMEOUT_S:-600}" qemu-system-x86_64 \
         -nodefaults -no-user-config -no-reboot -display none \
         -machine q35,usb=off,vmport=off -accel tcg,thread="$thread",tb-size=512 -cpu max \
         -smp 2 -m "${VM_MEMORY_MB:-3072}" \

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kernel.part import Part, part_of
 from tests.kernel.rig import Ioh
-from tests.vm.nfs import Part, Server, mounted, part_of, watching
+from tests.vm.nfs import (
+    Server,
+    mounted,
+    watching,
+)
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ioh.procfs.mountstats import NfsMount, ProcedureStats, read_mountstats
+from tests.kernel.part import remarks
 from tests.kernel.rig import Ioh, run
 
 EXPORT = Path("/srv/export")
@@ -41,42 +41,6 @@ def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:
     while not all(source_of(ioh, layer) == source for layer in layers):
         assert time.monotonic() < deadline, (remarks(ioh), ioh.messages.lines)
         ioh.wait_for_lines(len(ioh.output.lines) + 1, ATTACHED_S)
-
-
-def remarks(ioh: Ioh) -> list[Any]:
-    """What ioh has said of its layers, each thing once."""
-    said: list[Any] = []
-    for interval in ioh.intervals:
-        for layer in interval["layers"].values():
-            said += [note for note in layer["notes"] if note not in said]
-        said += [why for why in interval["unavailable"].values() if why not in said]
-    return said
-
-
-class Part(Ioh):
-    """What an `ioh json` that goes on told between two moments; it starts in seconds, not ms."""
-
-    def __init__(self, whole: Ioh) -> None:
-        self._whole = whole
-        self._first = len(whole.intervals)
-        self._end: int | None = None
-
-    @property
-    def intervals(self) -> list[dict[str, Any]]:
-        return self._whole.intervals[self._first : self._end]
-
-    def close(self) -> None:
-        self._whole.settle()
-        self._end = len(self._whole.intervals)
-
-
-@contextlib.contextmanager
-def part_of(whole: Ioh) -> Iterator[Part]:
-    """A workload's own intervals: nothing from before it, and all of it."""
-    whole.settle()
-    part = Part(whole)
-    yield part
-    part.close()
 
 
 def source_of(ioh: Ioh, layer: str) -> str | None:

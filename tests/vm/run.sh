@@ -41,27 +41,83 @@ test_in_vm() { # $1 is the kernel, the rest are pytest's arguments
     return "$vm_status"
 }
 
+tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's arguments
+    kernel_name=$1
+    tests=$2
+    shift 2
+    if [ $# != 0 ]; then
+        test_in_vm "$kernel_name" "$*"
+        return
+    fi
+    case $kernel_name:$tests in
+    *:kernel)
+        : "${VM_TIMEOUT_S:=5400}"
+        for vm_file in $vm_kernel_tests; do set -- "$@" "tests/kernel/$vm_file.py"; done
+        ;;
+    5.10:*)
+        say "Linux 5.10 has no BTF of modules: only what needs none is run"
+        set -- "$vm_layer_tests" "$vm_tests_without_module_btf"
+        ;;
+    *:short) set -- "$vm_layer_tests" "$vm_short_tests" ;;
+    *:all)
+        set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" "$vm_findings_tests"
+        ;;
+    *)
+        say "VM_TESTS: all, short or kernel, not $tests"
+        return 2
+        ;;
+    esac
+    test_in_vm "$kernel_name" "$@"
+}
+
+# Several machines run beside each other, as many as there are CPUs: an emulated one uses one.
 test_in_vms() {
-    for kernel_name in ${KERNEL:-6.1}; do
-        if [ $# != 0 ]; then
-            step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$*"
-            continue
-        fi
-        case $kernel_name:${VM_TESTS:-all} in
-        *:kernel)
-            : "${VM_TIMEOUT_S:=5400}"
-            set --
-            for vm_file in $vm_kernel_tests; do set -- "$@" "tests/kernel/$vm_file.py"; done
-            ;;
-        5.10:*)
-            say "Linux 5.10 has no BTF of modules: only what needs none is run"
-            set -- "$vm_layer_tests" "$vm_tests_without_module_btf"
-            ;;
-        *:short) set -- "$vm_layer_tests" "$vm_short_tests" ;;
-        *) set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" \
-            "$vm_findings_tests" ;;
-        esac
-        step "tests in a virtual machine, Linux $kernel_name" test_in_vm "$kernel_name" "$@"
-        set --
+    : "${KERNEL:=6.1}"
+    case $KERNEL in
+    *' '*) test_beside "$@" ;;
+    *)
+        vm_tests=${KERNEL#*:}
+        [ "$vm_tests" != "$KERNEL" ] || vm_tests=${VM_TESTS:-all}
+        step "tests in a virtual machine, Linux $KERNEL" tests_on "${KERNEL%%:*}" "$vm_tests" "$@"
+        ;;
+    esac
+}
+
+# Each in a process group of its own, with a launcher of its own: ended as one, too.
+test_beside() {
+    vm_told=$(mktemp -d)
+    vm_running=
+    trap 'end_machines; exit 143' TERM HUP
+    trap 'end_machines; exit 130' INT
+    vm_count=0
+    for vm_kernel in $KERNEL; do
+        say "Linux $vm_kernel is tested; what its machine says is shown when all have ended"
+        KERNEL=$vm_kernel setsid "$root/ioh.sh" --test-vm "$@" >"$vm_told/$vm_kernel" 2>&1 &
+        vm_running="$vm_running $!/$vm_kernel"
+        vm_count=$((vm_count + 1))
+        [ $((vm_count % $(nproc))) != 0 ] || wait_for_machines
     done
+    wait_for_machines
+    rm -rf "$vm_told"
+}
+
+wait_for_machines() {
+    for vm_one in $vm_running; do
+        step "tests in a virtual machine, Linux ${vm_one#*/}" told_by "$vm_one"
+    done
+    vm_running=
+}
+
+told_by() {
+    vm_status=0
+    wait "${1%%/*}" || vm_status=$?
+    cat "$vm_told/${1#*/}"
+    return "$vm_status"
+}
+
+end_machines() {
+    for vm_one in $vm_running; do
+        kill -s TERM -- "-${vm_one%%/*}" 2>/dev/null || :
+    done
+    wait
 }

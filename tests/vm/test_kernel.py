@@ -6,7 +6,6 @@ One ioh for all of them: starting one takes half a minute under emulation.
 from __future__ import annotations
 
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +16,12 @@ import pytest
 from ioh.bpf.host import are_probes_preempted
 from tests.kernel import tcp_load
 from tests.kernel.fio_truth import Load
+from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, Volume
-from tests.vm.nfs import part_of, remarks, watching
+from tests.vm.nfs import (
+    watching,
+)
 
-NO_URING = "this kernel does not give io_uring."
 LOADS = [
     Load("psync", 1, "randrw", "4k", 4, 1, 1),
     Load("psync", 0, "read", "12k", 2, 1, 4),
@@ -53,12 +54,7 @@ def test_calls_and_requests(volume: Volume, layers: Ioh, load: Load) -> None:
     load.lay_out(volume)
     with part_of(layers) as ioh:
         compare = load.run(volume)
-    if load.engine == "io_uring" and NO_URING in remarks(ioh):
-        # Before 6.0 its completions do not name their request.
-        assert [int(n) for n in platform.release().split(".")[:2]] < [6, 0]
-        assert ioh.total("syscall", "read") == ioh.total("syscall", "write") == 0
-    else:
-        compare(ioh)
+    compare(ioh)
 
 
 def test_bytes_of_connections(layers: Ioh) -> None:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.part import Part, part_of
 from tests.kernel.rig import MIB, Ioh, about, aligned, fio, opened
 from tests.vm.nfs import (
     EXPORT,
     ClientCounts,
-    Part,
     Server,
     ServerCounts,
     client_counts,
     mounted,
-    part_of,
     server_counts,
 )
 

@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.part import Part, part_of
 from tests.kernel.rig import Ioh, fio
-from tests.vm.nfs import Part, Server, client_counts, mounted, part_of, watching
+from tests.vm.nfs import (
+    Server,
+    client_counts,
+    mounted,
+    watching,
+)
 
 SECONDS = 20
 LIMIT = 32 << 10

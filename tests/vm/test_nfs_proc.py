@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernel.part import remarks
 from tests.kernel.rig import fio, recording
-from tests.vm.nfs import Server, client_counts, mounted, remarks, server_counts
+from tests.vm.nfs import Server, client_counts, mounted, server_counts
 
 
 @pytest.mark.parametrize("version", ["3", "4.2"])

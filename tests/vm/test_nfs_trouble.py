@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.part import part_of
 from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
 from tests.vm.nfs import (
     Server,
     client_counts,
     mount_of,
     mounted,
-    part_of,
     wait_for_source,
 )
 
