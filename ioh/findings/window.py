@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from ioh.model.sample import Unavailable
@@ -132,6 +132,11 @@ class Window:
             found = self._stretches[seconds] = Stretch(reversed(chosen))
             found.known, found.known_of_each = {}, self._known_of_each
         return found
+
+    def before(self, recent: Stretch) -> Snapshot | None:
+        """The interval before these newest ones; None where the window begins with them."""
+        at = len(self) - len(recent) - 1
+        return None if at < 0 else next(islice(self, at, None))
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""

@@ -79,6 +79,15 @@ def joined_writes(stage: Stage) -> None:
     time.sleep(42)
 
 
+def late_write_back(stage: Stage) -> None:
+    volume = stage.volume()
+    stage.record("--device", volume.loop.name, *LAYERS)
+    stage.fio(f"--directory={volume.mount}", "--size=230M", "--rw=write", "--bs=4k", PSYNC,
+              "--rate=5m", "--fallocate=none")  # fmt: skip
+    stage.begins()
+    time.sleep(44)
+
+
 def cached_reads(stage: Stage) -> None:
     volume = stage.volume()
     path = volume.file("f", 32 * MIB)

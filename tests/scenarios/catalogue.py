@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.scenarios import anomalies, healthy, network, storage
+from tests.scenarios.evidence import READ_FASTER, WRITTEN_BACK, Sign
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class Scenario:
 
     Shape:
         ``play`` takes a Stage.  ``rule`` must fire, ``""`` where all must stay silent; ``also``
-        may, since what they say is true of it, too; ``within_s`` from the mark to the finding
-        at the latest.
+        may, since what they say is true of it, too.  The finding must come within WITHIN_S of the
+        mark, or of ``sign`` where the mark alone shows nothing yet.
     """
 
     name: str
@@ -24,7 +25,7 @@ class Scenario:
     play: Callable[[Any], None]
     rule: str = ""
     also: tuple[str, ...] = ()
-    within_s: float = 10.0
+    sign: Sign | None = None
 
 
 ANOMALIES = (
@@ -35,9 +36,11 @@ ANOMALIES = (
     Scenario("small_window", "1 MB buffered reads, read_ahead_kb and max_sectors_kb 64",
              anomalies.small_window, "fragmentation"),
     Scenario("joined_reads", "4 KB buffered reads in order", anomalies.joined_reads,
-             "consolidation", within_s=15),
+             "consolidation"),
     Scenario("joined_writes", "4 KB buffered writes in order, written back",
-             anomalies.joined_writes, "consolidation", ("dirty_throttling",), within_s=45),
+             anomalies.joined_writes, "consolidation", ("dirty_throttling",), sign=WRITTEN_BACK),
+    Scenario("late_write_back", "4 KB buffered writes in order, left to the kernel to write back",
+             anomalies.late_write_back, "consolidation", sign=WRITTEN_BACK),
     Scenario("cached_reads", "buffered reads of a small file again and again",
              anomalies.cached_reads, "caching"),
     Scenario("slow_disk", "the disk below limited to 30 reads a second",
@@ -51,19 +54,19 @@ ANOMALIES = (
     Scenario("stalls", "a disk that stalls for 90 ms after each 30 reads",
              anomalies.stalls, "tail_latency", ("single_stream", "slow_disk")),
     Scenario("one_reader", "one thread, one direct read at a time",
-             anomalies.one_reader, "single_stream", within_s=15),
+             anomalies.one_reader, "single_stream"),
     Scenario("sync_log", "4 KB writes, each with fsync", anomalies.sync_log, "sync_writes",
              ("single_stream", "tail_latency", "slow_disk")),
     Scenario("full_cache", "a buffered writer, vm.dirty_bytes lowered to 64 MB",
              anomalies.full_cache, "dirty_throttling", ("consolidation",)),
     Scenario("random_window", "16 KB at random places by 4 KB calls, read_ahead_kb raised to 1024",
-             anomalies.random_window, "read_ahead_waste", within_s=15),
+             anomalies.random_window, "read_ahead_waste"),
     Scenario("local_rival", "a second fio begins on the same disk", anomalies.local_rival,
              "shared_drive", ("saturation", "tail_latency", "slow_disk")),
     Scenario("remote_rival", "the disk below gets slower, nobody here does more",
              anomalies.remote_rival, "shared_drive", ("saturation", "tail_latency", "slow_disk")),
     Scenario("faster_tier", "the disk below gets faster for two minutes", anomalies.faster_tier,
-             "tiering", ("saturation", "tail_latency", "slow_disk"), within_s=140),
+             "tiering", ("saturation", "tail_latency", "slow_disk"), sign=READ_FASTER),
     Scenario("zeroing", "blocks zeroed before use (blkdiscard --zeroout)", anomalies.zeroing,
              "first_write"),
     Scenario("sparse_direct", "direct reads of a sparse file", anomalies.sparse_direct, "holes",
@@ -77,9 +80,9 @@ ANOMALIES = (
     Scenario("cached_image", "a loop device whose file is in the page cache",
              storage.cached_image, "cache_below", ("single_stream",)),
     Scenario("half_cached", "6 of 10 reads of a disk answered from memory below it",
-             storage.half_cached, "cache_below", ("single_stream", "tail_latency"), within_s=15),
+             storage.half_cached, "cache_below", ("single_stream", "tail_latency")),
     Scenario("compressed", "data that compresses, written to btrfs with compress=lzo",
-             storage.compressed, "compression", ("consolidation",), within_s=15),
+             storage.compressed, "compression", ("consolidation",)),
     Scenario("unseen_completions", "a program that takes libaio's completions from the ring",
              storage.unseen_completions, "losses"),
     Scenario("lossy_link", "2 % of the packets dropped", network.lossy_link, "tcp_retransmits",

@@ -21,7 +21,7 @@ def play(scenario: Scenario, output: Path) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder:
         with stage(Path(folder) / "stage", output) as made:
             scenario.play(made)
-        return judge(output)
+        return judge(output, scenario.sign)
 
 
 def main(names: list[str]) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from ioh.findings.rule import all_rules
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
+from tests.scenarios.evidence import ANSWERED, Sign
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
 from tests.vm.catalogue import VM_ANOMALIES, VM_HEALTHY
 
 MADE_UP = "made-up samples only"
-IN_VM = "(virtual machine)"
+IN_VM = " (virtual machine)"
 
 
 def render_table() -> str:
@@ -20,22 +21,20 @@ def render_table() -> str:
 
 
 def _lines() -> Iterator[str]:
-    nfs = judge_phases(NFS_RECORDING)
+    nfs = judge_phases(NFS_RECORDING, ANSWERED)
     every = (*ANOMALIES, *HEALTHY, *VM_ANOMALIES, *VM_HEALTHY)
-    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh") for s in every}
+    outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh", s.sign) for s in every}
     yield "| Rule | Says | Caused by, and found after |"
     yield "|---|---|---|"
     for name, rule in all_rules().items():
         played = [
-            f"{s.what}: {outcomes[s.name].after_s[name]:.0f} s" for s in ANOMALIES if s.rule == name
-        ]
-        played += [
-            f"{s.what} {IN_VM}: {outcomes[s.name].after_s[name]:.0f} s"
-            for s in VM_ANOMALIES
+            _played(s.what + where, outcomes[s.name].after_s[name], s.sign)
+            for scenarios, where in ((ANOMALIES, ""), (VM_ANOMALIES, IN_VM))
+            for s in scenarios
             if s.rule == name
         ]
         played += [
-            f"{phase} {IN_VM}: {fired[name][0]:.0f} s"
+            _played(phase + IN_VM, fired[name][0], ANSWERED)
             for phase, fired in nfs.items()
             if name in fired
         ]
@@ -45,6 +44,10 @@ def _lines() -> Iterator[str]:
     yield ""
     yield f"Silent, all rules, in {len(silent)} of {len(healthy)} healthy recordings that look like"
     yield "some of these: " + "; ".join(silent) + "."
+
+
+def _played(what: str, after_s: float, sign: Sign | None) -> str:
+    return f"{what}: {after_s:.0f} s" + (f" after {sign.what}" if sign is not None else "")
 
 
 if __name__ == "__main__":

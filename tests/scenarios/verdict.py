@@ -13,6 +13,7 @@ from ioh.pipeline import judged, snapshots
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from tests.scenarios.catalogue import Scenario
+from tests.scenarios.evidence import WITHIN_S, Sign
 from tests.scenarios.stage import BEGINS
 
 NFS_RECORDING = Path(__file__).parents[1] / "data" / "nfs-session.ioh"
@@ -24,7 +25,8 @@ class Outcome:
     """When each rule that fired did so first, and the last finding of each.
 
     Units:
-        Seconds from the mark, or from the first sample where there is none.
+        Seconds from the sign, from the mark where no sign was asked for, or from the first sample
+        where there is no mark.
     """
 
     after_s: dict[str, float]
@@ -44,35 +46,57 @@ def judged_recording(path: Path) -> tuple[Iterator[Snapshot], dict[str, float]]:
     return judged(snapshots(samples), Engine()), marks
 
 
-def judge_phases(path: Path) -> dict[str, dict[str, tuple[float, Finding]]]:
+def judge_phases(path: Path, sign: Sign) -> dict[str, dict[str, tuple[float, Finding]]]:
     """Of a recording with a mark at each phase's start: what fired first in which, and when.
 
     Returns:
-        By mark and rule: seconds after the mark, and the finding.
+        By mark and rule: seconds after the first sign in that phase, and the finding.
+
+    Raises:
+        AssertionError: A rule fired in a phase before any sign.
     """
     intervals, marks = judged_recording(path)
     found: dict[str, dict[str, tuple[float, Finding]]] = {}
+    shown_s: dict[str, float] = {}
+    since: dict[str, list[Snapshot]] = {}
     for snapshot in intervals:
         begun = [name for name, time_s in marks.items() if time_s <= snapshot.time_unix_s]
+        if not begun:
+            continue
+        phase = begun[-1]
+        since.setdefault(phase, []).append(snapshot)
+        if phase not in shown_s and sign.is_shown(since[phase]):
+            shown_s[phase] = snapshot.time_unix_s
         for finding in snapshot.findings:
-            after_s = snapshot.time_unix_s - marks[begun[-1]]
-            found.setdefault(begun[-1], {}).setdefault(finding.rule, (after_s, finding))
+            assert phase in shown_s, f"{finding.rule} without a sign: {finding.cause}"
+            after_s = snapshot.time_unix_s - shown_s[phase]
+            found.setdefault(phase, {}).setdefault(finding.rule, (after_s, finding))
     return found
 
 
-def judge(path: Path) -> Outcome:
-    """Run all rules over a recording."""
+def judge(path: Path, sign: Sign | None = None) -> Outcome:
+    """Run all rules over a recording.
+
+    Raises:
+        AssertionError: The recording never shows the sign.
+    """
     intervals, marks = judged_recording(path)
-    after_s: dict[str, float] = {}
+    first_s: dict[str, float] = {}
     last: dict[str, Finding] = {}
-    begun_s = marks.get(BEGINS)
+    since: list[Snapshot] = []
+    begun_s, shown_s = marks.get(BEGINS), None
     for snapshot in intervals:
         if begun_s is None:
             begun_s = snapshot.time_unix_s - snapshot.interval_s
+        if snapshot.time_unix_s >= begun_s:
+            since.append(snapshot)
+            if shown_s is None and (sign is None or sign.is_shown(since)):
+                shown_s = begun_s if sign is None else snapshot.time_unix_s
         for finding in snapshot.findings:
-            after_s.setdefault(finding.rule, snapshot.time_unix_s - begun_s)
+            first_s.setdefault(finding.rule, snapshot.time_unix_s)
             last[finding.rule] = finding
-    return Outcome(after_s, last)
+    assert shown_s is not None, f"{path} does not show {sign}"
+    return Outcome({rule: time_s - shown_s for rule, time_s in first_s.items()}, last)
 
 
 def complaint(scenario: Scenario, outcome: Outcome) -> str:
@@ -88,6 +112,6 @@ def complaint(scenario: Scenario, outcome: Outcome) -> str:
         return f"MISSED {scenario.rule}"
     if after_s < 0:
         return f"TOO EARLY {after_s:.1f} s: {outcome.last[scenario.rule].cause}"
-    if after_s > scenario.within_s:
-        return f"LATE by {after_s - scenario.within_s:.1f} s"
+    if after_s > WITHIN_S:
+        return f"LATE by {after_s - WITHIN_S:.1f} s"
     return ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ioh.findings.engine import Engine
-from ioh.findings.rules.tiering import spearman
+from ioh.findings.rules.tiering import spearman, straightness
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, TableRow
 from tests.unit.snapshot_maker import Layers, disk, found, layer, op, spread, ticks
@@ -21,7 +21,7 @@ KB, MB = 1024, 1 << 20
 
 def mount(
     calls: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
-    limit: int, verb: str = "write", kind: str = "direct",
+    limit: int, verb: str = "write", kind: str = "direct", place: str = "/mnt/n",
 ) -> Layers:  # fmt: skip
     """An NFS mount: so many calls of a size and time, so many RPCs, and rsize = wsize = limit."""
     above: dict[str, Value] = {
@@ -38,12 +38,12 @@ def mount(
         "connections": 1,
     }
     done = op(calls, call, call_us)
-    keys = ("/mnt/n", "10.0.0.5:/e", "4.2", "sys", "tcp")
+    keys = (place, "10.0.0.5:/e", "4.2", "sys", "tcp")
     return {
         "syscall": layer(
             "syscall",
             {verb: done, f"{verb}_{kind}": done},
-            tables={"mount": [(("/mnt/n", "nfs4"), above)]},
+            tables={"mount": [((place, "nfs4"), above)]},
         ),
         "nfs_client": layer("nfs_client", tables={"mount": [(keys, below)]}),
     }
@@ -57,6 +57,12 @@ def test_wsize_cuts_direct_writes() -> None:
     )
     assert finding.command.startswith("umount /mnt/n && mount -o wsize=1048576 10.0.0.5:/e")
     assert finding.confidence == "high"
+
+
+def test_a_mounts_name_is_one_word_of_the_command() -> None:
+    layers = mount(30, MB, 64_000, 960, 32 * KB, 2_000, 32 * KB, place="/mnt/a b;reboot")
+    command = found(layers)["nfs_fragmentation"].command
+    assert command.startswith("umount '/mnt/a b;reboot' && mount -o wsize=1048576 10.0.0.5:/e '")
 
 
 def test_calls_under_way_at_the_windows_edges_change_no_ratio() -> None:
@@ -351,6 +357,12 @@ def test_the_rank_correlation_with_time() -> None:
     assert spearman([1.0, 2.0, 9.0]) == pytest.approx(1)
     assert spearman([3.0, 3.0, 3.0]) == 0
     assert abs(spearman([1.0, 2.0, 2.0, 1.0])) < 1e-9
+
+
+def test_how_straight_a_series_is() -> None:
+    assert straightness([8.0, 4.0, 2.0, 1.0]) == pytest.approx(1)
+    assert straightness([8.0] * 50 + [4.0] * 50) == pytest.approx(0.75, abs=0.001)
+    assert straightness([3.0, 3.0]) == straightness([3.0]) == 0
 
 
 @pytest.mark.parametrize(("slow", "fires"), [(40, True), (1, False)])

@@ -21,7 +21,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_rules_say_what_is_wrong_and_no_more(name: str) -> None:
-    assert complaint(EVERY[name], judge(RECORDINGS / f"{name}.ioh")) == ""
+    assert complaint(EVERY[name], judge(RECORDINGS / f"{name}.ioh", EVERY[name].sign)) == ""
 
 
 def test_every_recording_has_its_scenario() -> None:

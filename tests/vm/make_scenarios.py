@@ -46,7 +46,7 @@ def keep(names: list[str], made: Path) -> int:
     failed = 0
     for name in names or VM_SCENARIOS:
         new = made / f"{name}.ioh"
-        outcome = judge(new)
+        outcome = judge(new, VM_SCENARIOS[name].sign)
         wrong = complaint(VM_SCENARIOS[name], outcome)
         failed += bool(wrong)
         print(f"{name}: {wrong or 'as it should'}; {outcome}; {new.stat().st_size} bytes")

@@ -28,4 +28,4 @@ def test_the_rules_say_what_is_wrong_and_no_more(
 ) -> None:
     scenario, recording = VM_SCENARIOS[name], tmp_path / "s.ioh"
     play(scenario, running, recording)
-    assert complaint(scenario, judge(recording)) == ""
+    assert complaint(scenario, judge(recording, scenario.sign)) == ""

@@ -2,52 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ioh.findings.nfs import mounts, off_disk_bytes
 from ioh.findings.pieces import Pieces
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Recall, Stretch, Window
+from ioh.findings.window import Recall, Stretch, Window, duration_s
 from ioh.findings.words import duration, size, times
 from ioh.model.finding import Evidence
 
-READS_S = 5.0
-WRITES_S = 30.0
+SOON_S = 5.0
+# What is written back comes up to 30 s after it was written (vm.dirty_expire_centisecs).
+LATE_S = 30.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Reads through the page cache, buffered writes, and each NFS mount."""
-    recent = window.recent(READS_S)
+    recent = window.recent(SOON_S)
+    if not window.covers(SOON_S):
+        return
     pieces = _reads(recent)
-    if pieces is not None and window.covers(READS_S) and _is_joined(pieces, limits, READS_S):
+    if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
         timed = _timed(pieces, recent, "read")
         yield _verdict(timed, "Reads", "read-ahead", "requests", "disk", is_measured=True)
-    if not window.covers(WRITES_S):
-        return
+    late: Iterable[Verdict] = ()
+    if window.covers(LATE_S):
+        late = _inferred(window.recent(LATE_S), (0.0,), limits)
+    soon = _inferred(recent, _more_waiting(window, recent), limits)
+    yield from {verdict.subject: verdict for verdict in (*late, *soon)}.values()
+
+
+def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:
+    """What other threads than the callers' send, as far as it can be told of these intervals.
+
+    ``pending`` as for _is_joined, of writes.
+    """
     for op, who in (("read", "read-ahead of the NFS client"), ("write", "the NFS client")):
-        for mount in mounts(window.recent(WRITES_S), op):
-            if _is_joined(mount.pieces, limits, WRITES_S):
-                what, where = f"{op.upper()}s", mount.point
-                yield _verdict(
-                    mount.pieces, f"{op.capitalize()}s", who, what, where, is_measured=False
-                )
-    pieces = _writes(window.recent(WRITES_S))
-    if pieces is not None and _is_joined(pieces, limits, WRITES_S):
-        timed = _timed(pieces, window.recent(WRITES_S), "write")
-        yield _verdict(timed, "Writes", "write-back", "requests", "disk", is_measured=False)
+        for mount in mounts(recent, op):
+            if _is_joined(mount.pieces, limits, recent, pending if op == "write" else (0.0,)):
+                pieces, what = _gone_down(mount.pieces), f"{op.upper()}s"
+                verb, where = f"{op.capitalize()}s", mount.point
+                yield _verdict(pieces, verb, who, what, where, is_measured=False)
+    written = _writes(recent)
+    if written is not None and _is_joined(written, limits, recent, pending):
+        pieces = _timed(_gone_down(written), recent, "write")
+        yield _verdict(pieces, "Writes", "write-back", "requests", "disk", is_measured=False)
 
 
-def _is_joined(pieces: Pieces, limits: Limits, seconds: float) -> bool:
-    """Many small ones above, few large ones below, the same bytes."""
+def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequence[float]) -> bool:
+    """Many small ones above, few large ones below, the same bytes.
+
+    ``pending``: how many more bytes than before may wait to go down; one must make up for what
+    went down less than came from above, or more.
+    """
+    off = limits["bytes_off_max_pct"] / 100
     return (
-        pieces.calls / seconds >= limits["calls_min_per_s"]
+        pieces.calls / duration_s(recent) >= limits["calls_min_per_s"]
         and pieces.pieces > 0
-        and pieces.calls / pieces.pieces >= limits["ratio_min"]
         and pieces.call_size <= limits["call_max_bytes"]
-        and pieces.conserves(limits["bytes_off_max_pct"] / 100)
+        and pieces.piece_size >= limits["ratio_min"] * pieces.call_size
+        and pieces.piece_bytes >= limits["gone_min_pct"] / 100 * pieces.call_bytes
+        and any(
+            replace(pieces, piece_bytes=pieces.piece_bytes + more).conserves(off)
+            for more in pending
+        )
     )
+
+
+def _more_waiting(window: Window, recent: Stretch) -> tuple[float, ...]:
+    """How much more is dirty now than before these intervals: all of it, and what is not sent.
+
+    Whose dirty bytes they are is not known: with others' beside them the sum does not come out.
+    What an NFS client has sent and not committed is under write-back, though it was sent.
+    """
+    before = window.before(recent)
+    if before is None:
+        return (0.0,)
+    first, last = before.host, recent[-1].host
+    dirty = (last.dirty_bytes or 0) - (first.dirty_bytes or 0)
+    under_way = (last.writeback_bytes or 0) - (first.writeback_bytes or 0)
+    return (float(dirty + under_way), float(dirty))
+
+
+def _gone_down(pieces: Pieces) -> Pieces:
+    """The same with as many calls as have the bytes that went down."""
+    share = pieces.piece_bytes / pieces.call_bytes
+    return replace(pieces, calls=pieces.calls * share, call_bytes=pieces.piece_bytes)
 
 
 def _reads(recent: Stretch) -> Pieces | None:
@@ -116,8 +158,9 @@ RULE = Rule(
     layer="syscall",
     judge=judge,
     watches="How many calls became one request or RPC, where the same bytes went down.",
-    sources="Reads: the probe's charge of requests to calls. Writes and NFS: rates of both "
-    "layers over 30 s, since write-back belongs to no call.",
+    sources="Reads: the probe's charge of requests to calls. Writes and NFS: rates of both layers "
+    "over 5 s, with how much more is dirty after them (/proc/meminfo), or over 30 s without, since "
+    "write-back belongs to no call.",
     blind="Joining inside the disk or the server.",
     false_alarm="None: it is told, not warned of. Bytes written twice before they are written "
     "back once keep it silent.",
@@ -126,10 +169,11 @@ RULE = Rule(
         Threshold("calls_min_per_s", 1000, "with fewer calls nobody measures the storage"),
         Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
         Threshold("bytes_off_max_pct", 20.0, "else the bytes below are not those above"),
+        Threshold("gone_min_pct", 20.0, "of the bytes have gone down: less may be a journal's"),
     ),
     needs=("block",),
     probed=("syscall",),
-    span_s=WRITES_S + 5,
+    span_s=LATE_S + 5,
     recalls=(
         Recall("syscall", "write_buffered"),
         Recall("syscall", "write_direct"),

@@ -11,7 +11,7 @@ from ioh.findings.words import duration, per_s, program, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 10.0
+SPAN_S = 7.0
 _NAMES = {
     "read_direct": "direct read",
     "write_direct": "direct write",
@@ -92,6 +92,5 @@ RULE = Rule(
         Threshold("ops_min_per_s", 50, "fewer are no load"),
     ),
     probed=("syscall",),
-    hold_s=3.0,
-    span_s=15.0,
+    hold_s=2.0,
 )

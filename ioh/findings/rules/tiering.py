@@ -3,55 +3,120 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
+from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
-from ioh.findings.words import duration, times
+from ioh.findings.words import duration, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
+SOON_S = 15.0
+BEFORE_S = 45.0
 PART_S = 60.0
 SPAN_S = 150.0
+_QUARTERS = 4
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """The median time of the disks' reads, of the last minute and of one before."""
+    """The time of the disks' reads: over minutes, and over seconds where all else is the same."""
+    verdict = _within_minutes(window, limits) or _within_seconds(window, limits)
+    if verdict is not None:
+        yield verdict
+
+
+def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
+    """By the medians of the last minute and of one before."""
     everything = window.recent(SPAN_S)
     if duration_s(everything) < 2 * PART_S * 0.95:
-        return
+        return None
     known = _times_us(everything, limits["ops_min_per_s"])
     if len(known) < 4:
-        return
+        return None
     before, now = median(known[: len(known) // 2]), median(known[len(known) // 2 :])
-    if before < limits["before_min_us"] or now > limits["ratio_max"] * before:
-        return
     late = window.recent(PART_S)
     early = everything[: len(everything) - len(late)]
-    first, last = (sum_op(part, "block", "read") for part in (early, late))
-    if not first.avg_bytes or not 0.8 <= last.avg_bytes / first.avg_bytes <= 1.25:
-        return
+    if not _is_faster(before, now, limits) or not _are_alike(early, late, _sizes):
+        return None
     rank = spearman(known)
     if rank > -limits["rank_min"]:
-        return
-    yield Verdict(
+        return None
+    said = Evidence(f"rank correlation of time and latency {rank:.2f}", "", rank)
+    return _verdict(duration_s(everything), before, now, said, "median")
+
+
+def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
+    """By the means, which fall straight down with as many reads under way all along.
+
+    A disk that has less to do is faster, too, and so is one whose latency goes up and down: over
+    minutes that evens out, within seconds it must not be so.
+    """
+    recent = window.recent(SOON_S)
+    if not window.covers(SOON_S) or len(recent) < 2 * _QUARTERS:
+        return None
+    edges = [len(recent) * at // _QUARTERS for at in range(_QUARTERS + 1)]
+    quarters = [recent[begin:end] for begin, end in pairwise(edges)]
+    means = [sum_op(quarter, "block", "read").latency_us or 0.0 for quarter in quarters]
+    if not all(means) or not _is_faster(means[0], means[-1], limits):
+        return None
+    each = [op_of(snapshot, "block", "read") for snapshot in recent]
+    known = [stats.latency_us for stats in each if stats is not None and stats.latency_us]
+    straight = straightness(known)
+    is_same_load = all(
+        _are_alike(quarters[0], other, what)
+        for what in (_sizes, _under_way)
+        for other in quarters[1:]
+    )
+    is_load = min(sum_op(q, "block", "read").ops_per_s for q in quarters) >= limits["ops_min_per_s"]
+    if not is_load or not is_same_load or straight < limits["straight_min_pct"] / 100:
+        return None
+    before = sum_op(window.recent(SOON_S + BEFORE_S)[: -len(recent)], "block", "read")
+    was_faster = (before.latency_us or 0.0) < limits["peak_ratio_max"] * means[0]
+    if before.ops_per_s >= limits["ops_min_per_s"] and was_faster:
+        return None
+    said = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
+    return _verdict(duration_s(recent), means[0], means[-1], said, "mean")
+
+
+def _is_faster(before: float, now: float, limits: Limits) -> bool:
+    return before >= limits["before_min_us"] and now <= limits["ratio_max"] * before
+
+
+def _sizes(reads: OpSum) -> float:
+    return reads.avg_bytes
+
+
+def _under_way(reads: OpSum) -> float:
+    return reads.avg_inflight or 0.0
+
+
+def _are_alike(
+    early: Sequence[Snapshot], late: Sequence[Snapshot], what: Callable[[OpSum], float]
+) -> bool:
+    """Whether a property of the disks' reads is the same within a fifth or so."""
+    before, now = (what(sum_op(part, "block", "read")) for part in (early, late))
+    return before > 0 and 0.8 <= now / before <= 1.25
+
+
+def _verdict(seconds: float, before: float, now: float, said: Evidence, which: str) -> Verdict:
+    return Verdict(
         severity="info",
         confidence="low",
         cause=f"The same reads have become {times(before / now)} times as fast within "
-        f"{sum(s.interval_s for s in everything):.0f} s, from {duration(before)} to "
-        f"{duration(now)} in the median, steadily: the storage moves what is read to something "
-        "faster.",
+        f"{seconds:.0f} s, from {duration(before)} to {duration(now)} in the {which}, steadily: "
+        "the storage moves what is read to something faster, or a cache below fills.",
         evidence=(
             Evidence(
-                f"median {duration(before)} before, {duration(now)} now",
-                "p50_us",
+                f"{which} {duration(before)} before, {duration(now)} now",
+                "p50_us" if which == "median" else "latency_us",
                 now,
-                before * limits["ratio_max"],
-                "probe's histogram of the block layer",
+                None,
+                "probe of the block layer",
             ),
-            Evidence(f"rank correlation of time and latency {rank:.2f}", "", rank),
+            said,
         ),
         advice="A test must run until it gets no faster: double its length until two runs agree "
         "within a tenth.",
@@ -73,6 +138,18 @@ def _times_us(snapshots: Stretch, ops_min_per_s: float) -> list[float]:
         return []  # as most often, and found out soon
     known = [us for us in snapshots.each(("read time", ops_min_per_s), of) if us is not None]
     return known if len(snapshots) - len(known) <= may_miss else []
+
+
+def straightness(values: Sequence[float]) -> float:
+    """The share, 0 to 1, of what the logarithms of a series vary that a straight line explains."""
+    if len(values) < 2:
+        return 0.0
+    logs = [math.log(value) for value in values]
+    middle, mean = (len(logs) - 1) / 2, sum(logs) / len(logs)
+    covariance = sum((at - middle) * (value - mean) for at, value in enumerate(logs))
+    spread_t = sum((at - middle) ** 2 for at in range(len(logs)))
+    spread = sum((value - mean) ** 2 for value in logs)
+    return covariance**2 / (spread_t * spread) if spread else 0.0
 
 
 def spearman(values: Sequence[float]) -> float:
@@ -102,19 +179,23 @@ RULE = Rule(
     title="Storage gets faster while it is read",
     layer="block",
     judge=judge,
-    watches="The median latency of the disks' reads over two minutes and more, at the same sizes.",
-    sources="The block probe's percentiles, interval by interval.",
-    blind="Which offsets are read: other data may simply be nearer.",
+    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
+    "more; its mean over 15 s where as many are under way all along.",
+    sources="The block probe's percentiles and means, interval by interval.",
+    blind="Which offsets are read: other data may simply be nearer. Within 15 s, reads that come "
+    "at a fixed rate, of which fewer are under way when they get faster.",
     false_alarm="A rival that ends, a disk that wakes, caches of an array that fill.",
     thresholds=(
         Threshold("ratio_max", 0.6, "a third faster may be anything"),
         Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
+        Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
+        Threshold("straight_min_pct", 94, "of a change within 15 s; of one single jump it is 75"),
         Threshold("before_min_us", 200, "what is as fast has no slower tier"),
         Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
     ),
     needs=("block",),
     probed=("block",),
-    hold_s=5.0,
+    hold_s=2.0,
     span_s=SPAN_S,
     recalls=(Recall("block", "read", with_percentiles=True),),
 )

@@ -1,0 +1,56 @@
+"""Since when a recording shows what a rule speaks of, where that is later than its mark.
+
+The time to a finding counts from the end of the first interval that shows it: before, nobody who
+reads the recording could know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ioh.findings.window import op_of
+from ioh.model.snapshot import OpStats, Snapshot
+
+WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What shows first that something is wrong.
+
+    Shape:
+        ``is_shown`` takes the intervals since the mark, oldest first, the first of which may have
+        begun before; it tells of the newest.  ``what`` comes after "after".
+    """
+
+    what: str
+    is_shown: Callable[[Sequence[Snapshot]], bool]
+
+
+def _op(snapshot: Snapshot, layer: str, name: str) -> OpStats:
+    return op_of(snapshot, layer, name) or OpStats()
+
+
+def _is_written_back(intervals: Sequence[Snapshot]) -> bool:
+    calls = _op(intervals[-1], "syscall", "write_buffered")
+    requests = _op(intervals[-1], "block", "write")
+    if not calls.avg_bytes or not requests.avg_bytes:
+        return False
+    # A journal's few are no write-back.
+    is_much = (requests.bytes or 0) >= 0.2 * (calls.bytes or 0)
+    return is_much and requests.avg_bytes >= 4 * calls.avg_bytes
+
+
+def _is_read_faster(intervals: Sequence[Snapshot]) -> bool:
+    first, last = (_op(s, "block", "read").latency_us for s in (intervals[:2][-1], intervals[-1]))
+    return bool(first and last and last <= 0.6 * first)
+
+
+def _is_answered(intervals: Sequence[Snapshot]) -> bool:
+    return bool(_op(intervals[-1], "nfs_client", "read").count)
+
+
+WRITTEN_BACK = Sign("the disk first gets requests of 4 calls or more", _is_written_back)
+READ_FASTER = Sign("reads first take 0.6 of what those of the first second took", _is_read_faster)
+ANSWERED = Sign("the first READ is answered", _is_answered)

@@ -1,0 +1,136 @@
+"""Write-back and storage that gets faster, told within seconds; and what looks the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from ioh.findings.engine import Engine
+from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
+from tests.unit.snapshot_maker import disk, layer, op, ticks
+
+KB, MB = 1024, 1 << 20
+CALLS, CALL = 3000, 4 * KB
+
+
+def told(seconds: Iterable[Snapshot]) -> dict[str, int]:
+    """In which second each rule spoke first."""
+    engine, first = Engine(), dict[str, int]()
+    for second, snapshot in enumerate(seconds, 1):
+        for finding in engine.judge(snapshot).findings:
+            first.setdefault(finding.rule, second)
+    return first
+
+
+def second(at: int, layers: dict[str, LayerSnapshot], dirty: int = 0) -> Snapshot:
+    host = HostStats(cpu_pct=20.0, cached_bytes=1 << 30, dirty_bytes=dirty, writeback_bytes=0)
+    return ticks(1, layers, host=host, start=at)[0]
+
+
+def written(at: int, requests: float, dirty: int, size: int = 512 * KB) -> Snapshot:
+    """A second of 4 KB buffered writes, and what the disk got."""
+    calls = op(CALLS, CALL, 5)
+    app = layer("syscall", {"write": calls, "write_buffered": calls})
+    block = layer("block", **disk("sda", write=op(requests, size, 900)))
+    return second(at, {"syscall": app, "block": block}, dirty)
+
+
+def write_back(every_s: int, count: int, kept: float = 0.0, size: int = 512 * KB) -> list[Snapshot]:
+    """Seconds of writes, written back every so often; ``kept``: the share never written back."""
+    made, dirty = [], 0
+    for at in range(count):
+        dirty += round(CALLS * CALL * (1 - kept))
+        requests = 0
+        if at % every_s == every_s - 1:
+            requests, dirty = dirty // size, dirty % size
+        made.append(written(at, requests, dirty, size))
+    return made
+
+
+@pytest.mark.parametrize("every_s", [2, 5, 7, 30])
+def test_write_back_is_told_soon_after_the_first_of_it(every_s: int) -> None:
+    first = told(write_back(every_s, every_s + 12))
+    assert every_s <= first["consolidation"] <= every_s + 8
+
+
+def test_the_ratio_is_that_of_the_bytes_written_back() -> None:
+    engine = Engine()
+    said = [f.cause for s in write_back(7, 20) for f in engine.judge(s).findings]
+    assert said
+    assert all(cause.startswith("128 writes of 4 KB become 1 of 512 KB") for cause in said)
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        write_back(2, 28, kept=0.5),  # overwritten in memory before they are written back
+        write_back(2, 40, size=8 * KB),  # hardly joined
+        write_back(100, 40),  # not written back at all
+        [written(at, 2, CALLS * CALL * at) for at in range(40)],  # a journal alone
+    ],
+)
+def test_other_writes_are_not_joined(seconds: list[Snapshot]) -> None:
+    assert "consolidation" not in told(seconds)
+
+
+def reads(each: Iterable[tuple[float, float]], size: int = 8 * KB) -> list[Snapshot]:
+    """A second for each (latency in µs, how many under way)."""
+    made = []
+    for at, (latency_us, depth) in enumerate(each):
+        read = op(depth * 1e6 / latency_us, size, latency_us)
+        made.append(second(at, {"block": layer("block", **disk("sda", read))}))
+    return made
+
+
+def falling(depth: float = 16.0) -> list[tuple[float, float]]:
+    """From 50 ms to 19 ms within 20 seconds."""
+    return [(50e3 * 0.95**at, depth) for at in range(20)]
+
+
+# 20 ms, up to 60 within 12 s and down again within 18.
+PEAK = [20e3] * 20 + [20e3 * 1.1**at for at in range(12)] + [60e3 * 0.94**at for at in range(18)]
+
+
+def with_sizes(seconds: list[Snapshot]) -> list[Snapshot]:
+    """The same with ever smaller reads."""
+    made = []
+    for at, snapshot in enumerate(seconds):
+        block = snapshot.layers["block"]
+        assert isinstance(block, LayerSnapshot)
+        read: OpStats = block.ops["read"]
+        smaller = replace(read, bytes=round((read.bytes or 0) * 0.97**at))
+        layers = {"block": replace(block, ops={**block.ops, "read": smaller})}
+        made.append(replace(snapshot, layers=layers))
+    return made
+
+
+def test_storage_that_gets_faster_is_told_within_seconds() -> None:
+    assert told(reads(falling()))["tiering"] <= 18
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        reads((50e3 * 0.95**at, 16 * 0.95**at) for at in range(20)),  # less to do
+        reads((50e3 if at < 10 else 25e3, 16) for at in range(20)),  # one jump: a rival ends
+        reads((50e3 if at % 2 else 25e3, 16) for at in range(20)),  # up and down
+        reads((50e3 * 0.99**at, 16) for at in range(20)),  # hardly
+        reads((us, 16) for us in PEAK),
+        reads((50e3 * 0.95**at * (1.3 if at % 3 else 0.7), 16) for at in range(20)),  # ragged
+        reads((190 * 0.95**at, 0.5) for at in range(20)),  # fast from the beginning
+        with_sizes(reads(falling())),
+    ],
+)
+def test_other_changes_are_no_faster_storage(seconds: list[Snapshot]) -> None:
+    assert "tiering" not in told(seconds)
+
+
+def test_one_thread_is_told_within_ten_seconds() -> None:
+    call = op(1000, 8 * KB, 990, inflight=1)
+    given = {"syscall": layer("syscall", {"read": call, "read_direct": call})}
+    nothing = {"syscall": layer("syscall")}
+    begin = 5
+    first = told([second(at, given if at >= begin else nothing) for at in range(20)])
+    assert first["single_stream"] - begin <= 9
