@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ioh.layers.nfs_specs import BY_BYTES, mean
@@ -15,6 +16,9 @@ from ioh.procfs.mountstats import NfsMount, ProcedureStats, stats_of
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
+# A call that waits is sent again within that time with timeo=600; one whose program was killed, or
+# that was given up, never is, and there is nothing that an idle mount waits for.
+_FORGOTTEN_S = 150.0
 
 _COUNTERS = (
     counter("reads_total", "READs, each attempt counted.", "r/s"),
@@ -41,6 +45,10 @@ MOUNTS = TableSpec(
         gauge("wsize_bytes", "Largest WRITE.", "wsize"),
         gauge("connections", "Connections to the server (nconnect).", "conns"),
         gauge("slots_used", "Most requests ever in flight on these connections.", "slots"),
+        gauge("unanswered", "Requests sent less replies; those given up stay in it."),
+        gauge(
+            "silent_s", "How long a request has waited with no reply at all; 0 if none is known to."
+        ),
     ),
     BY_BYTES,
 )
@@ -79,9 +87,15 @@ def _counted(mount: NfsMount) -> Row:
 
 
 class MountCounters:
-    """Tables by mount and server, and what the page cache spared the server."""
+    """Tables by mount and server, and what the page cache spared the server.
 
-    def __init__(self) -> None:
+    Args:
+        clock: Seconds of a clock that never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._silences: dict[tuple[str, str], _Silence] = {}
         self.app_bytes = 0
         self.cached_bytes = 0
         self._seen: dict[tuple[str, str], tuple[int, int]] = {}
@@ -94,7 +108,7 @@ class MountCounters:
         for mount in mounts:
             self._note_cached(mount)
             counted = _counted(mount)
-            by_mount[_key(mount)] = (*counted, *_settings(mount))
+            by_mount[_key(mount)] = (*counted, *_settings(mount), *self._waiting(mount))
             server = by_server[printable(mount.server),]
             for at, value in enumerate(counted):
                 server[at] += int(value or 0)
@@ -122,12 +136,47 @@ class MountCounters:
         self.cached_bytes += max(0, -ahead)
         self._ahead[key] = max(0, ahead)
 
+    def _waiting(self, mount: NfsMount) -> tuple[Value, ...]:
+        """How many requests have no reply, and how long there has been none at all."""
+        if mount.sent is None or mount.replied is None:
+            return (None, None)
+        silence = self._silences.setdefault((mount.export, mount.mount_point), _Silence())
+        silent_s = silence.note(mount.sent, mount.replied, self._clock())
+        return (max(0, mount.sent - mount.replied), silent_s)
+
     def metrics(self) -> dict[str, Value]:
         """The layer's metrics that come from here."""
         return {
             "app_read_bytes_total": self.app_bytes,
             "cached_read_bytes_total": self.cached_bytes,
         }
+
+
+class _Silence:
+    """Since when no reply has come to a mount's connections, though a request was sent."""
+
+    def __init__(self) -> None:
+        self._sent: int | None = None
+        self._replied = 0
+        self._since_s: float | None = None
+        self._asked_s = 0.0  # when a request was last seen to be sent
+
+    def note(self, sent: int, replied: int, now_s: float) -> float:
+        """Take in their counts; seconds since the first request after the last reply, at least.
+
+        A request and a reply between two looks may have come in any order: then nobody is known
+        to wait.
+        """
+        is_asked = self._sent is not None and sent > self._sent
+        if self._sent is None or replied != self._replied:
+            self._since_s = None
+        elif is_asked:
+            self._asked_s = now_s
+            self._since_s = now_s if self._since_s is None else self._since_s
+        elif self._since_s is not None and now_s - self._asked_s > _FORGOTTEN_S:
+            self._since_s = None
+        self._sent, self._replied = sent, replied
+        return 0.0 if self._since_s is None else now_s - self._since_s
 
 
 def _key(mount: NfsMount) -> tuple[str, ...]:

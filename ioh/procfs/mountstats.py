@@ -12,7 +12,9 @@ from ioh.procfs.mountinfo import decode_octal
 # Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
 _MIN_COLUMNS = 8
 _BYTES_MIN_COLUMNS = 6
-_SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # of a transport's line; rdma has none
+# Of a transport's line.
+_SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}  # replies follow, awaited ones and others
+_SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # rdma has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,10 @@ class NfsMount:
         ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …, a flag's
         value is ``""``).  The six byte totals are read(2) and write(2) through the page cache,
         O_DIRECT, and what READ and WRITE moved.  ``transports`` counts connections
-        (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight.
+        (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight;
+        ``sent`` and ``replied`` count their requests and replies, also to requests that nobody
+        waits for any more; None where no line tells.
+        Mounts of one server can share connections, and then have the same numbers.
     """
 
     export: str
@@ -65,6 +70,8 @@ class NfsMount:
     server_write_bytes: int = 0
     transports: int = 0
     slots_used: int | None = None
+    sent: int | None = None
+    replied: int | None = None
     procedures: dict[str, ProcedureStats] = field(default_factory=dict)
 
     @property
@@ -140,9 +147,21 @@ def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
 
 def _parse_transport(mount: NfsMount, words: list[str]) -> None:
     mount.transports += 1
-    at = _SLOTS_AT.get(words[0])
-    if at is not None and len(words) > at and words[at].isdecimal():
-        mount.slots_used = (mount.slots_used or 0) + int(words[at])
+    sent, *replied = (_number(words, _SENT_AT.get(words[0]), more) for more in range(3))
+    known = [number for number in replied if number is not None]
+    if sent is not None and len(known) == len(replied):
+        mount.sent = (mount.sent or 0) + sent
+        mount.replied = (mount.replied or 0) + sum(known)
+    slots = _number(words, _SLOTS_AT.get(words[0]))
+    if slots is not None:
+        mount.slots_used = (mount.slots_used or 0) + slots
+
+
+def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
+    """The word at a place; None where there is none or it is no number."""
+    if at is None or len(words) <= at + more or not words[at + more].isdecimal():
+        return None
+    return int(words[at + more])
 
 
 def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:

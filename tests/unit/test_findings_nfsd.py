@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
+from ioh.findings.engine import Engine
+from ioh.model.finding import Finding
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot
-from tests.unit.snapshot_maker import found, layer, op
+from tests.unit.snapshot_maker import found, layer, op, ticks
 
 
 def server(**metrics: Value) -> LayerSnapshot:
@@ -55,3 +60,86 @@ def test_reads_from_the_servers_memory(share: float, fires: bool) -> None:
         "read_disk": op(5000 * (1 - share), 8192, 4e3),
     }
     assert ("server_cache" in found({"nfs_server": layer("nfs_server", ops)})) is fires
+
+
+Look = tuple[int, int]  # READs that ended, READs under way
+
+
+def mount(look: Look, op_name: str = "read", lost: int = 0, **row: Value) -> LayerSnapshot:
+    """One second of one mount."""
+    count, inflight = look
+    stats = op(count, 8192, 900, inflight=inflight)
+    keys = ("/mnt/n", "nas1:/e", "4.2", "sys", "tcp")
+    return layer(
+        "nfs_client",
+        parts={"nas1:/e on /mnt/n": {op_name: stats}},
+        tables={"mount": [(keys, row)]},
+        lost={"map_full": lost},
+    )
+
+
+def no_answer(seconds: Sequence[LayerSnapshot]) -> dict[int, Finding]:
+    """What the rule says in which second."""
+    engine, told = Engine(), {}
+    for second, client in enumerate(seconds, 1):
+        (snapshot,) = ticks(1, {"nfs_client": client}, start=second)
+        for finding in engine.judge(snapshot).findings:
+            if finding.rule == "nfs_no_answer":
+                told[second] = finding
+    return told
+
+
+BUSY, SILENT, IDLE = (500, 4), (0, 4), (0, 0)
+
+
+@pytest.mark.parametrize("op_name", ["read", "write_file_sync", "commit"])
+@pytest.mark.parametrize("unanswered", [4, 9, None])
+def test_a_server_that_is_gone_is_told_of_until_it_answers(
+    op_name: str, unanswered: int | None
+) -> None:
+    looks = [BUSY] * 5 + [SILENT] * 20 + [BUSY] * 5
+    told = no_answer([mount(look, op_name, unanswered=unanswered) for look in looks])
+    assert list(told) == list(range(10, 27))
+    assert told[10].cause.startswith(
+        "nas1 does not answer: requests for /mnt/n have waited for 5 s at least (READs, WRITEs and "
+        "COMMITs under way: 4)"
+    )
+    assert told[10].severity == "critical"
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        [mount(IDLE, unanswered=0, silent_s=0.0)] * 30,
+        [mount((1, 1) if at % 4 == 0 else (0, 1), unanswered=1) for at in range(30)],  # slow
+        [mount(look, unanswered=0) for look in [BUSY] * 5 + [SILENT] * 20],  # one that was missed
+        [mount(look, lost=1) for look in [BUSY] * 5 + [SILENT] * 20],
+        [mount(IDLE, unanswered=3, silent_s=0.0)] * 30,  # given up long ago
+        [mount(BUSY, silent_s=4.0, unanswered=4)] * 30,
+    ],
+)
+def test_other_servers_answer(seconds: list[LayerSnapshot]) -> None:
+    assert not no_answer(seconds)
+
+
+def test_a_soft_mount_that_gives_up_has_its_answer() -> None:
+    failed = mount(SILENT, unanswered=4)
+    part = failed.parts["nas1:/e on /mnt/n"]
+    given_up = replace(
+        failed,
+        parts={"nas1:/e on /mnt/n": {"read": replace(part["read"], errors_per_s=1.0)}},
+    )
+    assert not no_answer([mount(BUSY), *[failed, failed, failed, given_up] * 5])
+
+
+def test_requests_of_any_kind_wait() -> None:
+    waiting = [mount(IDLE, unanswered=1, silent_s=float(at)) for at in range(10)]
+    told = no_answer(waiting)
+    assert list(told) == list(range(6, 11))
+    assert "for /mnt/n have waited for 9 s at least (sent since the last reply)" in told[10].cause
+    assert told[10].confidence == "medium"
+
+
+def test_without_probes_the_connections_tell() -> None:
+    seconds = [replace(mount(IDLE, silent_s=float(at)), source="proc") for at in range(10)]
+    assert list(no_answer(seconds)) == list(range(6, 11))

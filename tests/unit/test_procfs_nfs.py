@@ -30,6 +30,8 @@ def test_a_real_file() -> None:
     assert (three.normal_read_bytes, three.direct_read_bytes) == (4194304, 1900544)
     assert (three.server_read_bytes, three.server_write_bytes) == (6094848, 10682368)
     assert (three.transports, three.slots_used) == (1, 8)
+    assert (three.sent, three.replied) == (133, 133)
+    assert (four.sent, four.replied) == (62 + 56, 62 + 56)
     assert three.procedures["READ"] == ProcedureStats(61, 61, 0, 6100, 6102656, 122, 322, 511, 0)
     assert (four.options["vers"], four.transports) == ("4.2", 2)
     assert len(three.procedures) == 22
@@ -76,17 +78,49 @@ def test_other_file_systems_are_left_out(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "slots"),
+    ("line", "slots", "sent", "replied"),
     [
-        ("xprt: tcp 665 1 2 0 9 133 133 0 214 0 8 63 62", 8),
-        ("xprt: udp 665 1 133 133 0 214 0 8 63 62", 8),
-        ("xprt: local 1 2 0 9 133 133 0 214 0 8 63 62", 8),
-        ("xprt: rdma 0 0 1 0 24 42 42 0 0 0 0 0 0 0", None),
+        ("xprt: tcp 665 1 2 0 9 133 130 0 214 0 8 63 62", 8, 133, 130),
+        ("xprt: udp 665 1 133 130 0 214 0 8 63 62", 8, 133, 130),
+        ("xprt: local 1 2 0 9 133 130 0 214 0 8 63 62", 8, 133, 130),
+        ("xprt: rdma 0 0 1 0 24 42 41 0 0 0 0 0 0 0", None, 42, 41),
+        ("xprt: tcp 665 1 2 0 9 133 130 2 214 0 8 63 62", 8, 133, 132),  # whose caller was killed
+        ("xprt: tcp 665 1 2 0 9 133 130", None, None, None),
+        ("xprt: tcp 665 1 2 0 9 133 x 0 214 0 y 63 62", None, None, None),
+        ("xprt: new 1 2 3 4 5 6 7 8 9 10 11 12", None, None, None),
     ],
 )
-def test_transports(line: str, slots: int | None) -> None:
+def test_transports(line: str, slots: int | None, sent: int | None, replied: int | None) -> None:
     (mount,) = parse_mountstats(one(f"\t{line}"))
     assert (mount.transports, mount.slots_used) == (1, slots)
+    assert (mount.sent, mount.replied) == (sent, replied)
+
+
+@pytest.mark.parametrize(
+    ("looks", "waits_s"),
+    [
+        ([(5, 5), (6, 5), (6, 5), (6, 5)], [0, 0, 10, 20]),  # one request, no reply
+        ([(5, 5), (6, 5), (9, 5), (9, 8)], [0, 0, 10, 0]),  # more of them, then some replies
+        ([(9, 5), (9, 5), (9, 5), (9, 5)], [0, 0, 0, 0]),  # given up before ioh was started
+        ([(5, 5), (9, 8), (9, 8), (9, 8)], [0, 0, 0, 0]),  # which came first is not known
+        ([(5, 5), (6, 5), *[(6, 5)] * 17], [0, *range(0, 151, 10), 0, 0]),  # given up
+        ([(5, 5), (2, 1), (3, 1), (3, 1)], [0, 0, 0, 10]),  # mounted anew
+    ],
+)
+def test_how_long_a_request_waits_without_any_reply(
+    looks: list[tuple[int, int]], waits_s: list[int]
+) -> None:
+    now_s = iter(range(0, 1000, 10))
+    counters = MountCounters(clock=lambda: next(now_s))
+    waited = []
+    for sent, replied in looks:
+        line = f"\txprt: tcp 665 1 2 0 9 {sent} {replied} 0 214 0 8 63 62"
+        ((*_, unanswered, silent_s),) = counters.update(parse_mountstats(one(line)))[
+            "mount"
+        ].values()
+        assert unanswered == sent - replied
+        waited.append(silent_s)
+    assert waited == waits_s
 
 
 def reading(read: int, fetched: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.nfs import Mount, mounts
@@ -48,7 +49,7 @@ def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) ->
         measured = "; buffered, so this is inferred from rates: the client sends them later"
     server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
     offers = f" This server offers {size(server_max)}." if server_max else ""
-    seconds = duration_s(recent)
+    seconds, place = duration_s(recent), shlex.quote(mount.point)
     return Verdict(
         subject=f"{op}s {mount.point}",
         severity="warning",
@@ -79,7 +80,7 @@ def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) ->
         ),
         advice=f"Mount with {setting}=1048576; the server may offer less "
         f"(its /proc/fs/nfsd/max_block_size).{offers}",
-        command=f"umount {mount.point} && mount -o {setting}=1048576 {mount.export} {mount.point}",
+        command=f"umount {place} && mount -o {setting}=1048576 {shlex.quote(mount.export)} {place}",
     )
 
 

@@ -58,8 +58,8 @@ RULE = Rule(
     judge=judge,
     watches="Calls that were transmitted more often than once, by server.",
     sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
-    blind="A call counts when it has ended: as long as a server is gone nothing is told. What TCP "
-    "repeats below is no second call (see tcp_retransmits).",
+    blind="A call counts when it has ended: as long as a server is gone nothing is told here (see "
+    "nfs_no_answer). What TCP repeats below is no second call (see tcp_retransmits).",
     false_alarm="A server that was restarted: its clients send again what it had not answered.",
     thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
     needs=("nfs_client",),

@@ -159,6 +159,8 @@ class DemoNfsClient:
                 "wsize_bytes": WSIZE_BYTES,
                 "connections": len(names.PORTS),
                 "slots_used": 64,
+                "unanswered": 0,
+                "silent_s": 0.0,
             }
             values = {**_flow_values(row), **_again_values(again), **settings}
             made[point, export, "4.2", "sys", "tcp"] = make_row(spec, values)
