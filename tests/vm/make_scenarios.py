@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as out:
         kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
         inside = " ".join([sys.executable, "-m", "tests.vm.make_scenarios", *names])
-        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "3600"}
+        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "5400"}
         command = f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"
         boot = [str(ROOT / "tests/vm/boot.sh"), kernel, command]
         subprocess.run(boot, cwd=ROOT, env=environment, check=True)

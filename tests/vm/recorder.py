@@ -15,7 +15,7 @@ from ioh.session.writer import SessionWriter
 from tests.kernel.rig import ioh_environment
 from tests.scenarios.stage import BEGINS
 
-STARTED_S = 300
+STARTED_S = 600
 # Probes that came late would make its first half minute one from /proc.
 _PATIENT = """
 import ioh.commands, ioh.sources.live
