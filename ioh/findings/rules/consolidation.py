@@ -61,6 +61,7 @@ def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequenc
     return (
         pieces.calls / duration_s(recent) >= limits["calls_min_per_s"]
         and pieces.pieces > 0
+        and pieces.call_bytes > 0
         and pieces.call_size <= limits["call_max_bytes"]
         and pieces.piece_size >= limits["ratio_min"] * pieces.call_size
         and pieces.piece_bytes >= limits["gone_min_pct"] / 100 * pieces.call_bytes
