@@ -198,7 +198,7 @@ class NfsClient(Layer):
         super().__init__(filters, root)
         self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
         self._totals = DevTotals(SPEC.ops, queue=True)
-        self._mounts = MountCounters()
+        self._mounts = MountCounters(root)
         self._where = MountTable(root)
 
     def read(self, maps: Maps) -> LayerSample:

@@ -12,7 +12,7 @@ from ioh.model.metric import TableSpec, counter, gauge
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
-from ioh.procfs.mountstats import NfsMount, ProcedureStats, stats_of
+from ioh.procfs.mountstats import NfsMount, ProcedureStats, slots_limit, stats_of
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
@@ -45,6 +45,12 @@ MOUNTS = TableSpec(
         gauge("wsize_bytes", "Largest WRITE.", "wsize"),
         gauge("connections", "Connections to the server (nconnect).", "conns"),
         gauge("slots_used", "Most requests ever in flight on these connections.", "slots"),
+        gauge(
+            "slots_limit",
+            "Most requests that this host lets be in flight (the server may allow fewer): "
+            "nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.",
+            "of",
+        ),
         gauge("unanswered", "Requests sent less replies; those given up stay in it."),
         gauge(
             "silent_s", "How long a request has waited with no reply at all; 0 if none is known to."
@@ -90,12 +96,14 @@ class MountCounters:
     """Tables by mount and server, and what the page cache spared the server.
 
     Args:
+        root: Where /proc and sysfs are.
         clock: Seconds of a clock that never goes back.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._silences: dict[tuple[str, str], _Silence] = {}
+        self._root = root
         self.app_bytes = 0
         self.cached_bytes = 0
         self._seen: dict[tuple[str, str], tuple[int, int]] = {}
@@ -108,7 +116,8 @@ class MountCounters:
         for mount in mounts:
             self._note_cached(mount)
             counted = _counted(mount)
-            by_mount[_key(mount)] = (*counted, *_settings(mount), *self._waiting(mount))
+            limit = slots_limit(mount, self._root)
+            by_mount[_key(mount)] = (*counted, *_settings(mount), limit, *self._waiting(mount))
             server = by_server[printable(mount.server),]
             for at, value in enumerate(counted):
                 server[at] += int(value or 0)

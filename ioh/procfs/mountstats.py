@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ioh.procfs.files import ROOT, path_under, read_text
+from ioh.procfs.files import ROOT, path_under, read_line, read_text
 from ioh.procfs.mountinfo import decode_octal
 
 # Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
@@ -15,6 +15,12 @@ _BYTES_MIN_COLUMNS = 6
 # Of a transport's line.
 _SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}  # replies follow, awaited ones and others
 _SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # rdma has none
+_SESSION_SLOTS = "sys/module/nfs/parameters/max_session_slots"
+_CONNECTION_SLOTS = {
+    "tcp": "proc/sys/sunrpc/tcp_max_slot_table_entries",
+    "udp": "proc/sys/sunrpc/udp_slot_table_entries",
+    "rdma": "proc/sys/sunrpc/rdma_slot_table_entries",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,25 @@ def _parse_line(mount: NfsMount, line: str) -> None:
     ):
         numbers = [int(word) for word in words]
         mount.procedures[name] = ProcedureStats(*numbers[: _MIN_COLUMNS + 1])
+
+
+def slots_limit(mount: NfsMount, root: Path = ROOT) -> int | None:
+    """The most requests that this host lets be in flight to the mount's server.
+
+    A session (since NFSv4.1) has so many slots over all of its connections; before, every
+    connection has its own.  The settings are those of now, a mount keeps those that it began with.
+
+    Returns:
+        None where the setting cannot be read, or the transport has none.
+    """
+    major, _, minor = mount.options.get("vers", "").partition(".")
+    has_session = major == "4" and minor not in {"", "0"}
+    protocol = mount.options.get("proto", "").removesuffix("6")
+    name = _SESSION_SLOTS if has_session else _CONNECTION_SLOTS.get(protocol)
+    text = read_line(path_under(root, name)) if name else None
+    if text is None or not text.isdecimal():
+        return None
+    return int(text) if has_session else int(text) * mount.transports
 
 
 def _parse_bytes(mount: NfsMount, words: list[str]) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from ioh.layers.nfs_mounts import MountCounters, is_any_mounted, procedure_table
-from ioh.procfs.mountstats import ProcedureStats, add_procedures, parse_mountstats, read_mountstats
+from ioh.procfs.mountstats import (
+    ProcedureStats,
+    add_procedures,
+    parse_mountstats,
+    read_mountstats,
+    slots_limit,
+)
 from ioh.procfs.nfsd import PoolStats, parse_nfsd, parse_pool_stats, read_nfsd, read_pool_stats
 
 LINUX_5_10 = Path(__file__).parents[1] / "data/proc-5.10"
@@ -111,7 +117,7 @@ def test_how_long_a_request_waits_without_any_reply(
     looks: list[tuple[int, int]], waits_s: list[int]
 ) -> None:
     now_s = iter(range(0, 1000, 10))
-    counters = MountCounters(clock=lambda: next(now_s))
+    counters = MountCounters(Path("/nowhere"), clock=lambda: next(now_s))
     waited = []
     for sent, replied in looks:
         line = f"\txprt: tcp 665 1 2 0 9 {sent} {replied} 0 214 0 8 63 62"
@@ -123,12 +129,41 @@ def test_how_long_a_request_waits_without_any_reply(
     assert waited == waits_s
 
 
+SETTINGS = {
+    "sys/module/nfs/parameters/max_session_slots": "64",
+    "proc/sys/sunrpc/tcp_max_slot_table_entries": "65536",
+    "proc/sys/sunrpc/rdma_slot_table_entries": "128",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ("vers=4.2,proto=tcp", 64),  # one session, whatever its connections
+        ("vers=4.1,proto=rdma", 64),
+        ("vers=4.0,proto=tcp", 2 * 65536),
+        ("vers=3,proto=tcp6", 2 * 65536),
+        ("vers=3,proto=rdma", 2 * 128),
+        ("vers=3,proto=udp", None),  # no such setting here
+        ("vers=3", None),
+    ],
+)
+def test_the_slots_that_this_host_allows(tmp_path: Path, options: str, limit: int | None) -> None:
+    for name, value in SETTINGS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(value + "\n")
+    line = "\txprt: tcp 665 1 2 0 9 133 133 0 214 0 8 63 62"
+    (mount,) = parse_mountstats(one(f"\topts: rw,{options}", line, line))
+    assert slots_limit(mount, tmp_path) == limit
+    assert slots_limit(mount, tmp_path / "nowhere") is None
+
+
 def reading(read: int, fetched: int) -> str:
     return one(f"\tbytes: {read} 0 0 0 {fetched} 0 0 0")
 
 
 def test_what_was_read_and_not_fetched_came_from_the_cache() -> None:
-    counters = MountCounters()
+    counters = MountCounters(Path("/nowhere"))
     for read, fetched in ((1000, 900), (1100, 900), (1300, 1000), (1310, 2000), (5, 1)):
         counters.update(parse_mountstats(reading(read, fetched)))
     # 100, then 200 - 100, then read ahead, then mounted anew.
@@ -137,7 +172,7 @@ def test_what_was_read_and_not_fetched_came_from_the_cache() -> None:
 
 
 def test_what_was_read_ahead_is_no_cache_hit_when_it_is_read() -> None:
-    counters = MountCounters()
+    counters = MountCounters(Path("/nowhere"))
     for read, fetched in ((0, 0), (500, 1000), (1000, 1000), (1500, 1000)):
         counters.update(parse_mountstats(reading(read, fetched)))
     # Half of it a tick before it was read; only the last 500 came from the cache alone.

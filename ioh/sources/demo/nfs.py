@@ -158,7 +158,8 @@ class DemoNfsClient:
                 "rsize_bytes": RSIZE_BYTES,
                 "wsize_bytes": WSIZE_BYTES,
                 "connections": len(names.PORTS),
-                "slots_used": 64,
+                "slots_used": 48,
+                "slots_limit": 64,
                 "unanswered": 0,
                 "silent_s": 0.0,
             }
