@@ -149,7 +149,8 @@ class SizeLatencyHist:
 
     def by_latency(self) -> tuple[int, ...]:
         """Counts by latency, over all sizes."""
-        return tuple(map(sum, zip(*(self.row(s) for s in range(SIZE_BUCKETS)), strict=True)))
+        used = [row for size in range(SIZE_BUCKETS) if any(row := self.row(size))]
+        return tuple(map(sum, zip(*used, strict=True))) if used else (0,) * LATENCY_BUCKETS
 
 
 def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,11 +16,26 @@ _WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 
 
+_MAX_NARROW = 4096
+_narrow: set[str] = set()  # characters seen that take one column: bars, rules, letters
+
+
 def display_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for wide characters, none for marks."""
-    if text.isascii():
+    if text.isascii() or _narrow.issuperset(text):
         return len(text)
-    return sum(map(char_width, text))
+    return len(text) if is_narrow(text) else sum(map(char_width, text))
+
+
+def is_narrow(text: str) -> bool:
+    """Whether each character takes exactly one column."""
+    if text.isascii() or _narrow.issuperset(text):
+        return True
+    if any(char_width(char) != 1 for char in text):
+        return False
+    if len(_narrow) < _MAX_NARROW:
+        _narrow.update(text)
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
@@ -12,14 +11,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ioh.sinks.cells import char_width
-from ioh.tui.patch import Patch
+from ioh.tui.changes import Runs, changed_runs
+from ioh.tui.patch import Paint, Patch, pieces_of, strip_of
 from ioh.tui.render.glyphs import to_ascii
-from ioh.tui.render.line import SHOWN_ON_SPACES, Frame, Hit, Line, Span
-
-# Moving the cursor costs some eight bytes: unchanged cells between two changes are repainted.
-_JOIN = 8
-_Cell = tuple[str, str]
+from ioh.tui.render.line import Frame, Hit, Line
 
 
 class Canvas(Widget):
@@ -38,8 +33,10 @@ class Canvas(Widget):
         super().__init__()
         self.styles_by_name = styles
         self._ascii_only = ascii_only
+        self._paint: Paint | None = None
         self._frame = Frame()
-        self._strips: list[Strip] = []
+        # By line, made where textual paints it: most lines go to the terminal as pieces.
+        self._strips: dict[int, Strip] = {}
 
     @property
     def frame(self) -> Frame:
@@ -51,27 +48,34 @@ class Canvas(Widget):
         before, self._frame = self._frame, frame
         if self._ascii_only:
             frame.lines = [_plain(line) for line in frame.lines]
-        strips: list[Strip] = []
-        regions: list[Region] = []
+        changed: list[tuple[int, Runs]] = []
         for y, line in enumerate(frame.lines):
-            old = before.lines[y] if y < len(before.lines) else None
-            if old is not None and y < len(self._strips) and old == line:
-                strips.append(self._strips[y])
-                continue
-            strips.append(self._strip(line))
-            if old is None:
-                regions.append(Region(0, y, line.width, 1))
-            else:
-                regions += [Region(x, y, end - x, 1) for x, end in changed_runs(old, line)]
-        self._strips = strips
+            if y >= len(before.lines):
+                changed.append((y, [(0, line.width)]))
+            elif before.lines[y] != line:
+                self._strips.pop(y, None)
+                changed.append((y, changed_runs(before.lines[y], line)))
         if len(before.lines) != len(frame.lines):
+            self._strips.clear()
             self.refresh()
-        elif regions and self._is_all_there_is():
-            self._styles_cache.set_dirty(*regions)  # for when all of it is painted again
-            pieces = [(region, self.render_line(region.y)) for region in regions]
-            self.app._display(self.screen, Patch(pieces))  # type: ignore[arg-type]  # noqa: SLF001
-        elif regions:
+        elif changed:
+            self._write(changed)
+
+    def _write(self, changed: Sequence[tuple[int, Runs]]) -> None:
+        """Put some columns of some lines on the terminal."""
+        regions = [Region(x, y, end - x, 1) for y, runs in changed for x, end in runs]
+        if not regions:
+            return
+        if not self._is_all_there_is():
             self.refresh(*regions)
+            return
+        self._styles_cache.set_dirty(*regions)  # for when all of it is painted again
+        if self._paint is None:
+            self._paint = Paint(self.styles_by_name, self.app.console)
+        pieces: list[str] = []
+        for y, runs in changed:
+            pieces += pieces_of(self._frame.lines[y], y, runs, self._paint)
+        self.app._display(self.screen, Patch(pieces))  # type: ignore[arg-type]  # noqa: SLF001
 
     def _is_all_there_is(self) -> bool:
         """Whether nothing lies above this, and nothing is about to be painted by textual."""
@@ -81,24 +85,24 @@ class Canvas(Widget):
     def restyle(self, styles: Mapping[str, Style]) -> None:
         """Show the same in other colours."""
         self.styles_by_name = styles
-        self._strips = [self._strip(line) for line in self._frame.lines]
+        self._paint = None
+        self._strips.clear()
         self.refresh()
-
-    def _strip(self, line: Line) -> Strip:
-        styles = self.styles_by_name
-        return Strip([Segment(text, styles[name]) for text, name in line.spans], line.width)
 
     def render_line(self, y: int) -> Strip:
         """One line, as textual asks for it."""
-        if y >= len(self._strips):
+        if y >= len(self._frame.lines):
             return Strip.blank(self.size.width)
-        return self._strips[y].adjust_cell_length(self.size.width)
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = strip_of(self._frame.lines[y], self.styles_by_name)
+        return strip.adjust_cell_length(self.size.width)
 
     def on_click(self, event: events.Click) -> None:
         """Turn a click into what stands there."""
         for hit in self._frame.hits:
             if hit.y == event.y and hit.left <= event.x < hit.right:
-                self.post_message(self.Clicked(hit))
+                self.post_message(self.Clicked(hit.at(event.x)))
                 return
 
 
@@ -107,48 +111,3 @@ def _plain(line: Line) -> Line:
     for text, style in line.spans:
         made.add(to_ascii(text), style)
     return made
-
-
-def _cells(spans: Sequence[Span]) -> list[_Cell]:
-    """One entry a column; the second column of a wide character is empty."""
-    cells: list[_Cell] = []
-    for text, style in spans:
-        blank = (" ", style if style in SHOWN_ON_SPACES else "")
-        if text.isascii():
-            cells += [blank if char == " " else (char, style) for char in text]
-            continue
-        for char in text:
-            width = char_width(char)
-            if not width and cells:
-                cells[-1] = (cells[-1][0] + char, style)
-            cells += [blank if char == " " else (char, style), ("", style)][:width]
-    return cells
-
-
-def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
-    """How many spans from the left are the same, and no mark joins the last of them."""
-    same = 0
-    for a, b in zip(old, new, strict=False):
-        if a != b:
-            break
-        same += 1
-    while same and any(s[same:] and not char_width(s[same][0][0]) for s in (old, new)):
-        same -= 1
-    return same
-
-
-def changed_runs(old: Line, new: Line) -> list[tuple[int, int]]:
-    """Columns that differ, as (first, one past the last); runs close together are joined."""
-    if old.width != new.width:
-        return [(0, max(old.width, new.width))]
-    same = _same_spans(old.spans, new.spans)
-    was, now = _cells(old.spans[same:]), _cells(new.spans[same:])
-    runs: list[tuple[int, int]] = []
-    for x, (a, b) in enumerate(zip(was, now, strict=True), new.width - len(now)):
-        if a == b:
-            continue
-        if runs and x - runs[-1][1] < _JOIN:
-            runs[-1] = (runs[-1][0], x + 1)
-        else:
-            runs.append((x, x + 1))
-    return runs

@@ -9,7 +9,7 @@ from typing import Literal
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 
 MAX_POINTS = 1200
-Measure = Literal["bytes_per_s", "ops_per_s", "latency_us", "p99_us", "inflight"]
+Measure = Literal["bytes_per_s", "ops_per_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,6 @@ class OpPoint:
 
     bytes_per_s: float | None
     ops_per_s: float | None
-    latency_us: float | None
-    p99_us: float | None
-    inflight: float | None
     by_latency: tuple[int, ...] = ()
 
 
@@ -53,9 +50,6 @@ def _op_point(stats: OpStats) -> OpPoint:
     return OpPoint(
         stats.bytes_per_s,
         stats.ops_per_s,
-        stats.latency_us,
-        stats.p99_us,
-        stats.avg_inflight,
         hist.by_latency() if hist is not None and hist.total else (),
     )
 

@@ -7,54 +7,88 @@ dear as drawing it: there is one widget here, as large as the screen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
-from rich.control import Control
+from rich.segment import Segment
+from rich.style import Style
 from textual._compositor import CompositorUpdate
-from textual.geometry import Region
 from textual.strip import Strip
+
+from ioh.sinks.cells import is_narrow
+from ioh.tui.changes import Runs
+from ioh.tui.render.line import Line
+
+_SAMPLE = "x"
 
 
 class Patch(CompositorUpdate):
     """Pieces of lines.
 
     Args:
-        pieces: Where each one goes, one line high, and the whole line that it is cut from.
+        pieces: What to write, as pieces_of() makes it.
     """
 
-    def __init__(self, pieces: Sequence[tuple[Region, Strip]]) -> None:
+    def __init__(self, pieces: Sequence[str]) -> None:
         self._pieces = pieces
 
     def render_segments(self, console: Console) -> str:
         """What to write."""
-        parts: list[str] = []
-        for region, line in self._pieces:
-            parts.append(Control.move_to(region.x, region.y).segment.text)
-            parts.append(cropped(line, region.x, region.right, console))
-        return "".join(parts)
+        del console
+        return "".join(self._pieces)
 
 
-def cropped(line: Strip, first: int, last: int, console: Console) -> str:
-    """What line.crop(first, last).render(console) gives, without making a Strip of each piece.
+class Paint:
+    """How a terminal is told to show each style.
 
-    A tick changes a hundred pieces, and the caches of a Strip are dearer than its text.
+    Args:
+        styles: Every named style.
+        console: Of the terminal.
     """
-    color_system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 (as Strip does)
-    parts: list[str] = []
-    at = 0
-    for text, style, _ in line:
-        if cell_len(text) != len(text):  # a wide character may be cut in two
-            return line.crop(first, last).render(console)
-        end = at + len(text)
-        if first < end and at < last:
-            piece = text[max(0, first - at) : last - at]
-            parts.append(
-                piece
-                if style is None
-                else line.render_style(style, piece, color_system=color_system)
-            )
-        at = end
-    return "".join(parts)
+
+    def __init__(self, styles: Mapping[str, Style], console: Console) -> None:
+        self.styles, self.console = styles, console
+        # TRUECOLOR: as Strip.render() does where there is no terminal.
+        color_system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001
+        self.codes: dict[str, tuple[str, str]] = {}  # what stands before and after the text
+        for name, style in styles.items():
+            whole = Strip.render_style(style, _SAMPLE, color_system)
+            before, _, after = whole.partition(_SAMPLE)
+            self.codes[name] = (before, after)
+
+
+def strip_of(line: Line, styles: Mapping[str, Style]) -> Strip:
+    """A whole line as textual wants it."""
+    return Strip([Segment(text, styles[name]) for text, name in line.spans], line.width)
+
+
+def pieces_of(line: Line, y: int, runs: Runs, paint: Paint) -> list[str]:
+    """What to write for some columns of line ``y``.
+
+    A tick changes a hundred pieces: Strips of them, and their caches, are dearer than the text.
+    """
+    if not is_narrow(line.text):  # a wide character may be cut in two
+        strip = strip_of(line, paint.styles)
+        return [
+            f"\x1b[{y + 1};{first + 1}H{strip.crop(first, last).render(paint.console)}"
+            for first, last in runs
+        ]
+    made: list[str] = []
+    codes = paint.codes
+    spans = iter(line.spans)
+    begin = end = 0
+    text = style = ""
+    for first, last in runs:
+        made.append(f"\x1b[{y + 1};{first + 1}H")
+        while end <= first:
+            text, style = next(spans)
+            begin, end = end, end + len(text)
+        while True:
+            before, after = codes[style]
+            made.append(f"{before}{text[max(0, first - begin) : last - begin]}{after}")
+            if end >= last:
+                break
+            text, style = next(spans)
+            begin, end = end, end + len(text)
+    return made

@@ -20,6 +20,7 @@ from ioh.tui.render.sizelat import (
     HEAT_LEVELS,
     column_label,
     heat_level,
+    heat_scale,
     render_size_latency,
     size_label,
 )
@@ -142,18 +143,21 @@ def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
 
 
 def test_heat_levels_rise_with_counts() -> None:
-    levels = [heat_level(count, 10**6) for count in (0, 1, 10, 100, 10**4, 10**5, 10**6)]
+    levels = [
+        heat_level(count, heat_scale(10**6)) for count in (0, 1, 10, 100, 10**4, 10**5, 10**6)
+    ]
     assert levels == sorted(levels)
     assert levels[0] == 0
     assert levels[1] >= 1
     assert levels[-1] == HEAT_LEVELS - 1
-    assert heat_level(1, 0) == 0
 
 
-@given(st.integers(0, 10**18), st.integers(0, 10**18))
+@given(st.integers(0, 10**18), st.integers(1, 10**18))
 def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
-    assert 0 <= heat_level(count, largest) < HEAT_LEVELS
-    assert (heat_level(count, largest) == 0) == (count <= 0 or largest <= 0)
+    scale = heat_scale(largest)
+    assert 0 <= heat_level(count, scale) < HEAT_LEVELS
+    assert (heat_level(count, scale) == 0) == (count == 0)
+    assert heat_level(largest, scale) == HEAT_LEVELS - 1
 
 
 def test_without_a_histogram_the_table_says_so() -> None:

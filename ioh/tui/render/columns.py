@@ -42,7 +42,7 @@ def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
 def titles(columns: Sequence[Column[Row]], line: Line) -> Line:
     """The headings, appended to ``line``."""
     for column in columns:
-        line.add(" ").right(column.title, column.width, "head")
+        line.cell(column.title, column.width, "head")
     return line
 
 
@@ -51,5 +51,5 @@ def cells(columns: Sequence[Column[Row]], row: Row, line: Line, style: str = "")
     for column in columns:
         text = column.cell(row)
         shown = style or ("dim" if text in {".", "-"} else column.style)
-        line.add(" ").right(text, column.width, shown)
+        line.cell(text, column.width, shown)
     return line

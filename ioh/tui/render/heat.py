@@ -7,9 +7,10 @@ from itertools import groupby
 
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
-from ioh.tui.render.sizelat import HEAT_LEVELS, column_label, heat_level
+from ioh.tui.render.sizelat import HEAT_LEVELS, column_label, heat_level, heat_scale
 
 _LABEL = 5
+_LEVELS = range(HEAT_LEVELS)
 
 
 def render_heat_map(
@@ -32,22 +33,28 @@ def render_heat_map(
     columns = max(1, width - _LABEL - 1)
     known = list(intervals[-columns:])
     shown: list[tuple[int, ...] | None] = [*[None] * (columns - len(known)), *known]
-    used = [b for counts in shown if counts for b, count in enumerate(counts) if count]
+    found = [counts for counts in shown if counts]
+    used = [b for b, total in enumerate(map(sum, zip(*found, strict=True))) if total]
     if not used:
         return [Line("no operations with a known latency in this time", "dim")]
-    low, high = min(used), max(used)
+    low, high = used[0], used[-1]
     step = -(-(high - low + 1) // max(1, height - 1))
     starts = range(low, high + 1, step)
-    rows = [[sum(c[start : start + step]) if c else 0 for c in shown] for start in starts]
-    largest = max(map(max, rows))
-    levels = {count: heat_level(count, largest) for row in rows for count in set(row)}
+    nothing = (0,) * (high + 1)
+    by_bucket = list(zip(*((counts or nothing)[low : high + 1] for counts in shown), strict=True))
+    rows = [
+        list(map(sum, zip(*by_bucket[at : at + step], strict=True)))
+        for at in range(0, len(by_bucket), step)
+    ]
+    scale = heat_scale(max(map(max, rows)))
+    shades = [(_shade(level, glyphs), f"heat{level}" if level else "") for level in _LEVELS]
     lines = []
     for start, row in zip(reversed(starts), reversed(rows), strict=True):
         label = column_label(min(start + step - 1, high))
         line = Line().right(label, _LABEL, "head").add(" ")
-        for level, run in groupby(map(levels.__getitem__, row)):
-            shades = _shade(level, glyphs) * len(list(run))
-            line.add(shades, f"heat{level}" if level else "")
+        for level, run in groupby([heat_level(count, scale) for count in row]):
+            shade, style = shades[level]
+            line.add(shade * len(list(run)), style)
         lines.append(line)
     lines.append(_axis(columns, interval_s))
     return lines

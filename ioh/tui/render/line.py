@@ -49,21 +49,24 @@ class Line:
             return self
         if not text.isprintable():
             text = printable(text)
-        if self.spans and self._continues(text, style):
-            before, kept = self.spans[-1]
-            self.spans[-1] = (before + text, kept)
-        else:
-            self.spans.append((text, style))
-        self.width += display_width(text)
+        self._append(text, style, display_width(text))
         return self
 
-    def _continues(self, text: str, style: str) -> bool:
-        """Whether text may join the last span: each change of style costs a dozen bytes a tick."""
-        last = self.spans[-1][1]
-        if last == style:
-            return True
-        is_blank = style not in SHOWN_ON_SPACES and text.isspace()
-        return is_blank and last not in SHOWN_ON_SPACES
+    def _append(self, text: str, style: str, width: int) -> None:
+        """Append printable text; it joins the last span where that looks the same.
+
+        Each change of style costs a dozen bytes a tick, and a space looks like any other.
+        """
+        spans = self.spans
+        self.width += width
+        if spans:
+            before, last = spans[-1]
+            if last == style or (
+                last not in SHOWN_ON_SPACES and style not in SHOWN_ON_SPACES and text.isspace()
+            ):
+                spans[-1] = (before + text, last)
+                return
+        spans.append((text, style))
 
     def left(self, text: str, width: int, style: str = "") -> Line:
         """Append text cut or filled to ``width`` columns."""
@@ -72,16 +75,28 @@ class Line:
 
     def right(self, text: str, width: int, style: str = "") -> Line:
         """Append text at the right end of ``width`` columns, cut where it is longer."""
-        text = cut_to(printable(text), width)
-        self.add(" " * (width - display_width(text)))
-        return self.add(text, style)
+        if not text.isascii() or not text.isprintable() or len(text) > width:
+            text = cut_to(printable(text), width)
+            return self.add(" " * (width - display_width(text))).add(text, style)
+        length = len(text)
+        if length < width:
+            self._append(" " * (width - length), "", width - length)
+        if text:
+            self._append(text, style, length)
+        return self
+
+    def cell(self, text: str, width: int, style: str = "") -> Line:
+        """Append a space, and text as right() does."""
+        if text.isascii() and len(text) <= width:
+            return self.right(text, width + 1, style)
+        return self.add(" ").right(text, width, style)
 
     def extend(self, other: Line) -> Line:
         """Append another line."""
         width = self.width + other.width
         for at, (text, style) in enumerate(other.spans):
             before = len(self.spans)
-            self.add(text, style)
+            self._append(text, style, 0)
             if len(self.spans) > before:  # nothing joins any more, as nothing did in the other
                 self.spans += other.spans[at + 1 :]
                 break
@@ -116,7 +131,8 @@ class Hit:
     """Columns ``left`` to ``right``, the last one outside, of line ``y`` that do something.
 
     Shape:
-        ``action`` as in keys.py; ``argument`` of it: a row's number, a moment, a key.
+        ``action`` as in keys.py; ``argument`` of it: a row's number, a moment, a key.  Where it
+        is a number that differs by column, it is that of the first one, and grows by ``step``.
     """
 
     y: int
@@ -124,6 +140,20 @@ class Hit:
     right: int
     action: str
     argument: str | int | float = ""
+    step: float = 0.0
+
+    def moved(self, right: int, down: int) -> Hit:
+        """The same elsewhere."""
+        left, end = self.left + right, self.right + right
+        return Hit(self.y + down, left, end, self.action, self.argument, self.step)
+
+    def at(self, x: int) -> Hit:
+        """What one of its columns does."""
+        if not self.step:
+            return self
+        return Hit(
+            self.y, x, x + 1, self.action, float(self.argument) + self.step * (x - self.left)
+        )
 
 
 @dataclass(slots=True)
@@ -143,7 +173,7 @@ class Frame:
         """Append another frame's lines below."""
         y = len(self.lines)
         self.lines += other.lines
-        self.hits += [Hit(h.y + y, h.left, h.right, h.action, h.argument) for h in other.hits]
+        self.hits += [hit.moved(0, y) for hit in other.hits]
 
     def text(self) -> str:
         """The whole frame as plain text, without spaces at line ends."""
@@ -159,9 +189,7 @@ def beside(left: Frame, left_width: int, right: Frame, gap: int = 2) -> Frame:
         if y < len(right.lines):
             line.extend(right.lines[y])
         made.add(line)
-    at = left_width + gap
-    made.hits = [*left.hits]
-    made.hits += [Hit(h.y, h.left + at, h.right + at, h.action, h.argument) for h in right.hits]
+    made.hits = [*left.hits, *(hit.moved(left_width + gap, 0) for hit in right.hits)]
     return made
 
 

@@ -113,10 +113,7 @@ def _waiting(data: ScreenData, width: int) -> Frame:
 
 def _scrolled(body: Frame, scroll: int, height: int) -> Frame:
     first = max(0, min(scroll, len(body.lines) - height))
-    hits = [h for h in body.hits if h.y >= first]
-    made = Frame(body.lines[first:])
-    made.hits = [type(h)(h.y - first, h.left, h.right, h.action, h.argument) for h in hits]
-    return made
+    return Frame(body.lines[first:], [hit.moved(0, -first) for hit in body.hits if hit.y >= first])
 
 
 def _add_footer(frame: Frame, state: ViewState, data: ScreenData, width: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from math import log2, sqrt
 
 from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
 from ioh.sinks.cells import format_scaled, latency_label
@@ -28,16 +28,21 @@ def column_label(bucket: int) -> str:
     return ">" + latency_label(LATENCY_EDGES_US[-1])
 
 
-def heat_level(count: float, largest: float) -> int:
-    """How hot a count is, 0 (none) to HEAT_LEVELS - 1.
+def heat_scale(largest: float) -> list[float]:
+    """The smallest count of each level from 1 on, ``largest``, above 0, being of the last one.
 
     By the power 1.5 of the logarithm's share: a tail of one in a thousand must be seen, and
     not as bright as the body.
     """
-    if count <= 0 or largest <= 0:
-        return 0
-    share = log2(1 + count) / log2(1 + largest)
-    return max(1, min(HEAT_LEVELS - 1, round(share * sqrt(share) * (HEAT_LEVELS - 1))))
+    top = HEAT_LEVELS - 1
+    shares = [((level - 0.5) / top) ** (2 / 3) for level in range(2, HEAT_LEVELS)]
+    # Anything above 0 is to be seen.
+    return [5e-324, *((1 + largest) ** share - 1 for share in shares)]
+
+
+def heat_level(count: float, scale: Sequence[float]) -> int:
+    """How hot a count is, 0 (none) to HEAT_LEVELS - 1."""
+    return bisect_right(scale, count)
 
 
 def _used(hist: SizeLatencyHist) -> tuple[list[int], int, int]:
@@ -79,27 +84,27 @@ def render_size_latency(hist: SizeLatencyHist | None, width: int, height: int) -
         busiest = sorted(sizes, key=lambda s: -sum(hist.row(s)))[: max(1, height - 1)]
         sizes = sorted(busiest)
     rows = [_joined(hist.row(size), first, last) for size in sizes]
-    largest = max(max(row) for row in rows)
+    scale = heat_scale(max(max(row) for row in rows))
     lines = [_heading(first, last, low, high)]
     for size, counts in zip(sizes, rows, strict=True):
         line = Line().right(size_label(size), _CELL, "strong")
-        line.add(" ").right(_count(sum(counts)), _SUM)
+        line.cell(_count(sum(counts)), _SUM)
         for count in counts:
-            style = f"heat{heat_level(count, largest)}" if count else "dim"
-            line.add(" ").right(_count(count), _CELL, style)
+            style = f"heat{heat_level(count, scale)}" if count else "dim"
+            line.cell(_count(count), _CELL, style)
         lines.append(line)
     return lines
 
 
 def _heading(first: int, last: int, low: int, high: int) -> Line:
-    line = Line().right("size", _CELL, "head").add(" ").right("count", _SUM, "head")
+    line = Line().right("size", _CELL, "head").cell("count", _SUM, "head")
     for bucket in range(first, last + 1):
         label = column_label(bucket)
         if bucket == first and first > low:
             label = "≤" + label
         if bucket == last and last < high:
             label = ">" + column_label(bucket - 1)
-        line.add(" ").right(label, _CELL, "head")
+        line.cell(label, _CELL, "head")
     return line
 
 

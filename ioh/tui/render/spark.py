@@ -14,6 +14,8 @@ Values = Sequence[float | None]
 def resampled(values: Values, width: int) -> list[float | None]:
     """``values`` in ``width`` columns: each the mean of those it stands for, None where none is."""
     count = len(values)
+    if count == width:
+        return list(values)
     made: list[float | None] = []
     for column in range(width):
         start = column * count // width

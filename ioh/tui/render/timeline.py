@@ -32,7 +32,7 @@ class TimelineView:
 
 
 def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
-    """One line; a click on its track goes there (hits on line 0, with times as arguments)."""
+    """One line; a click on its track goes there (a hit on line 0, its argument a time)."""
     extent, glyphs = view.extent, view.glyphs
     begin, end = extent.start_unix_s, extent.end_unix_s
     spans_days = end - begin > 86_400
@@ -42,20 +42,15 @@ def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
     track = max(1, width - len(left) - len(right) - len(text))
     line = Line(left, "dim")
     marks = _cells(view, track)
-    for at in range(track):
-        glyph, style = marks.get(at, (glyphs.track, "rule"))
-        line.add(glyph, style)
+    at = 0
+    for place in sorted(marks):
+        line.add(glyphs.track * (place - at), "rule").add(*marks[place])
+        at = place + 1
+    line.add(glyphs.track * (track - at), "rule")
     line.add(right, "dim").add(text, "mark")
-    hits = [
-        Hit(
-            0,
-            len(left) + at,
-            len(left) + at + 1,
-            "seek",
-            begin + (end - begin) * (at + 0.5) / track,
-        )
-        for at in range(track)
-    ]
+    step_s = (end - begin) / track
+    # A click goes to the middle of what its column stands for.
+    hits = [Hit(0, len(left), len(left) + track, "seek", begin + step_s / 2, step_s)]
     return line.fitted(width), hits
 
 
