@@ -31,15 +31,16 @@ def _declare(lib: ctypes.CDLL) -> None:
         ctypes.c_uint64,
     )
     lib.bpf_map_delete_elem.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    lib.bpf_map_lookup_batch.argtypes = (
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.POINTER(ctypes.c_uint32),
-        ctypes.c_void_p,
-    )
+    for name in ("bpf_map_lookup_batch", "bpf_map_lookup_and_delete_batch"):
+        getattr(lib, name).argtypes = (
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.POINTER(ctypes.c_uint32),
+            ctypes.c_void_p,
+        )
     lib.bpf_obj_get_info_by_fd.argtypes = (
         ctypes.c_int,
         ctypes.c_void_p,

@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -88,7 +88,7 @@ class Map:
         self._read_size = padded * possible_cpus() if self.percpu else spec.value_size
         self._value = ctypes.create_string_buffer(self._read_size)
         self._batch: tuple[Any, Any, int] | None = None
-        self._batch_refused = False
+        self._batch_refused = self._drain_refused = False
 
     def lookup(self, key: bytes) -> bytes | None:
         """The value as the kernel gives it (per-CPU: all CPUs', each padded to 8 bytes)."""
@@ -130,7 +130,7 @@ class Map:
         """Keys and values, the latter end to end: by batches (kernel 5.6), else key by key."""
         if not self._batch_refused:
             try:
-                return self._pieces_by_batch()
+                return list(self._batches(self._lib.bpf_map_lookup_batch))
             except OSError:
                 self._batch_refused = True
         items = self._items_by_key()
@@ -158,7 +158,17 @@ class Map:
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
-        taken = []
+        size, taken = self._read_size, list[tuple[bytes, bytes]]()
+        if not self._drain_refused:
+            try:
+                for keys, values in self._batches(self._lib.bpf_map_lookup_and_delete_batch):
+                    taken += [
+                        (key, values[at * size : (at + 1) * size]) for at, key in enumerate(keys)
+                    ]
+            except OSError:
+                self._drain_refused = True
+            else:
+                return taken
         for key, value in self.items_bytes():
             last = self.take(key)
             taken.append((key, value if last is None else last))
@@ -175,7 +185,8 @@ class Map:
         self.delete(key)
         return value
 
-    def _pieces_by_batch(self) -> list[tuple[list[bytes], bytes]]:
+    def _batches(self, call: Callable[..., int]) -> Iterator[tuple[list[bytes], bytes]]:
+        """Every entry by one of the kernel's calls for many at once, as _pieces()."""
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
             room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
@@ -183,12 +194,9 @@ class Map:
         keys, values, room = self._batch
         cursor = ctypes.create_string_buffer(max(key_size, 8))
         start: Any = None
-        pieces: list[tuple[list[bytes], bytes]] = []
         while True:
             count = ctypes.c_uint32(room)
-            failed = self._lib.bpf_map_lookup_batch(
-                self.fd, start, cursor, keys, values, ctypes.byref(count), None
-            )
+            failed = call(self.fd, start, cursor, keys, values, ctypes.byref(count), None)
             code = ctypes.get_errno() if failed else 0
             if code == errno.ENOSPC and room < self.spec.max_entries:
                 # One hash bucket holds more entries than the buffers do.
@@ -200,9 +208,9 @@ class Map:
             raw_keys = ctypes.string_at(keys, key_size * count.value)
             raw_values = ctypes.string_at(values, value_size * count.value)
             split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]
-            pieces.append((split, raw_values))
+            yield split, raw_values
             if code == errno.ENOENT:
-                return pieces
+                return
             start = cursor
 
     def _buffers(self, room: int) -> tuple[Any, Any, int]:

@@ -59,6 +59,7 @@ class FlowTables:
         self._seen: dict[bytes, _Seen] = {}
         self._retired: dict[bytes, bytes] = {}  # values of this tick's
         self._flow_of: dict[int, bytes] = {}  # one of this tick's for each process
+        self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where it is the same for all files
         self._paths: dict[FileId, tuple[bytes, bool]] = {}  # as the probe tells them
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
@@ -71,6 +72,7 @@ class FlowTables:
         self._tick += 1
         self._map = flows
         if self._mounts.refresh():
+            self._mount_of_dev.clear()
             self._files.clear()  # the paths stay, where they are seen is looked up again
             self._forget_names(lambda _: True)
         renamed = {self._learn_path(key, value) for key, value in paths.drain()} - {None}
@@ -95,8 +97,8 @@ class FlowTables:
                 if seen[3] < oldest:
                     dropped.append(key)
                 continue
-            self._add(key, (count, size, ns), seen)
-            if self._lacks_name(self._file_of(key)):
+            file = self._add(key, (count, size, ns), seen)
+            if file not in self._paths and self._lacks_name(file):
                 dropped.append(key)
         return dropped
 
@@ -111,28 +113,30 @@ class FlowTables:
         ino, dev, *_ = _FLOW_KEY.unpack(key)
         return ino, dev
 
-    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> None:
-        """Add a flow's increments to every row that it is part of."""
+    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
+        """Add a flow's increments to every row that it is part of; returns its file."""
         ino, dev, tgid, op, _ = _FLOW_KEY.unpack(key)
         file, column = (ino, dev), self._column_of_op[op]
         self._flow_of[tgid] = key
         self._processes.add(tgid, column, sums)
         self._by_file.add(file, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)
+        return file
 
-    def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> None:
-        self._seen[key] = (*sums, self._tick)
+    def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> FileId:
+        """Add what a flow has grown by since it was seen; returns its file."""
         count, size, ns = sums
+        self._seen[key] = (count, size, ns, self._tick)
         if seen is not None and seen[0] <= count:
-            count, size, ns = count - seen[0], size - seen[1], ns - seen[2]
-        self._add_rows(key, (count, size, ns))
+            sums = count - seen[0], size - seen[1], ns - seen[2]
+        return self._add_rows(key, sums)
 
     def _lacks_name(self, file: FileId) -> bool:
         """Whether to drop its entry: the probe notes a name whenever it makes one.
 
         It does so after the first operation (libaio: at the reap), which may be after the read.
         """
-        if not file[0] or file in self._paths:
+        if not file[0]:
             return False
         tries = self._unnamed.get(file, 0)
         self._unnamed[file] = tries + 1
@@ -163,10 +167,13 @@ class FlowTables:
         ino, dev = file
         if ino == 0:
             return _MAPPED
-        found = self._mounts.of_whole(dev)
+        found = self._mount_of_dev.get(dev)
         if found is None:
-            location = self._locate(file)
-            found = location.mount_point, location.fstype
+            found = self._mounts.of_whole(dev)
+            if found is None:
+                location = self._locate(file)
+                return location.mount_point, location.fstype
+            self._mount_of_dev[dev] = found
         return found
 
     def _locate(self, file: FileId) -> Location:

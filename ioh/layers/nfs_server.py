@@ -127,12 +127,13 @@ class ClientTables(FlowTables):
         ino, dev, *_ = _FLOW_KEY.unpack(key)
         return ino, dev
 
-    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> None:
+    def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         ino, dev, op, family, port, address = _FLOW_KEY.unpack(key)
         file, client, column = (ino, dev), (family, port, address), self._column_of_op[op]
         self._by_both.add((file, client), column, sums)
         self._by_client.add(client, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)
+        return file
 
 
 def name_client(family: int, port: bytes, address: bytes) -> str:

@@ -31,8 +31,7 @@ class SubmitterTable:
         """Take in what was submitted since the last tick."""
         self._tick += 1
         idle: list[tuple[bytes, tuple[int, int, int]]] = []
-        for key, value in submitters.items_bytes():
-            count, size = (int(n) for n in submitters.sum_cpus(value))
+        for key, (count, size) in submitters.sums(2):
             before = self._seen.get(key, (0, 0, 0))
             if (count, size) != before[:2]:  # what joins a request adds bytes alone
                 self._add(key, count - before[0], size - before[1])

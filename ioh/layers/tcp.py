@@ -328,7 +328,7 @@ def _kernel_counters(root: Path) -> dict[str, Value]:
     """What the kernel counts for the whole network namespace, exactly."""
     snmp = read_snmp(root) or {}
     extended = (read_netstat(root) or {}).get("TcpExt", {})
-    ipv6 = read_snmp6(root) or {}
+    ipv6 = read_snmp6(root, ("Ip6InDiscards", "Ip6OutDiscards")) or {}
     tcp, ip = snmp.get("Tcp", {}), snmp.get("Ip", {})
     retrans_segs, first_segs = tcp.get("RetransSegs"), tcp.get("OutSegs")
     return {

@@ -100,13 +100,19 @@ def ops_of(totals: Totals) -> dict[str, OpTotals]:
 
 @dataclass(slots=True)
 class _Account:
-    """One device's growth since ioh attached; ``last`` is what diskstats said before."""
+    """One device's growth since ioh attached.
+
+    Shape:
+        ``last`` is what diskstats said before; ``read`` and ``device`` whence the rest is.
+    """
 
     key: tuple[str, str]
     last: Totals
     grown: Totals
     is_active: bool = False
     ops: dict[str, OpTotals] = field(default_factory=dict)
+    read: DiskStats | None = None
+    device: BlockDevice | None = None
 
 
 class BlockFallback:
@@ -184,10 +190,12 @@ class BlockFallback:
         self, disk: DiskStats, device: BlockDevice | None, *, is_first: bool
     ) -> Totals | None:
         """Enter one reading; what it grew by, or None if by nothing."""
+        account = self._accounts.get(disk.dev)
+        if account is not None and account.read is disk and account.device is device:
+            return None
         name = printable(disk.name)
         key = (name, device.stack if device is not None else name)
         now = totals_of(disk)
-        account = self._accounts.get(disk.dev)
         if account is None:
             zero = _zero([disk])
             # At the first sample all of it is the past; a device that comes later began at 0.
@@ -196,6 +204,7 @@ class BlockFallback:
         elif account.key != key:
             account.key, account.grown = key, _zero([disk])
             account.is_active, account.ops = False, {}
+        account.read, account.device = disk, device
         if account.last == now:
             return None
         growth = increase(account.last, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,8 +77,12 @@ def parse_dev(text: str) -> int | None:
     return make_dev(numbers[0], numbers[1])
 
 
+@lru_cache(maxsize=256)
 def parse_line(line: str) -> DiskStats | None:
-    """Parse one device; None when a column is missing or is no number."""
+    """Parse one device; None when a column is missing or is no number.
+
+    Most devices are idle: one that did nothing is the very same DiskStats as before.
+    """
     words = line.split()
     if len(words) < _FIRST + _OLD_COLUMNS:
         return None

@@ -46,10 +46,17 @@ def _has_number(names: tuple[str, ...]) -> bool:
     return any(int_or_none(name) is not None for name in names)
 
 
-def parse_snmp6(text: str) -> dict[str, int]:
-    """Parse one ``name value`` pair a line; other lines are left out."""
+def parse_snmp6(text: str, wanted: tuple[str, ...] = ("",)) -> dict[str, int]:
+    """Parse one ``name value`` pair a line; other lines are left out.
+
+    Args:
+        text: Of the file.
+        wanted: How the names begin that are asked for: there are a hundred.
+    """
     counters: dict[str, int] = {}
     for line in text.split("\n"):
+        if not line.startswith(wanted):
+            continue
         match line.split():
             case [name, word, *_]:
                 value = int_or_none(word)
@@ -75,11 +82,15 @@ def read_netstat(root: Path = ROOT) -> ProtocolCounters | None:
     return None if text is None else parse_netstat(text)
 
 
-def read_snmp6(root: Path = ROOT) -> dict[str, int] | None:
+def read_snmp6(root: Path = ROOT, wanted: tuple[str, ...] = ("",)) -> dict[str, int] | None:
     """The IPv6 counters, ``Ip6InDiscards`` …; TCP over IPv6 is counted in read_snmp's Tcp.
+
+    Args:
+        root: Where /proc is.
+        wanted: As parse_snmp6() takes it.
 
     Returns:
         None when IPv6 is off.
     """
     text = read_text(path_under(root, "proc/net/snmp6"))
-    return None if text is None else parse_snmp6(text)
+    return None if text is None else parse_snmp6(text, wanted)

@@ -316,6 +316,20 @@ class FakeLibbpf:
         ctypes.memmove(values, b"".join(v for _, v in taken), held.value_size * len(taken))
         return _refuse(errno.ENOENT) if at + len(taken) >= len(present) else 0
 
+    def bpf_map_lookup_and_delete_batch(
+        self, fd: int, start: Any, cursor: Any, keys: Any, values: Any, count: Any, opts: Any
+    ) -> int:
+        """As lookup_batch, of what is left."""
+        del start
+        failed = self.bpf_map_lookup_batch(fd, None, cursor, keys, values, count, opts)
+        self.calls[-1] = "drain"
+        if self.batch_errno:
+            return failed
+        held = self.held[fd]
+        for key in list(held.entries)[: count._obj.value]:
+            del held.entries[key]
+        return failed
+
 
 def install(
     monkeypatch: pytest.MonkeyPatch, specs: Iterable[MapSpec]

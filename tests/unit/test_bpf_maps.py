@@ -152,12 +152,47 @@ def test_drain_empties_the_map(monkeypatch: pytest.MonkeyPatch, refused: int) ->
     assert opened.drain() == []
 
 
+@pytest.mark.parametrize("count", [0, 1, 1024, 1025, 3000])
+@pytest.mark.parametrize("kind", [HASH, PERCPU_HASH])
+def test_drain_goes_by_batches(monkeypatch: pytest.MonkeyPatch, count: int, kind: int) -> None:
+    opened, held, lib = one(monkeypatch, kind)
+    wanted = fill(held, count)
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+    assert set(lib.calls) == {"drain"}
+
+
+def test_drain_of_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 5000)
+    held.per_bucket = 2500
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+    assert set(lib.calls) == {"drain"}
+
+
+def test_what_a_refused_drain_took_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 3000)
+    batch = lib.bpf_map_lookup_and_delete_batch
+
+    def fail_later(*args: object) -> int:
+        lib.batch_errno = errno.EFAULT if "drain" in lib.calls else 0
+        return batch(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lib, "bpf_map_lookup_and_delete_batch", fail_later)
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+
+
 def test_drain_returns_what_was_added_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, held, _ = one(monkeypatch)
+    """Key by key, as where the kernel cannot take many at once."""
+    opened, held, lib = one(monkeypatch)
     fill(held, 2)
     listed = opened.items_bytes()
     held.entries[listed[0][0]] = b"newer..."
     del held.entries[listed[1][0]]
+    lib.batch_errno = errno.EINVAL
     monkeypatch.setattr(opened, "items_bytes", lambda: listed)
     assert opened.drain() == [(listed[0][0], b"newer..."), listed[1]]
 
