@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -29,6 +30,7 @@ MAX_BEGINS = 10_000
 _MESSAGE = struct.Struct("<cdI")  # what, a unix time, and which finding
 _BEGIN, _UNTIL = b"b", b"u"
 _PIPE_BYTES = 1 << 16
+_PR_SET_PDEATHSIG = 1
 
 
 def _which(rule: str, subject: str) -> int:
@@ -71,9 +73,10 @@ class Scan:
         if threading.active_count() > 1:
             return
         self._fd, to_parent = os.pipe2(os.O_CLOEXEC)
+        screen = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            self._scan_and_exit(to_parent)
+            self._scan_and_exit(to_parent, screen)
         os.close(to_parent)
 
     def overview(self) -> Overview:
@@ -113,9 +116,13 @@ class Scan:
                 os.waitpid(self._pid, 0)
             self._pid = -1
 
-    def _scan_and_exit(self, fd: int) -> NoReturn:
+    def _scan_and_exit(self, fd: int, screen: int) -> NoReturn:
         """In the child: whatever happens, nothing of the parent's goes on here."""
         try:
+            # A recording that stands still gives nothing to tell, and so no broken pipe either.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != screen:
+                os._exit(0)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             os.nice(NICE)

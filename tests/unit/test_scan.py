@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 import subprocess
 import sys
@@ -93,6 +94,42 @@ def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
     until, under_way, _ = scanned(str(tmp_path / "a.ioh"), wait_s=2.0)
     assert under_way
     assert until <= samples[4].time_unix_s
+    writer.close()
+
+
+KILLED = """
+import os, signal, sys
+from ioh.findings.engine import Engine
+from ioh.sources.replay import Span
+from ioh.sources.scan import Scan
+scan = Scan(sys.argv[1], Span(), choose=lambda _: None, make_judge=Engine)
+scan.start()
+while not scan.overview().until_unix_s:
+    pass
+print("began", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_with_a_screen_that_is_killed(tmp_path: Path) -> None:
+    """Also of a recording that stands still, so that there is nothing to tell."""
+    path = str(tmp_path / "a.ioh")
+    writer = SessionWriter(FileOutput(path))
+    with ReplaySource(RECORDED, speed=None) as source:
+        for item in source:
+            if hasattr(item, "sample"):
+                writer.write(item.sample)
+    # It has the pipe, too: this ends when both have ended.
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, path],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout == "began\n"
     writer.close()
 
 
