@@ -323,7 +323,7 @@ class Volume:
         self.sync()
 
     def file(self, name: str, size: int) -> Path:
-        """A file of that size, written and not in the cache."""
+        """A file of that size, written and not in the cache; nothing is left to be written."""
         path = self.mount / name
         with path.open("wb") as stream:
             for _ in range(size // MIB):
@@ -331,6 +331,7 @@ class Volume:
             stream.write(os.urandom(size % MIB))
             os.fsync(stream.fileno())
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        self.sync()
         return path
 
     def close(self) -> None:
