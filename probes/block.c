@@ -306,7 +306,8 @@ static inline int add_submitted(const char *bio, u32 requests)
 	}
 	one.count = requests;
 	one.bytes = size;
-	submitters.update(&who, &one);
+	if (submitters.update(&who, &one))
+		count_lost(LOST_MAP_FULL);
 	return 0;
 }
 

@@ -54,12 +54,17 @@ struct op_totals {
 BPF_ARRAY(epoch, u64, 1);
 BPF_PERCPU_ARRAY(lost, u64, LOST_REASONS);
 
-static inline void count_lost(u32 reason)
+static inline void count_losses(u32 reason, u64 more)
 {
 	u64 *n = lost.lookup(&reason);
 
 	if (n)
-		ADD(*n, 1);
+		ADD(*n, more);
+}
+
+static inline void count_lost(u32 reason)
+{
+	count_losses(reason, 1);
 }
 
 #ifdef COPIES

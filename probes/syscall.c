@@ -15,7 +15,8 @@
  *         ones that are no I/O leave after a few instructions.
  * Not     page faults of mappings, 32-bit programs, pseudo file systems (proc,
  *         sysfs, cgroup …), libaio completions that the program reads from the
- *         ring itself (counted as lost: aio_unseen, once the iocb is used again).
+ *         ring itself (counted as lost: aio_unseen, once the iocb is used again), those of
+ *         io_uring that are skipped or overflow (uring_unseen, once the request is).
  */
 #include "ioh.h"
 #include "path.h"
@@ -60,6 +61,7 @@ static inline int is_compat(void)
 
 /* Batches of libaio go on in programs of their own, a few requests at a time. */
 BPF_PROG_ARRAY(submit_step, 1);
+BPF_PROG_ARRAY(refuse_step, 1);
 BPF_PROG_ARRAY(reap_step, 1);
 
 /*
@@ -134,7 +136,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 			out_fd = args.a[2];
 			break;
 		case SYS_io_submit:
-			to.ino = args.a[2];
+			to.file = to.ino = args.a[2];
 			begin(&to, pid_tgid, now);
 			submit_step.call(ctx, 0);
 			return 0;
@@ -166,6 +168,19 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/*
+ * io_submit has taken so many: target.file becomes the end of these in the list of iocb pointers,
+ * of which all up to target.ino were noted.
+ */
+static inline void note_taken(struct call *c, s64 result)
+{
+	u64 noted = (c->target.ino - c->target.file) / sizeof(u64), taken = result > 0 ? result : 0;
+
+	if (taken > noted)
+		count_losses(LOST_AIO_UNSEEN, taken - noted);
+	c->target.file += taken * sizeof(u64);
+}
+
 /* sys_exit(struct pt_regs *regs, long ret) */
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -184,9 +199,13 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 		close_call(c, tid);
 		return 0;
 	}
-	if (op == CALL_SUBMIT)
+	if (op == CALL_SUBMIT) {
+		if (c->target.file) {
+			note_taken(c, result);
+			refuse_step.call(ctx, 0);
+		}
 		settle(c, op, result);
-	else if (result < 0)
+	} else if (result < 0)
 		finish(&c->target, pid_tgid >> 32, c->start_ns, result);
 	else {
 		settle(c, op, result);

@@ -2,14 +2,18 @@
  * Requests that end in another call than the one that began them: libaio and
  * io_uring.  Part of syscall.c.
  */
-#define REQ_F_FIXED_FILE 1 /* the same bit as IOSQE_FIXED_FILE */
+/* REQ_F_ of io_uring, the same bits as IOSQE_ */
+#define REQ_F_FIXED_FILE 1
+#define REQ_F_LINKED 12 /* LINK, HARDLINK: the next one waits for it */
+#define REQ_F_DEFERRED 18 /* IO_DRAIN, ASYNC: not begun by the submitting thread at once */
+#define REQ_F_CQE_SKIP 64
 
 /* A request handed to io_uring or libaio and not yet completed. */
 struct async {
 	u64 start_ns;
 	struct target target;
 	u32 tgid;
-	u32 pad;
+	u32 rw_flags;
 };
 
 struct async_key {
@@ -21,9 +25,9 @@ BPF_HASH(asyncs, struct async_key, struct async, 65536);
 
 /*
  * Each round of the loop makes the verifier's work grow; the kernel follows up
- * to 33 tail calls, which makes 264 requests a batch.
+ * to 33 tail calls, which makes 528 requests a batch.
  */
-#define AIO_STEP 8
+#define AIO_STEP 16
 
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
 #define IOCB_OPS 0x20fff5520ULL
@@ -37,13 +41,24 @@ struct iocb_head {
 	u32 fd;
 };
 
+/* Forget a request whose address stands for another one now: nothing told that it ended. */
+static inline void give_up(const struct async_key *key, u32 reason)
+{
+	struct async *before = asyncs.lookup(key);
+
+	if (!before)
+		return;
+	count_lost(reason);
+	if (before->target.file)
+		withdraw(before->target.op);
+}
+
 /* One iocb of io_submit; 0 when it is no I/O on a file. */
 static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async a = {.start_ns = c->start_ns, .tgid = tgid};
 	struct iocb_head head = {};
-	struct async *seen_before;
 	u32 op;
 
 	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
@@ -56,17 +71,16 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	if (!aim(&a.target, file_of(head.fd), op, head.rw_flags))
 		return;
 	/* Still there: its completion was read from the ring without a system call. */
-	seen_before = asyncs.lookup(&key);
-	if (seen_before)
-		count_lost(LOST_AIO_UNSEEN);
-	else
-		note_started(a.target.op);
+	give_up(&key, LOST_AIO_UNSEEN);
 	if (asyncs.update(&key, &a)) {
 		count_lost(LOST_MAP_FULL);
 		return;
 	}
-	if (op != OP_FSYNC)
-		c->batch[op == OP_WRITE] += 1;
+	note_started(a.target.op);
+	if (op == OP_FSYNC)
+		return;
+	c->batch[op == OP_WRITE] += 1;
+	c->direct += a.target.op == OP_READ_DIRECT;
 }
 
 /* Runs on sys_enter of io_submit(ctx_id, nr, iocbpp); target.ino is the next iocb pointer. */
@@ -92,7 +106,50 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 		submit_iocb(c, address, pid_tgid >> 32);
 	}
 	submit_step.call(ctx, 0);
-	count_lost(LOST_AIO_UNSEEN);
+	return 0; /* What is left is counted as lost once it is known how many were taken. */
+}
+
+/* One iocb that was noted and that io_submit did not take. */
+static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
+{
+	struct async_key key = {.request = address, .tgid = tgid};
+	struct async *noted = asyncs.lookup(&key);
+	u32 op;
+
+	if (!noted || noted->start_ns != c->start_ns)
+		return;
+	op = noted->target.op;
+	asyncs.delete(&key);
+	withdraw(op);
+	if (op == OP_FSYNC)
+		return;
+	c->batch[op >= OP_WRITE] -= 1;
+	c->direct -= op == OP_READ_DIRECT;
+}
+
+/*
+ * Runs on sys_exit of io_submit: those behind target.file were not taken, because the ring is
+ * full or one of them is wrong.  The program may hand them over again.
+ */
+int on_refuse_step(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 pid_tgid = bpf_get_current_pid_tgid(), address = 0;
+	struct call *c = find_call(pid_tgid);
+	int i;
+
+	if (!c)
+		return 0;
+	for (i = 0; i < AIO_STEP; i++) {
+		if (c->target.ino <= c->target.file)
+			break;
+		c->target.ino -= sizeof(u64);
+		if (!bpf_probe_read_user(&address, sizeof(address), (void *)c->target.ino))
+			refuse_iocb(c, address, pid_tgid >> 32);
+	}
+	if (c->target.ino > c->target.file)
+		refuse_step.call(ctx, 0);
+	settle(c, CALL_SUBMIT, 0);
+	close_call(c, pid_tgid);
 	return 0;
 }
 
@@ -134,15 +191,35 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 			unnamed = a.target;
 	}
 	note_path(&unnamed); /* one a step; user space asks again for the others */
-	if (!at_end) {
+	/* More than one call can follow look like requests that the program saw in the ring. */
+	if (!at_end)
 		reap_step.call(ctx, 0);
-		count_lost(LOST_AIO_UNSEEN);
-	}
 	close_call(c, pid_tgid);
 	return 0;
 }
 
 #ifdef ON_URING_SUBMIT
+/*
+ * Begin to watch what this request becomes below, if its thread begins with it before the next
+ * one.  What waits for another request or for a worker is not watched.
+ */
+static inline void watch_request(u64 pid_tgid, u32 op, u32 class, u32 flags)
+{
+	struct call *c = find_call(pid_tgid);
+	u32 waits;
+
+	if (!c || c->target.op != CALL_SUBMIT)
+		return;
+	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED));
+	settle(c, CALL_SUBMIT, 0);
+	forget_lower(c);
+	c->linked = flags & REQ_F_LINKED;
+	if (waits || op == OP_FSYNC)
+		return;
+	c->batch[op == OP_WRITE] = 1;
+	c->direct = class == OP_READ_DIRECT;
+}
+
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -150,25 +227,29 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	struct async_key key = {.request = (u64)request};
 	struct async a = {};
 	u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct call *c;
+	u32 flags = 0, fd = 0, rw_flags = 0, op;
 	u8 opcode = 0;
-	u32 flags = 0, fd = 0, op;
 
 	READ(opcode, FIELD(request, io_kiocb_opcode));
 	switch (opcode) {
 	case 1: /* READV */
 	case 4: /* READ_FIXED */
 	case 22: /* READ */
-		a.target.op = OP_READ;
+	case 60: /* READV_FIXED */
+		op = OP_READ;
 		break;
 	case 2: /* WRITEV */
 	case 5: /* WRITE_FIXED */
 	case 23: /* WRITE */
-		a.target.op = OP_WRITE;
+	case 61: /* WRITEV_FIXED */
+		op = OP_WRITE;
+#ifdef OFF_io_rw_flags
+		READ(rw_flags, FIELD(request, io_rw_flags));
+#endif
 		break;
 	case 3: /* FSYNC */
 	case 8: /* SYNC_FILE_RANGE */
-		a.target.op = OP_FSYNC;
+		op = OP_FSYNC;
 		break;
 	default:
 		return 0;
@@ -177,23 +258,36 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	if (is_filtered(a.tgid))
 		return 0;
 	READ(flags, FIELD(request, io_kiocb_flags));
+	a.target.op = op;
+	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
 		READ(fd, FIELD(request, io_kiocb_cqe_fd));
-		op = a.target.op;
-		if (!aim(&a.target, file_of(fd), op, 0))
+		if (!aim(&a.target, file_of(fd), op, rw_flags))
 			return 0;
-		note_started(a.target.op);
 	}
-	c = find_call(pid_tgid);
-	if (c && c->target.op == CALL_SUBMIT) {
-		settle(c, CALL_SUBMIT, 0);
-		forget_lower(c);
-		if (opcode != 3 && opcode != 8)
-			c->batch[a.target.op >= OP_WRITE] += 1;
+	watch_request(pid_tgid, op, a.target.op, flags);
+	/* Still there: its completion did not fit into the ring, or the program wanted none. */
+	give_up(&key, LOST_URING_UNSEEN);
+	if (flags & REQ_F_CQE_SKIP) {
+		asyncs.delete(&key);
+		count_lost(LOST_URING_UNSEEN);
+		return 0;
 	}
 	a.start_ns = bpf_ktime_get_ns();
 	if (asyncs.update(&key, &a))
 		count_lost(LOST_MAP_FULL);
+	else if (a.target.file)
+		note_started(a.target.op);
+	return 0;
+}
+
+/* io_uring_queue_async_work(struct io_kiocb *req, int rw): a worker carries out what was begun. */
+int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+
+	if (c && c->target.op == CALL_SUBMIT)
+		c->batch[0] = c->batch[1] = c->direct = 0;
 	return 0;
 }
 
@@ -220,7 +314,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 		/* A registered file, or one opened by a linked request before. */
 		op = a.target.op;
 		READ(file, FIELD(request, io_kiocb_file));
-		if (!aim(&a.target, file, op, 0))
+		if (!aim(&a.target, file, op, a.rw_flags))
 			return 0;
 		note_started(a.target.op);
 	}

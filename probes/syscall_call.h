@@ -17,6 +17,8 @@ struct charges {
 	u64 lower_splits;
 	u64 lower_requests;
 	u64 unlisted;
+	/* Operations counted as started whose end will not be seen, or that never were. */
+	u64 withdrawn[OPS];
 };
 
 /* What was submitted to the block layer in one direction while a call was open. */
@@ -39,8 +41,10 @@ struct call {
 	struct target target;
 	struct lower lower[2]; /* reads, writes */
 	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
+	u32 direct; /* of these reads, those of O_DIRECT */
+	u32 linked; /* the last request of io_uring has another one wait for it */
 	u64 splits;
-	u64 pad[3];
+	u64 pad[2];
 };
 
 struct flow_key {
@@ -118,9 +122,19 @@ static inline void note_started(u32 op)
 		t->started += 1;
 }
 
+static inline void withdraw(u32 op)
+{
+	u32 zero = 0;
+	struct charges *sum = charges.lookup(&zero);
+
+	if (sum && op < OPS)
+		sum->withdrawn[op] += 1;
+}
+
 /* Returns 1 when this is the first operation of its kind by this process on this file. */
 static inline int note_flow(const struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
 {
+	const char *leader;
 	struct flow fresh = {};
 	struct charges *sum;
 	u32 zero = 0;
@@ -134,7 +148,9 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	fresh.count = 1;
 	fresh.bytes = bytes;
 	fresh.ns = ns;
-	bpf_get_current_comm(&fresh.comm, sizeof(fresh.comm));
+	/* The process' name: a thread may have one of its own. */
+	leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
+	READ(fresh.comm, FIELD(leader, task_struct_comm));
 	if (flows.update(key, &fresh)) {
 		sum = charges.lookup(&zero);
 		if (sum)
@@ -142,6 +158,9 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	}
 	return 1;
 }
+
+/* ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel makes the call anew after a signal. */
+#define is_restarted(result) ((result) <= -512 && (result) >= -516)
 
 /* One operation has ended: result < 0 is an error and counts as nothing else. */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
@@ -154,6 +173,10 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 
 	if (!t)
 		return 0;
+	if (is_restarted(result)) {
+		withdraw(op);
+		return 0;
+	}
 	if (result < 0) {
 		t->errors += 1;
 		return 0;
@@ -168,13 +191,20 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 	return note_flow(&key, f, result, ns);
 }
 
-static inline void charge_reads(struct charges *sum, u64 calls_made, const struct lower *low)
+/*
+ * direct: how many of the calls were O_DIRECT.  They are no cache, even where the bio left the
+ * caller's context because a control group's limit delayed it.
+ */
+static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
+				const struct lower *low)
 {
-	sum->read_calls += calls_made;
 	/* Requests of a batch cannot be told apart: each bio is taken for one of them. */
-	if (low->bios < calls_made)
-		sum->read_cached += calls_made - low->bios;
-	sum->read_lower_ops += low->requests ? low->requests : low->bios;
+	u32 fetched = low->bios > direct ? low->bios : direct;
+
+	sum->read_calls += calls_made;
+	if (fetched < calls_made)
+		sum->read_cached += calls_made - fetched;
+	sum->read_lower_ops += low->requests ? low->requests : fetched;
 	sum->read_lower_bytes += low->bytes;
 }
 
@@ -197,19 +227,15 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 		return;
 	if (op == CALL_SUBMIT) {
 		if (c->batch[0])
-			charge_reads(sum, c->batch[0], &c->lower[0]);
+			charge_reads(sum, c->batch[0], c->direct, &c->lower[0]);
 		if (c->batch[1])
 			charge_writes(sum, c->batch[1], &c->lower[1]);
 	} else {
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
-		/* A throttled bio leaves the caller's context; O_DIRECT is no cache all the same.
-		 */
-		if (op == OP_READ_DIRECT && result > 0 && !both.bios)
-			both.bios = 1;
 		if (op <= OP_READ_DIRECT)
-			charge_reads(sum, 1, &both);
+			charge_reads(sum, 1, op == OP_READ_DIRECT && result > 0, &both);
 		else
 			charge_writes(sum, 1, &both);
 	}
@@ -220,7 +246,7 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 static inline void forget_lower(struct call *c)
 {
 	__builtin_memset(c->lower, 0, sizeof(c->lower));
-	c->batch[0] = c->batch[1] = 0;
+	c->batch[0] = c->batch[1] = c->direct = c->linked = 0;
 	c->splits = 0;
 }
 

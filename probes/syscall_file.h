@@ -4,11 +4,12 @@
  */
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFDIR 0040000
 #define S_IFBLK 0060000
 #define S_SYNC 1 /* inode->i_flags */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
 
-enum { LOST_MAP_FULL, LOST_AIO_UNSEEN };
+enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
 
 /* Op numbers of ioh/layers/syscall.py. */
 enum { OP_READ, OP_READ_DIRECT, OP_WRITE, OP_WRITE_DIRECT, OP_WRITE_SYNC, OP_FSYNC, OP_COPY };
@@ -93,6 +94,16 @@ static inline int is_pseudo(const char *sb)
 	       + same(magic, 0x74726163) /* tracefs */
 	       + same(magic, 0x73636673) /* securityfs */
 	       + same(magic, 0xcafe4a11) /* bpf */
+	       + same(magic, 0x6e667364) /* nfsd */
+	       + same(magic, 0x67596969) /* rpc_pipefs */
+	       + same(magic, 0x42494e4d) /* binfmt_misc */
+	       + same(magic, 0x62656570) /* configfs */
+	       + same(magic, 0x65735543) /* fusectl */
+	       + same(magic, 0xf97cff8c) /* selinuxfs */
+	       + same(magic, 0x5a3c69f0) /* apparmorfs */
+	       + same(magic, 0xde5e81e4) /* efivarfs */
+	       + same(magic, 0x6165676c) /* pstore */
+	       + same(magic, 0x07655821) /* resctrl */
 	       + same(magic, 0x09041934) /* anon_inode: regular files since 6.16 */;
 }
 
@@ -126,21 +137,22 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	struct file_part part = {};
 	const char *sb;
 	u32 flags, rdev = 0;
-	u16 mode;
+	u16 kind;
 
 	if (!file)
 		return 0;
 	READ(part, file + FILE_BASE);
 	READ(inode, PART(const char *, part, FILE_BASE, file_f_inode) + INODE_BASE);
-	mode = PART(u16, inode, INODE_BASE, inode_i_mode);
-	if ((mode & S_IFMT) != S_IFREG && (mode & S_IFMT) != S_IFBLK)
+	kind = PART(u16, inode, INODE_BASE, inode_i_mode) & S_IFMT;
+	/* Databases make what they did to a directory last by an fsync of it. */
+	if (kind != S_IFREG && kind != S_IFBLK && (kind != S_IFDIR || op != OP_FSYNC))
 		return 0;
 	sb = PART(const char *, inode, INODE_BASE, inode_i_sb);
 	READ(to->dev, FIELD(sb, super_block_s_dev));
 	if (to->dev >> 20 == 0 && is_pseudo(sb))
 		return 0;
 #ifdef FILTER_DEVICE
-	if ((mode & S_IFMT) == S_IFBLK)
+	if (kind == S_IFBLK)
 		READ(rdev, FIELD(PART(const char *, part, FILE_BASE, file_f_inode), inode_i_rdev));
 	if (other_device(sb, to->dev, rdev))
 		return 0;

@@ -21,7 +21,7 @@ from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import BlockDevices
+from ioh.procfs.blockdev import BlockDevices, read_block_device
 from ioh.procfs.files import path_under, read_text
 
 if TYPE_CHECKING:
@@ -172,7 +172,14 @@ class Block(Layer):
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
-        """See block_probe."""
+        """See block_probe; no probe sees a device whose I/O never becomes requests of its own."""
+        chosen = None if filters.device is None else read_block_device(filters.device)
+        if chosen is not None and not chosen.has_requests:
+            below = chosen.stack if chosen.is_stacked else "no other device"
+            return Unavailable(
+                f"{chosen.name} has no requests of its own",
+                f"its I/O becomes requests of {below}",
+            )
         return block_defines(host, filters, len(SPEC.lost))
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
@@ -263,7 +270,7 @@ class Block(Layer):
     def _is_counted(self, dev: int) -> bool:
         """A stacked device's I/O appears again below it and must not be counted twice."""
         device = self._devices.get(dev)
-        return self.filters.device is not None or device is None or not device.is_stacked
+        return self.filters.device is not None or device is None or device.is_counted
 
     def _name(self, dev: int) -> str:
         device = self._devices.get(dev)

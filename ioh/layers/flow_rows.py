@@ -71,6 +71,12 @@ class Rows(Generic[Id]):
         """Ask for names again, of those that ``wanted`` says."""
         self._names = {what: key for what, key in self._names.items() if not wanted(what)}
 
+    def rename(self, wanted: Iterable[Id]) -> None:
+        """Ask at once for the names of those that have one: another row may be theirs now."""
+        for what in wanted:
+            if what in self._names:
+                self._names[what] = self._name(what)
+
     def table(self, tick: int, idle_since: int) -> Table:
         """All rows as they are now, those left out that had nothing since a tick."""
         pending, self._pending = self._pending, {}

@@ -60,6 +60,8 @@ class FlowTables:
         self._retired: dict[bytes, bytes] = {}  # values of this tick's
         self._flow_of: dict[int, bytes] = {}  # one of this tick's for each process
         self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where it is the same for all files
+        # On another file than before, as is whoever became another program or got a used pid.
+        self._newly_at_work: set[int] = set()
         self._paths: dict[FileId, tuple[bytes, bool]] = {}  # as the probe tells them
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
@@ -79,6 +81,8 @@ class FlowTables:
         if renamed:
             self._forget_names(renamed.__contains__)
         self._retire(self._take_in(flows.sums(3)))
+        self._processes.rename(self._newly_at_work)
+        self._newly_at_work.clear()
         tables = self._tables(self._tick - 2 * _IDLE_TICKS)
         self._retired.clear()
         self._flow_of.clear()
@@ -118,6 +122,8 @@ class FlowTables:
         ino, dev, tgid, op, _ = _FLOW_KEY.unpack(key)
         file, column = (ino, dev), self._column_of_op[op]
         self._flow_of[tgid] = key
+        if key not in self._seen:
+            self._newly_at_work.add(tgid)
         self._processes.add(tgid, column, sums)
         self._by_file.add(file, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)
@@ -126,10 +132,11 @@ class FlowTables:
     def _add(self, key: bytes, sums: tuple[int, int, int], seen: _Seen | None) -> FileId:
         """Add what a flow has grown by since it was seen; returns its file."""
         count, size, ns = sums
-        self._seen[key] = (count, size, ns, self._tick)
         if seen is not None and seen[0] <= count:
             sums = count - seen[0], size - seen[1], ns - seen[2]
-        return self._add_rows(key, sums)
+        file = self._add_rows(key, sums)
+        self._seen[key] = (count, size, ns, self._tick)
+        return file
 
     def _lacks_name(self, file: FileId) -> bool:
         """Whether to drop its entry: the probe notes a name whenever it makes one.

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _SUBMITTER = struct.Struct("=II16s")  # tgid, write, comm
 _IDLE_TICKS = 60
+# With more than this share of the map in use, idle entries go after two ticks: on a host that
+# starts hundreds of processes a second the newcomers would find no room.
+_CROWDED_SHARE = 4
+_CROWDED_IDLE_TICKS = 2
 
 
 class SubmitterTable:
@@ -31,12 +35,14 @@ class SubmitterTable:
         """Take in what was submitted since the last tick."""
         self._tick += 1
         idle: list[tuple[bytes, tuple[int, int, int]]] = []
+        is_crowded = len(self._seen) > submitters.spec.max_entries // _CROWDED_SHARE
+        idle_ticks = _CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS
         for key, (count, size) in submitters.sums(2):
             before = self._seen.get(key, (0, 0, 0))
             if (count, size) != before[:2]:  # what joins a request adds bytes alone
                 self._add(key, count - before[0], size - before[1])
                 self._seen[key] = (count, size, self._tick)
-            elif self._tick - before[2] > _IDLE_TICKS:
+            elif self._tick - before[2] > idle_ticks:
                 idle.append((key, before))
         # Last, when it is known whether a row's other direction came back in this tick.
         for key, before in idle:

@@ -115,7 +115,7 @@ SPEC = LayerSpec(
         TableSpec("file", "files", ("path",), _FLOW, _BY_BYTES),
         TableSpec("mount", "mounts", ("mount", "fstype"), _FLOW, _BY_BYTES),
     ),
-    lost=("map_full", "aio_unseen"),
+    lost=("map_full", "aio_unseen", "uring_unseen"),
 )
 
 
@@ -153,11 +153,19 @@ class Syscall(Layer):
             needed=False,
             usable=has_uring,
         ),
+        Event(
+            "uring_worker",
+            (raw("io_uring_queue_async_work", "on_uring_worker"),),
+            gives="cached",
+            needed=False,
+            usable=has_uring,
+        ),
         Event("enter", (raw("sys_enter", "on_enter"),)),
     )
 
     steps = (
         Step("submit_step", "sys_enter", "on_submit_step"),
+        Step("refuse_step", "sys_exit", "on_refuse_step"),
         Step("reap_step", "sys_exit", "on_reap_step"),
     )
     late = Late(
@@ -185,21 +193,23 @@ class Syscall(Layer):
         """Read totals, what calls became, and who did what to which file."""
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
+        counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
+        charges = [int(n) for n in maps["charges"].sum_cpus(maps["charges"].at(0))]
+        withdrawn = charges[len(counters) :]  # by op
         ops: dict[str, OpTotals] = {}
         for index, name in enumerate(SPEC.ops):
             op = decode_op_totals(
                 totals.per_cpu(totals.at(index)), ended, previous=self._previous.get(name)
             )
             ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
-            ops[name] = replace(op, inflight=max(0, (op.started_total or 0) - ended_total))
+            under_way = (op.started_total or 0) - withdrawn[index] - ended_total
+            ops[name] = replace(op, inflight=max(0, under_way))
         self._previous = ops
         self._forget_the_dead(maps["asyncs"])
-        counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
-        charges = maps["charges"].sum_cpus(maps["charges"].at(0))
         return LayerSample(
             source="bpf",
             ops=ops,
-            metrics={name: int(charges[index]) for index, name in enumerate(counters)},
+            metrics=dict(zip(counters, charges, strict=False)),
             tables=self._flows.read(maps["flows"], maps["paths"]),
             lost=decode_lost(maps["lost"], SPEC.lost),
             notes=() if self.filters.device is None else (_NO_MSYNC,),

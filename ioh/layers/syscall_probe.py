@@ -26,6 +26,8 @@ _SUPERS = 3  # btrfs file systems of one disk that --device knows
 
 _MEMBERS = [
     ("task_struct", "files"),
+    ("task_struct", "group_leader"),
+    ("task_struct", "comm"),
     ("files_struct", "fdt"),
     ("fdtable", "max_fds"),
     ("fdtable", "fd"),
@@ -120,7 +122,7 @@ def syscall_defines(
     if has_uring(host.btf):
         uring = offset_defines(host.btf, _URING_MEMBERS)
         if not isinstance(uring, Unavailable):
-            defines |= uring
+            defines |= uring | _uring_flags(host.btf)
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
@@ -150,6 +152,12 @@ def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
         "GETRQ_BIO_ARG": position("block_getrq"),
         "MERGE_BIO_ARG": position("block_bio_backmerge"),
     }
+
+
+def _uring_flags(btf: Btf) -> dict[str, int]:
+    """Where the RWF_ flags are: in the part of a request that each opcode has for itself."""
+    own, flags = btf.offset("io_kiocb", "cmd"), btf.offset("io_rw", "flags")
+    return {} if own is None or flags is None else {"OFF_io_rw_flags": own + flags}
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:

@@ -121,8 +121,8 @@ class BlockFallback:
     Totals start at 0 with the first sample, only grow, and survive what the file's own
     numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
     that comes to mean another device.  The layer's ops are the sum of all devices but those
-    whose I/O appears again on another one (dm, md, loop over a file on a disk); with
-    ``device`` they are that device's.
+    whose I/O appears again on another one (dm, md, loop over a file on a disk) or that have no
+    requests (zram), as with the probe; with ``device`` they are that device's.
 
     Args:
         spec: The block layer's; its ``device`` table is filled.
@@ -163,7 +163,7 @@ class BlockFallback:
         total: Totals = self._sum if self._sum is not None else _zero(s for s, _ in disks)
         for disk, device in disks:
             growth = self._advance(disk, device, is_first=is_first)
-            is_counted = device is None or not device.is_stacked or self._device is not None
+            is_counted = device is None or device.is_counted or self._device is not None
             if growth is not None and is_counted:
                 total = add_totals(total, growth)
         self._sum = total

@@ -71,6 +71,11 @@ class BlockDevice:
     write_cache: str | None = None
     model: str | None = None
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is part of a sum over all devices: of requests, each of them once."""
+        return self.has_requests and not self.is_stacked
+
 
 def parse_scheduler(text: str | None) -> str | None:
     """The scheduler in use, ``mq-deadline`` from ``none [mq-deadline] kyber``."""

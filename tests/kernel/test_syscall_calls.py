@@ -6,13 +6,18 @@ import ctypes
 import errno
 import mmap
 import os
+import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.kernel.part import WatchedVolume, assert_calls, assert_seen
-from tests.kernel.rig import MIB, Volume, aligned, fio, opened, recording
+from tests.kernel.rig import MIB, Volume, aligned, fio, opened, recording, run
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -144,6 +149,45 @@ def test_fsync_family(watched: WatchedVolume) -> None:
     assert_calls(ioh, {"fsync": 31}, 0)
 
 
+def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
+    """It makes a file's creation or new name last; nothing else of a directory is I/O here."""
+    folder = watched.volume.mount
+    with watched.part() as ioh, opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        for n in range(5):
+            (folder / f"new{n}").touch()
+            os.fsync(fd)
+        for _ in range(3):
+            with pytest.raises(IsADirectoryError):
+                os.read(fd, 100)
+    assert_calls(ioh, {"fsync": 5})
+    assert ioh.errors("syscall", "read") == 0
+    assert ioh.table("syscall", "file", "path")[str(folder),]["syncs"] == 5
+
+
+def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
+    """A splice that waits for a pipe and is stopped three times is one write, and no error."""
+    path = watched.volume.file("data", SIZE)
+    script = "import os,sys; f=os.open(sys.argv[1],os.O_WRONLY); print(f,flush=True)\nos.splice(0,f,9)"
+    with (
+        watched.part() as ioh,
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as writer,
+    ):
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline()
+        for number in [signal.SIGSTOP, signal.SIGCONT] * 3:
+            time.sleep(0.1)
+            writer.send_signal(number)
+        writer.stdin.write(b"123456789")
+        writer.stdin.flush()
+        assert writer.wait(10) == 0
+    assert_calls(ioh, {"write_buffered": 1}, 9)
+    assert ioh.errors("syscall", "write") == 0
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["write"]["inflight"] == 0
+
+
 def test_msync(volume: Volume) -> None:
     """msync names no file, so that no filter by device fits it: by process instead."""
     path = volume.file("data", SIZE)
@@ -239,7 +283,16 @@ def test_failing_calls_count_as_errors_only(watched: WatchedVolume) -> None:
     assert_seen(ioh, {op: ioh.errors("syscall", op) for op in failed_calls}, failed_calls)
 
 
-def test_what_is_no_file_is_not_counted(volume: Volume) -> None:
+@pytest.fixture
+def binfmt_misc(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "binfmt"
+    folder.mkdir()
+    run("mount", "-t", "binfmt_misc", "binfmt_misc", folder)
+    yield folder
+    run("umount", folder)
+
+
+def test_what_is_no_file_is_not_counted(binfmt_misc: Path) -> None:
     """Sockets, pipes, terminals and pseudo file systems, by this very process."""
     pid = str(os.getpid())
     a, b = socket.socketpair()
@@ -251,7 +304,8 @@ def test_what_is_no_file_is_not_counted(volume: Volume) -> None:
             os.read(b.fileno(), 1)
             os.write(write_end, b"x")
             os.read(read_end, 1)
-        for name in ("/proc/self/stat", "/proc/diskstats", "/sys/kernel/mm/ksm/run", "/dev/zero"):
+        kernels = ("/proc/self/stat", "/proc/diskstats", "/sys/kernel/mm/ksm/run", "/dev/zero")
+        for name in (*kernels, binfmt_misc / "status"):
             with opened(name, os.O_RDONLY) as fd:
                 for _ in range(31):
                     os.read(fd, 100)

@@ -71,6 +71,23 @@ def test_processes_files_and_mounts(volume: Volume) -> None:
     assert (row["reads"], row["writes"], row["read_bytes"]) == (42, 13, 42_000)
 
 
+def test_a_process_that_becomes_another_program(volume: Volume) -> None:
+    """A shell that has read its script executes what does the work."""
+    script, data = volume.file("script", SIZE), volume.file("data", SIZE)
+    wait = f"exec 3<{script}; read -ru3 -N5 x; read -r y"
+    work = f"exec dd if={data} of=/dev/null bs=512 count=29 status=none"
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        subprocess.Popen(["bash", "-c", f"{wait}; {work}"], stdin=subprocess.PIPE) as process,
+    ):
+        ioh.settle()
+        process.communicate(b"\n")
+        assert process.returncode == 0
+    rows = ioh.table("syscall", "process", "pid", "comm")
+    assert rows.keys() == {(str(process.pid), "bash"), (str(process.pid), "dd")}
+    assert rows[str(process.pid), "dd"]["reads"] == 29
+
+
 def test_a_process_between_two_ticks(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:

@@ -28,7 +28,8 @@ _MEMBERS = {
     "gendisk": "major",
     "inet_sock": "inet_sport",
     "inode": "i_mode i_flags i_sb i_ino i_rdev i_dentry.first",
-    "io_kiocb": "opcode file flags cqe.fd",
+    "io_kiocb": "opcode file flags cqe.fd cmd",
+    "io_rw": "kiocb flags",
     "net": "ns.inum",
     "nfs_commit_data": "inode",
     "nfs_pgio_header": "inode args.count args.stable res.count res.eof res.verf",
@@ -52,7 +53,7 @@ _MEMBERS = {
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
     "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
-    "task_struct": "files thread_info flags",
+    "task_struct": "files thread_info flags group_leader comm",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us",
     "thread_info": "status",
@@ -158,6 +159,7 @@ def linux_6_18() -> FakeBtf:
         | {
             "io_uring_submit_req": ("io_kiocb",),
             "io_uring_complete": ("io_ring_ctx", "", "io_uring_cqe"),
+            "io_uring_queue_async_work": ("io_kiocb", ""),
         },
     )
 

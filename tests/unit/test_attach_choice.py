@@ -15,6 +15,7 @@ from ioh.layers import all_layers
 from ioh.layers.base import Event, raw
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
+from ioh.procfs.blockdev import BlockDevice
 from tests.unit.fake_kernel import KERNELS, FakeBtf, linux_5_10, linux_6_18
 from tests.unit.probe_text import ProbeText
 
@@ -112,6 +113,15 @@ def test_io_uring_that_cannot_be_followed_costs_only_itself(path: str) -> None:
     assert ProbeText("syscall", defines_of("syscall", btf)).undefined() == set()
 
 
+def test_io_uring_whose_flags_are_not_known_is_counted_all_the_same() -> None:
+    btf = linux_6_18()
+    assert "OFF_io_rw_flags" in defines_of("syscall", btf)
+    btf.drop("io_rw.flags")
+    assert "OFF_io_rw_flags" not in defines_of("syscall", btf)
+    assert {"uring_submit", "uring_complete"} <= chosen_on("syscall", btf).keys()
+    assert ProbeText("syscall", defines_of("syscall", btf)).undefined() == set()
+
+
 def chosen_on(name: str, btf: FakeBtf) -> dict[str, int]:
     chosen = choose_points(all_layers()[name].events, btf.host())
     assert not isinstance(chosen, Unavailable)
@@ -185,6 +195,15 @@ def test_bits_that_moved_or_were_macros() -> None:
     btf = linux_6_18()
     btf.enums["req_flag_bits"] = {"__REQ_FUA": 20, "__REQ_PREFLUSH": 21}
     assert defines_of("block", btf)["FLUSH_FLAGS"] == 1 << 20 | 1 << 21
+
+
+def test_a_device_without_requests_is_measured_from_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_requests, stack in ((True, "sda"), (False, "vg-lv on sda"), (False, "zram0")):
+        device = BlockDevice(5, "it", stack, 5, "it", has_requests=has_requests)
+        monkeypatch.setattr("ioh.layers.block.read_block_device", lambda _, d=device: d)
+        found = all_layers()["block"].defines(linux_6_18().host(), Filters(device=5))
+        assert isinstance(found, Unavailable) != has_requests
+    assert isinstance(all_layers()["block"].defines(linux_6_18().host(), Filters()), dict)
 
 
 def test_the_disk_is_found_by_the_queue_or_by_the_request() -> None:

@@ -145,6 +145,25 @@ def test_a_process_is_called_what_proc_says_else_what_the_probe_saw(probe: Probe
     assert set(probe.tick()["process"]) == {("5", "renamed"), ("6", "gone")}
 
 
+def test_a_process_that_became_another_program_gets_a_row_of_its_own(probe: Probe) -> None:
+    probe.process(5, b"bash")
+    probe.add(pid=5, ino=1, count=3)
+    probe.tick()
+    probe.process(5, b"dd")
+    probe.add(pid=5, ino=2, count=29)
+    reads = {key: row[0] for key, row in probe.tick()["process"].items()}
+    assert reads == {("5", "bash"): 3, ("5", "dd"): 29}
+
+
+def test_a_process_that_became_another_program_and_ended(probe: Probe) -> None:
+    probe.process(5, b"bash")
+    probe.add(pid=5, ino=1)
+    probe.tick()
+    (probe.root / "proc/5/comm").unlink()
+    probe.add(pid=5, ino=2, count=29, comm=b"dd")
+    assert {key: row[0] for key, row in probe.tick()["process"].items()}["5", "dd"] == 29
+
+
 def test_a_file_is_named_below_its_mount(probe: Probe) -> None:
     probe.name(1, b"a.dbf", b"base")
     probe.add()

@@ -113,6 +113,21 @@ def test_stacked_devices_and_partitions_are_not_added(root: Path) -> None:
     assert set(sample.parts) == {"dm-0", "dm-1", "md0", "loop0", "loop1"}
 
 
+@pytest.mark.parametrize(("device", "count"), [(None, 0), (make_dev(253, 0), 7)])
+def test_a_device_without_requests_counts_only_if_chosen(
+    tmp_path: Path, device: int | None, count: int
+) -> None:
+    root = tmp_path / "root"
+    shutil.copytree(DATA / "proc-6.18", root, symlinks=True)
+    fallback = BlockFallback(SPEC, device, root)
+    rewrite(root, zram0="0 0 0 0 0 0 0 0 0 0 0")
+    read(fallback)
+    rewrite(root, zram0="7 0 56 0 0 0 0 0 0 0 0")
+    sample = read(fallback)
+    assert sample.ops["read"].count_total == count
+    assert sample.parts["zram0"]["read"].count_total == 7
+
+
 def test_chosen_device_counts_even_if_stacked(root: Path) -> None:
     fallback = BlockFallback(SPEC, make_dev(253, 0), root)
     read(fallback)

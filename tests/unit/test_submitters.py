@@ -99,6 +99,15 @@ def test_an_idle_entry_goes_and_its_row_with_it(probe: Probe) -> None:
     assert probe.tick() == {("5", "fio"): (1, 512, 0, 0)}
 
 
+def test_idle_entries_make_room_soon_where_many_come(probe: Probe) -> None:
+    """A host that starts 1,500 processes a second, each of which reads a little."""
+    for pid in range(0, 9000, 1500):
+        for each in range(pid, pid + 1500):
+            probe.add(pid=each)
+        assert len(probe.held) <= SPEC.max_entries - 100
+        probe.tick()
+
+
 def test_a_row_stays_while_its_other_direction_is_busy(probe: Probe) -> None:
     probe.add(count=2)
     for _ in range(IDLE + 3):

@@ -15,6 +15,8 @@ _LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, -
 _ADVICE = {
     "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
     "them: for it, layer block has the true numbers.",
+    "uring_unseen": "A program wants no completions of io_uring (IOSQE_CQE_SKIP_SUCCESS), or its "
+    "ring is too small for them: for it, layer block has the true numbers.",
     "unseen": "The kernel completed requests without running the probe; counts and bytes of "
     "/proc/diskstats (iostat -x 1) are whole.",
     "recursion": "Too many CPUs preempt the probe at once: take this layer's numbers as lower "

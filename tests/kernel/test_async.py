@@ -1,0 +1,183 @@
+"""Requests of libaio and io_uring in every way in which programs hand them over."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import time
+from contextlib import closing
+
+from tests.kernel import aio, uring
+from tests.kernel.rig import MIB, Ioh, Volume, opened, recording
+from tests.kernel.uring import Uring
+
+RWF_DSYNC = 2
+EINVAL = 22
+SIZE = 4096
+DIRECT = os.O_RDWR | os.O_DIRECT
+
+
+def inflight(ioh: Ioh) -> dict[str, int]:
+    ops = ioh.intervals[-1]["layers"]["syscall"]["ops"]
+    return {op: numbers["inflight"] for op, numbers in ops.items() if numbers["inflight"]}
+
+
+def test_what_libaio_does_not_take_at_once(volume: Volume) -> None:
+    """A ring that is full takes a part of the batch; the program hands over the rest again."""
+    path = volume.file("data", MIB)
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, DIRECT) as fd,
+        closing(aio.Aio(8)) as context,
+    ):
+        left = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(997)]
+        refused = 0
+        while left:
+            taken = context.submit(left)
+            assert taken > 0
+            refused += taken < len(left)
+            left = left[taken:]
+            assert context.reap(taken, taken) == [SIZE] * taken
+        bad = context.prepare(fd, 99)
+        syncs = [context.prepare(fd, aio.FSYNC, 0) for _ in range(5)]
+        assert context.submit([*syncs[:3], bad, *syncs[3:]]) == 3
+        assert context.submit([bad]) == -1
+        assert context.reap(3, 3) == [0] * 3
+        ioh.settle()
+    assert refused > 3
+    assert ioh.counts("syscall") == {"read_direct": 997, "fsync": 3}
+    assert ioh.metric("syscall", "read_calls") == 997
+    assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
+
+
+def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(volume: Volume) -> None:
+    path = volume.file("data", MIB)
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, DIRECT) as fd,
+        closing(aio.Aio(1024)) as context,
+    ):
+        batch = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(700)]
+        for size in (512, 700):
+            left = context.submit(batch[:size])
+            assert left == size
+            while left:
+                left -= len(context.reap(1, 256))
+        ioh.settle()
+    assert ioh.counts("syscall") == {"read_direct": 512 + 528}
+    assert ioh.lost("syscall") == {"aio_unseen": 700 - 528}
+    assert inflight(ioh) == {}
+
+
+def test_every_read_write_and_fsync_of_io_uring(volume: Volume) -> None:
+    path = volume.file("data", MIB)
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, DIRECT) as fd,
+        opened(path, os.O_RDWR) as buffered,
+        closing(Uring(64)) as ring,
+    ):
+        ring.register(uring.REGISTER_FILES, struct.pack("=i", fd), 1)
+        ring.register(uring.REGISTER_BUFFERS, struct.pack("=QQ", ring.address, MIB), 1)
+        pieces = ctypes.create_string_buffer(
+            struct.pack("=QQQQ", ring.address, SIZE, ring.address + SIZE, SIZE)
+        )
+        vector = {"size": 2, "address": ctypes.addressof(pieces)}
+        for opcode, count, more in (
+            (uring.READ, 2, {}),
+            (uring.READ_FIXED, 3, {}),
+            (uring.READV, 5, vector),
+            (uring.WRITE, 7, {}),
+            (uring.WRITE_FIXED, 3, {}),
+            (uring.WRITEV, 2, vector),
+        ):
+            for _ in range(count):
+                ring.queue(opcode, fd, **more)
+        ring.queue(uring.READ, 0, flags=uring.FIXED_FILE)
+        ring.queue(uring.FSYNC, fd, 0)
+        ring.queue(uring.SYNC_FILE_RANGE, fd, 0)
+        for flags in (0, uring.FIXED_FILE):
+            ring.queue(uring.WRITE, 0 if flags else fd, flags=flags, rw_flags=RWF_DSYNC)
+        ring.queue(uring.WRITE, buffered, rw_flags=RWF_DSYNC)
+        assert ring.submit(28) == 28
+        assert all(done.result >= 0 for done in ring.reap())
+        # Since Linux 6.15:
+        for _ in range(3):
+            ring.queue(uring.READV_FIXED, fd, **vector)
+            ring.queue(uring.WRITEV_FIXED, fd, **vector)
+        ring.submit(1)
+        time.sleep(0.1)
+        results = [done.result for done in ring.reap()]
+        new = 0 if results[0] == -EINVAL else 3
+        assert results[:6] == [2 * SIZE] * 6 if new else set(results) == {-EINVAL}
+        ioh.settle()
+    counts = {"read_direct": 11 + new, "write_direct": 12 + new, "write_sync": 3, "fsync": 2}
+    assert ioh.counts("syscall") == counts
+    assert ioh.total("syscall", "read", "bytes") == SIZE * (11 + 5 + 2 * new)
+    assert ioh.total("syscall", "write", "bytes") == SIZE * (15 + 2 + 2 * new)
+    assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
+
+
+def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
+    """Unwanted ones, and those for which the ring has no room: lost, and not under way for ever."""
+    path = volume.file("data", MIB)
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, DIRECT) as fd,
+    ):
+        with closing(Uring(8)) as ring:
+            for i in range(7):
+                ring.queue(uring.WRITE, fd, flags=uring.CQE_SKIP if i < 6 else 0)
+            assert ring.submit(1) == 7
+        ioh.settle()
+        skipped = (ioh.counts("syscall"), ioh.lost("syscall"), inflight(ioh))
+        with closing(Uring(8)) as ring:
+            reaped = 0
+            for _ in range(5):
+                for _ in range(8):
+                    ring.queue(uring.READ, fd)
+                assert ring.submit() == 8
+            while reaped < 40:
+                reaped += len(ring.reap())
+                ring.submit(1 if reaped < 40 else 0)
+            for _ in range(10):
+                ring.queue(uring.READ, fd)
+                assert ring.submit(1) == 1
+                assert len(ring.reap()) == 1
+        ioh.settle()
+    assert skipped == ({"write_direct": 1}, {"uring_unseen": 6}, {})
+    lost = ioh.lost("syscall")["uring_unseen"] - 6
+    counted = ioh.counts("syscall")["read_direct"]
+    assert counted + lost + inflight(ioh).get("read_direct", 0) == 50
+    assert counted == 50 or lost > 0
+
+
+def test_what_a_worker_does_is_no_hit_of_the_cache(volume: Volume) -> None:
+    """Who else submits what a request becomes is not seen, so that nothing is said of it."""
+    path = volume.file("data", MIB)
+    volume.drop_caches()
+    with (
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(path, DIRECT) as direct,
+        opened(path, os.O_RDONLY) as buffered,
+        closing(Uring(16)) as ring,
+    ):
+        for fd, flags in ((buffered, uring.ASYNC), (direct, uring.ASYNC), (direct, uring.LINK)):
+            for i in range(5):
+                ring.queue(uring.READ, fd, offset=i * SIZE, flags=flags)
+        ring.queue(uring.READ, direct)  # the last one of the chain
+        assert ring.submit(16) == 16
+        assert [done.result for done in ring.reap()] == [SIZE] * 16
+        ioh.settle()
+        elsewhere = ioh.metric("syscall", "read_calls")
+        for fd, count in ((direct, 3), (buffered, 5)):
+            for _ in range(count):
+                ring.queue(uring.READ, fd)
+        assert ring.submit(8) == 8
+    assert elsewhere == 0
+    assert ioh.metric("syscall", "read_calls") == 8
+    assert ioh.metric("syscall", "read_calls_cached") == 5
+    assert ioh.total("syscall", "read") == 24
