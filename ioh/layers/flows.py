@@ -12,7 +12,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev
 from ioh.procfs.mountinfo import Location, MountTable
-from ioh.procfs.processes import read_comm
+from ioh.procfs.processes import are_pids_the_kernels, read_comm
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
@@ -53,6 +53,7 @@ class FlowTables:
     def __init__(self, root: Path, column_of_op: tuple[int, ...] = _COLUMN_OF_OP) -> None:
         self._column_of_op = column_of_op
         self._root = root
+        self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._mounts = MountTable(root)
         self._map: Map
         self._tick = 0
@@ -151,7 +152,7 @@ class FlowTables:
 
     def _name_process(self, tgid: int) -> tuple[str, str]:
         """The process' name now, else the one that the probe saw (it may have exited)."""
-        name = read_comm(tgid, self._root)
+        name = read_comm(tgid, self._root) if self._are_pids_the_kernels else None
         if name is None:
             key = self._flow_of[tgid]
             value = self._retired.get(key) or self._map.lookup(key) or b""

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 _SUBMITTER = struct.Struct("=II16s")  # tgid, write, comm
 _IDLE_TICKS = 60
-# With more than this share of the map in use, idle entries go after two ticks: on a host that
-# starts hundreds of processes a second the newcomers would find no room.
+# With more than this share of the map in use, idle entries go after a tick: on a host that starts
+# hundreds of processes a second the newcomers would find no room.
 _CROWDED_SHARE = 4
-_CROWDED_IDLE_TICKS = 2
+_CROWDED_IDLE_TICKS = 1
 
 
 class SubmitterTable:

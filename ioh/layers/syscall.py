@@ -17,6 +17,7 @@ from ioh.layers.syscall_probe import URING_SUBMIT_TRACEPOINTS, has_uring, syscal
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
+from ioh.procfs.processes import are_pids_the_kernels
 from ioh.procfs.syscall_fallback import SyscallFallback
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _FLOW: tuple[MetricSpec, ...] = (
         scale=1e-3,
         title="r µs",
     ),
-    counter("writes_total", "Write calls.", "w/s"),
-    counter("write_bytes_total", "Bytes written.", "wB/s"),
+    counter("writes_total", "Write calls, and copies between files.", "w/s"),
+    counter("write_bytes_total", "Bytes written and copied.", "wB/s"),
     counter("write_ns_total", "Time in write calls.", ""),
     ratio(
         "write_latency_us",
@@ -121,6 +122,7 @@ SPEC = LayerSpec(
 
 _CLEANING_TICKS = 60
 _NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
+_OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
 _ASYNC = struct.Struct("=8xQ12xII")  # struct async of probes/syscall_async.h: file, op, tgid
 
 
@@ -187,6 +189,7 @@ class Syscall(Layer):
         self._previous: dict[str, OpTotals] = {}
         self._tick = 0
         self._abandoned: Counter[str] = Counter()
+        self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._fallback = SyscallFallback(SPEC, filters, root)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -212,13 +215,17 @@ class Syscall(Layer):
             metrics=dict(zip(counters, charges, strict=False)),
             tables=self._flows.read(maps["flows"], maps["paths"]),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=() if self.filters.device is None else (_NO_MSYNC,),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = () if self.filters.device is None else (_NO_MSYNC,)
+        return notes if self._are_pids_the_kernels else (*notes, _OTHER_PIDS)
 
     def _forget_the_dead(self, asyncs: Map) -> None:
         """Drop requests of processes that ended without reaping them, now and then."""
         self._tick += 1
-        if self._tick % _CLEANING_TICKS:
+        if self._tick % _CLEANING_TICKS or not self._are_pids_the_kernels:
             return
         for key, value in asyncs.items_bytes():
             file, op, tgid = _ASYNC.unpack_from(value)

@@ -12,6 +12,7 @@ from ioh.layers.base import offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.btrfs import btrfs_on
+from ioh.procfs.processes import are_pids_the_kernels
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
@@ -93,6 +94,11 @@ def syscall_defines(
         return Unavailable(
             f"ioh does not know the system call numbers of {host.machine}",
             "x86_64 and aarch64 are known; please report your machine",
+        )
+    if filters.pid is not None and not are_pids_the_kernels():
+        return Unavailable(
+            "the kernel knows processes by the host's ids, and ioh runs in a PID namespace",
+            "let the container share the host's (docker run --pid=host), or use --comm or --cgroup",
         )
     members = list(_MEMBERS)
     if host.machine == "x86_64":

@@ -141,7 +141,10 @@ SPEC = LayerSpec(
 # Entries, each some 150 bytes of kernel memory: connections that end between two ticks.
 MAX_CLOSED = 32768
 _SLOW_DUMP_S = 0.1
-_NO_PROBE = "Connections that open and close between two ticks are missed: no probe."
+_NO_PROBE = (
+    "No probe: what a connection moves after its last tick is missed, and all of one that opens "
+    "and closes between two."
+)
 
 
 class Tcp(Layer):

@@ -13,6 +13,7 @@ from ioh.procfs.files import ROOT, int_or_none, path_under, read_bytes, read_tex
 _PARENT_FIELD = 1
 _START_FIELD = 19
 _MAX_CMDLINE_CHARS = 1024
+_INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of linux/proc_ns.h
 
 
 class ProcessIo(NamedTuple):
@@ -43,6 +44,15 @@ class ProcessStat(NamedTuple):
     comm: str
     parent_pid: int
     start_ticks: int
+
+
+def are_pids_the_kernels(root: Path = ROOT) -> bool:
+    """Whether a process has the same id here and for the kernel: not within a container."""
+    try:
+        found = os.stat(path_under(root, "proc/self/ns/pid")).st_ino  # noqa: PTH116
+    except OSError:
+        return True
+    return found == _INITIAL_PID_NAMESPACE
 
 
 def parse_process_io(text: str) -> ProcessIo | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import mmap
 import os
 import subprocess
@@ -99,6 +100,22 @@ def test_by_name(volume: Volume) -> None:
             wanted.read(11)
             others[-1].read(13)
         assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
+
+
+def test_by_process_in_a_container() -> None:
+    """There a process has another id than the one that the kernel's probes see."""
+    ioh = ioh_command("json", "-t", "0.1", "--layers", "syscall", "--pid", "1")
+    told = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", *ioh],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=ioh_environment(),
+        timeout=60,
+    ).stdout
+    layer = json.loads(told.splitlines()[0])["layers"]["syscall"]  # ioh itself is process 1
+    assert layer["source"] == "proc"
+    assert "host's ids" in layer["notes"][0]
 
 
 def cgroup_root() -> Path:
