@@ -9,7 +9,8 @@ import time
 from contextlib import closing
 
 from tests.kernel import aio, uring
-from tests.kernel.rig import MIB, Ioh, Volume, opened, recording
+from tests.kernel.part import WatchedVolume
+from tests.kernel.rig import MIB, Ioh, opened
 from tests.kernel.uring import Uring
 
 RWF_DSYNC = 2
@@ -23,11 +24,11 @@ def inflight(ioh: Ioh) -> dict[str, int]:
     return {op: numbers["inflight"] for op, numbers in ops.items() if numbers["inflight"]}
 
 
-def test_what_libaio_does_not_take_at_once(volume: Volume) -> None:
+def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
     """A ring that is full takes a part of the batch; the program hands over the rest again."""
-    path = volume.file("data", MIB)
+    path = watched.volume.file("data", MIB)
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(path, DIRECT) as fd,
         closing(aio.Aio(8)) as context,
     ):
@@ -44,7 +45,6 @@ def test_what_libaio_does_not_take_at_once(volume: Volume) -> None:
         assert context.submit([*syncs[:3], bad, *syncs[3:]]) == 3
         assert context.submit([bad]) == -1
         assert context.reap(3, 3) == [0] * 3
-        ioh.settle()
     assert refused > 3
     assert ioh.counts("syscall") == {"read_direct": 997, "fsync": 3}
     assert ioh.metric("syscall", "read_calls") == 997
@@ -52,10 +52,10 @@ def test_what_libaio_does_not_take_at_once(volume: Volume) -> None:
     assert inflight(ioh) == {}
 
 
-def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(volume: Volume) -> None:
-    path = volume.file("data", MIB)
+def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", MIB)
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(path, DIRECT) as fd,
         closing(aio.Aio(1024)) as context,
     ):
@@ -65,16 +65,15 @@ def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(volume: Volume) 
             assert left == size
             while left:
                 left -= len(context.reap(1, 256))
-        ioh.settle()
     assert ioh.counts("syscall") == {"read_direct": 512 + 528}
     assert ioh.lost("syscall") == {"aio_unseen": 700 - 528}
     assert inflight(ioh) == {}
 
 
-def test_every_read_write_and_fsync_of_io_uring(volume: Volume) -> None:
-    path = volume.file("data", MIB)
+def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", MIB)
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(path, DIRECT) as fd,
         opened(path, os.O_RDWR) as buffered,
         closing(Uring(64)) as ring,
@@ -112,7 +111,6 @@ def test_every_read_write_and_fsync_of_io_uring(volume: Volume) -> None:
         results = [done.result for done in ring.reap()]
         new = 0 if results[0] == -EINVAL else 3
         assert results[:6] == [2 * SIZE] * 6 if new else set(results) == {-EINVAL}
-        ioh.settle()
     counts = {"read_direct": 11 + new, "write_direct": 12 + new, "write_sync": 3, "fsync": 2}
     assert ioh.counts("syscall") == counts
     assert ioh.total("syscall", "read", "bytes") == SIZE * (11 + 5 + 2 * new)
@@ -121,18 +119,18 @@ def test_every_read_write_and_fsync_of_io_uring(volume: Volume) -> None:
     assert inflight(ioh) == {}
 
 
-def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
+def test_completions_of_io_uring_that_nobody_is_told(watched: WatchedVolume) -> None:
     """Unwanted ones, and those for which the ring has no room: lost, and not under way for ever."""
-    path = volume.file("data", MIB)
+    path = watched.volume.file("data", MIB)
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(path, DIRECT) as fd,
     ):
         with closing(Uring(8)) as ring:
             for i in range(7):
                 ring.queue(uring.WRITE, fd, flags=uring.CQE_SKIP if i < 6 else 0)
             assert ring.submit(1) == 7
-        ioh.settle()
+        watched.ioh.settle()
         skipped = (ioh.counts("syscall"), ioh.lost("syscall"), inflight(ioh))
         with closing(Uring(8)) as ring:
             reaped = 0
@@ -147,7 +145,6 @@ def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
                 ring.queue(uring.READ, fd)
                 assert ring.submit(1) == 1
                 assert len(ring.reap()) == 1
-        ioh.settle()
     assert skipped == ({"write_direct": 1}, {"uring_unseen": 6}, {})
     lost = ioh.lost("syscall")["uring_unseen"] - 6
     counted = ioh.counts("syscall")["read_direct"]
@@ -155,12 +152,12 @@ def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
     assert counted == 50 or lost > 0
 
 
-def test_what_a_worker_does_is_no_hit_of_the_cache(volume: Volume) -> None:
+def test_what_a_worker_does_is_no_hit_of_the_cache(watched: WatchedVolume) -> None:
     """Who else submits what a request becomes is not seen, so that nothing is said of it."""
-    path = volume.file("data", MIB)
-    volume.drop_caches()
+    path = watched.volume.file("data", MIB)
+    watched.volume.drop_caches()
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(path, DIRECT) as direct,
         opened(path, os.O_RDONLY) as buffered,
         closing(Uring(16)) as ring,
@@ -171,7 +168,7 @@ def test_what_a_worker_does_is_no_hit_of_the_cache(volume: Volume) -> None:
         ring.queue(uring.READ, direct)  # the last one of the chain
         assert ring.submit(16) == 16
         assert [done.result for done in ring.reap()] == [SIZE] * 16
-        ioh.settle()
+        watched.ioh.settle()
         elsewhere = ioh.metric("syscall", "read_calls")
         for fd, count in ((direct, 3), (buffered, 5)):
             for _ in range(count):

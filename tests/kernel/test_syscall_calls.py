@@ -167,7 +167,9 @@ def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
 def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
     """A splice that waits for a pipe and is stopped three times is one write, and no error."""
     path = watched.volume.file("data", SIZE)
-    script = "import os,sys; f=os.open(sys.argv[1],os.O_WRONLY); print(f,flush=True)\nos.splice(0,f,9)"
+    script = (
+        "import os,sys; f=os.open(sys.argv[1],os.O_WRONLY); print(f,flush=True)\nos.splice(0,f,9)"
+    )
     with (
         watched.part() as ioh,
         subprocess.Popen(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import Volume, ioh_command, ioh_environment, opened, recording, run
 
 HOSTILE_COMM = b"\x1b[31m[/b]"
@@ -71,16 +72,16 @@ def test_processes_files_and_mounts(volume: Volume) -> None:
     assert (row["reads"], row["writes"], row["read_bytes"]) == (42, 13, 42_000)
 
 
-def test_a_process_that_becomes_another_program(volume: Volume) -> None:
+def test_a_process_that_becomes_another_program(watched: WatchedVolume) -> None:
     """A shell that has read its script executes what does the work."""
-    script, data = volume.file("script", SIZE), volume.file("data", SIZE)
+    script, data = (watched.volume.file(name, SIZE) for name in ("script", "data"))
     wait = f"exec 3<{script}; read -ru3 -N5 x; read -r y"
     work = f"exec dd if={data} of=/dev/null bs=512 count=29 status=none"
     with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         subprocess.Popen(["bash", "-c", f"{wait}; {work}"], stdin=subprocess.PIPE) as process,
     ):
-        ioh.settle()
+        watched.ioh.settle()
         process.communicate(b"\n")
         assert process.returncode == 0
     rows = ioh.table("syscall", "process", "pid", "comm")
