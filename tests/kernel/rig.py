@@ -130,6 +130,10 @@ class Ioh:
         self._parsed += [json.loads(line) for line in lines[len(self._parsed) :]]
         return self._parsed
 
+    def intervals_of(self, layer: str) -> Iterator[dict[str, Any]]:
+        """Those in which it was measured: under emulation its probe can be late."""
+        return (interval for interval in self.intervals if layer in interval["layers"])
+
     def ops(self, layer: str, op: str) -> Iterator[dict[str, Any]]:
         """One op's numbers in each interval in which the layer was measured."""
         for interval in self.intervals:
@@ -152,7 +156,7 @@ class Ioh:
     def errors(self, layer: str, op: str) -> int:
         return self._integral(
             (interval["interval_s"], numbers["errors_per_s"])
-            for interval in self.intervals
+            for interval in self.intervals_of(layer)
             if (numbers := interval["layers"][layer]["ops"].get(op))
         )
 
@@ -160,7 +164,7 @@ class Ioh:
         """A counter metric's increase, from its rates."""
         return self._integral(
             (interval["interval_s"], interval["layers"][layer]["metrics"][f"{name}_per_s"])
-            for interval in self.intervals
+            for interval in self.intervals_of(layer)
         )
 
     def latency_us(self, layer: str, op: str) -> float:
@@ -192,7 +196,7 @@ class Ioh:
 
     def lost(self, layer: str) -> dict[str, int]:
         sums: dict[str, int] = defaultdict(int)
-        for interval in self.intervals:
+        for interval in self.intervals_of(layer):
             for reason, count in interval["layers"][layer]["lost"].items():
                 sums[reason] += count
         return {reason: count for reason, count in sums.items() if count}
