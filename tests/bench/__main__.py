@@ -79,7 +79,10 @@ def main() -> int:
     if os.geteuid() != 0:
         sys.exit("ioh.sh --bench: needs root: start it with sudo")
     # Ends as Ctrl-C does, so that loop devices, files and processes go away.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A lost connection must not leave fio behind, which reads for a day; nohup means to go on.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     report = Report(f"Linux {platform.release()}, {os.cpu_count()} CPUs")
     started, clock, status = time.monotonic(), StealClock(), 0
     plan = QUICK if args.quick else FULL

@@ -17,7 +17,7 @@ from tests.kernel.rig import Ioh, run
 EXPORT = Path("/srv/export")
 DISK = "/dev/vda"
 LEASE_S = 10
-ATTACHED_S = 300  # under emulation on a busy machine; half a second on a real one
+ATTACHED_S = 600  # under emulation on a busy machine; half a second on a real one
 
 
 def shell(command: str) -> str:
