@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from ioh.model.sample import Row, Value
 from ioh.session.cells import places_of
@@ -14,90 +14,76 @@ Key = tuple[str, ...]
 
 
 class _Table:
-    """One table's rows; ``_shown`` is what was built of them last."""
+    """One table's keys; its values are the state's.  ``_shown`` is what was built of them last."""
 
-    __slots__ = (
-        "_changed", "_gone", "_known", "_shown", "_taken", "keys", "name", "rows", "shape",
-    )  # fmt: skip
+    __slots__ = ("_gone", "_known", "_shown", "_taken", "changed", "columns", "keys", "name")
 
     def __init__(self, shape: TableShape) -> None:
-        self.shape, self.name = shape, to_text(shape.name)
+        self.name, self.columns = to_text(shape.name), shape.columns
         self.keys: list[Key] = []
-        self.rows: list[list[Value]] = []
+        self.changed: set[int] = set()  # numbers of rows since they were built
         self._taken: set[Key] = set()
         self._shown: dict[Key, Row] = {}
         self._known = 0  # so many of the first rows are in _shown
         self._gone: list[Key] = []  # of those in _shown
-        self._changed: dict[Key, list[Value]] = {}
 
-    def change(self, places: Sequence[int], values: Sequence[Value], *, are_incs: bool) -> None:
-        """Set values, or add to them; ``places`` count through the rows, from 0.
-
-        Raises:
-            RecordError: What is added to is no integer.
-        """
-        columns, keys, rows, changed = self.shape.columns, self.keys, self.rows, self._changed
-        touched = set()
-        for place, value in zip(places, values, strict=True):
-            at = place // columns
-            column = place - at * columns
-            touched.add(at)
-            if are_incs:
-                row = rows[at]
-                before = row[column]
-                if before is None or value is None:
-                    msg = f"no integer at position {place}"
-                    raise RecordError(msg)
-                row[column] = before + value
-            else:
-                rows[at][column] = value
-        for at in touched:
-            changed[keys[at]] = rows[at]
+    @property
+    def size(self) -> int:
+        """How many values its rows have."""
+        return len(self.keys) * self.columns
 
     def remove(self, gone: Sequence[int]) -> None:
         for row in reversed(gone):
             key = self.keys.pop(row)
-            del self.rows[row]
             self._taken.discard(key)
-            self._changed.pop(key, None)
             if row < self._known:
                 self._known -= 1
                 self._gone.append(key)
+        left = self.changed.difference(gone)
+        self.changed = {row - bisect_left(gone, row) for row in left}
 
-    def add(self, rows: Sequence[tuple[Key, list[Value]]]) -> None:
-        for key, values in rows:
-            self.keys.append(key)
-            self.rows.append(values)
-            self._taken.add(key)
-            self._changed[key] = values
+    def add(self, keys: Sequence[Key]) -> None:
+        self.keys += keys
+        self._taken.update(keys)
         if len(self._taken) != len(self.keys):
             msg = "a row that comes twice"
             raise RecordError(msg)
 
-    def table(self) -> Mapping[Key, Row]:
-        """The table as it now is; what is returned never changes."""
-        if self._changed or self._gone:
-            shown = dict(self._shown)
-            for key in self._gone:
-                del shown[key]
-            # In their order, new rows at the end.
-            for key in self.keys[self._known :]:
-                shown[key] = ()
-            for key, row in self._changed.items():
-                shown[key] = tuple(row)
-            self._shown, self._known = shown, len(self.keys)
-            self._gone, self._changed = [], {}
-        return self._shown
+    def table(self, values: Sequence[Value], begin: int) -> Mapping[Key, Row]:
+        """The table as it now is; what is returned never changes.
+
+        Args:
+            values: Those of all tables.
+            begin: Where its own begin.
+        """
+        known, columns = self._known, self.columns
+        if not (self.changed or self._gone or known < len(self.keys)):
+            return self._shown
+        shown = dict(self._shown)
+        for key in self._gone:
+            del shown[key]
+        # In their order, new rows at the end.
+        changed = (row for row in self.changed if row < known)
+        for row in chain(changed, range(known, len(self.keys))):
+            at = begin + row * columns
+            shown[self.keys[row]] = tuple(values[at : at + columns])
+        self._shown, self._known = shown, len(self.keys)
+        self._gone, self.changed = [], set()
+        return shown
 
 
 class TablesState:
-    """The tables while they are being read back; they are built when somebody asks for them."""
+    """The tables while they are being read back; they are built when somebody asks for them.
+
+    On the way to a sample that is asked for lie up to a hundred others, most of which only add to
+    values: those lie in one list, row by row, table by table.
+    """
 
     def __init__(self, shapes: Sequence[TableShape]) -> None:
+        self._shapes = shapes
         self._tables = list(map(_Table, shapes))
-        self._of_layer: dict[int, list[_Table]] = {}
-        for table in self._tables:
-            self._of_layer.setdefault(table.shape.layer, []).append(table)
+        self._values: list[Value] = []
+        self._changed: set[int] = set()  # places of values that no table knows of yet
 
     def apply(self, rows: Rows) -> None:
         """Take over a record's changes.
@@ -113,71 +99,93 @@ class TablesState:
             self._add(rows.added)
 
     def _change(self, rows: Rows) -> None:
-        last = max(
-            self._change_some(rows.gaps, rows.incs, are_incs=True),
-            self._change_some(rows.set_gaps, rows.sets, are_incs=False),
-        )
-        if last >= sum(len(t.rows) * t.shape.columns for t in self._tables):
-            msg = f"no row at value {last}"
-            raise RecordError(msg)
-
-    def _change_some(self, gaps: Sequence[int], values: Sequence[Value], *, are_incs: bool) -> int:
-        """Returns the last place; those of no table change nothing."""
-        if len(gaps) != len(values):
+        values = self._values
+        if len(rows.gaps) != len(rows.incs) or len(rows.set_gaps) != len(rows.sets):
             msg = "as many gaps as changes are needed"
             raise RecordError(msg)
-        places = places_of(gaps)
-        at = base = 0
-        for table, end in zip(self._tables, self._ends(), strict=True):
+        places, set_places = places_of(rows.gaps), places_of(rows.set_gaps)
+        at = -1
+        try:
+            for at, inc in zip(places, rows.incs, strict=True):
+                values[at] += inc  # type: ignore[operator]
+            for at, value in zip(set_places, rows.sets, strict=True):
+                values[at] = value
+        except (IndexError, TypeError):
+            msg = f"no number in the tables' rows at {at}"
+            raise RecordError(msg) from None
+        self._changed.update(places, set_places)
+
+    def _settle(self) -> None:
+        """Let the tables know which of their rows changed, before rows get other places."""
+        places = sorted(self._changed)
+        self._changed.clear()
+        at = 0
+        for table, begin in self._begins():
             if at == len(places):
                 break
-            until = bisect_left(places, end, at)
-            if until > at:
-                mine = [place - base for place in places[at:until]]
-                table.change(mine, values[at:until], are_incs=are_incs)
-            at, base = until, end
-        return places[-1] if places else -1
+            end = bisect_left(places, begin + table.size, at)
+            table.changed.update([(place - begin) // table.columns for place in places[at:end]])
+            at = end
 
-    def _ends(self) -> list[int]:
-        """Where each table's values end, when those of all tables lie end to end."""
-        return list(accumulate(len(t.rows) * t.shape.columns for t in self._tables))
+    def _begins(self) -> Iterator[tuple[_Table, int]]:
+        """Each table, and where its values begin."""
+        begin = 0
+        for table in self._tables:
+            yield table, begin
+            begin += table.size
 
     def _remove(self, gaps: Sequence[int]) -> None:
+        self._settle()
         gone = places_of(gaps)
-        base = 0
+        kept: list[Value] = []
+        row_at = value_at = 0
         for table in self._tables:
-            end = base + len(table.keys)
-            mine = _between(gone, base, end)
+            rows, columns = len(table.keys), table.columns
+            until = bisect_left(gone, row_at + rows)
+            mine = [row - row_at for row in gone[bisect_left(gone, row_at) : until]]
+            after = 0
+            for row in (*mine, rows):
+                kept += self._values[value_at + after * columns : value_at + row * columns]
+                after = row + 1
+            row_at, value_at = row_at + rows, value_at + rows * columns
             if mine:
-                table.remove([row - base for row in mine])
-            base = end
-        if gone[-1] >= base:
+                table.remove(mine)
+        if gone[-1] >= row_at:
             msg = f"no row {gone[-1]}"
             raise RecordError(msg)
+        self._values = kept
 
     def _add(self, added: Sequence[tuple[int, list[bytes], list[Value]]]) -> None:
-        found: dict[int, list[tuple[Key, list[Value]]]] = {}
+        self._settle()
+        found: dict[int, tuple[list[Key], list[Value]]] = {}
         for number, names, values in added:
             if not 0 <= number < len(self._tables):
                 msg = f"no table {number}"
                 raise RecordError(msg)
-            shape = self._tables[number].shape
-            key = tuple(map(to_text, names))
-            if len(key) != shape.keys or len(values) != shape.columns:
+            shape = self._shapes[number]
+            if len(names) != shape.keys or len(values) != shape.columns:
                 msg = "a row of another width"
                 raise RecordError(msg)
-            found.setdefault(number, []).append((key, values))
-        for number, rows in found.items():
-            self._tables[number].add(rows)
+            keys, numbers = found.setdefault(number, ([], []))
+            keys.append(tuple(map(to_text, names)))
+            numbers += values
+        end = 0
+        for number, table in enumerate(self._tables):
+            end += table.size
+            if number in found:
+                keys, numbers = found[number]
+                self._values[end:end] = numbers
+                end += len(numbers)
+                table.add(keys)
         if sum(len(table.keys) for table in self._tables) > 4 * MAX_ROWS:
             msg = "too many rows"
             raise RecordError(msg)
 
     def of_layer(self, layer: int) -> dict[str, Mapping[Key, Row]]:
         """The tables of one layer by name."""
-        return {table.name: table.table() for table in self._of_layer.get(layer, ())}
-
-
-def _between(places: Sequence[int], begin: int, end: int) -> Sequence[int]:
-    """Those of sorted places in a range."""
-    return places[bisect_left(places, begin) : bisect_left(places, end)]
+        self._settle()
+        return {
+            table.name: table.table(self._values, begin)
+            for (table, begin), shape in zip(self._begins(), self._shapes, strict=True)
+            if shape.layer == layer
+        }
