@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ioh.model.derive import derive
 from ioh.model.sample import Sample
@@ -40,15 +40,23 @@ def judged(snapshots: Iterable[Snapshot], engine: Engine | None) -> Iterator[Sna
         yield snapshot if engine is None else engine.judge(snapshot)
 
 
-def until(snapshots: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:
-    """The Snapshots that cover at least ``seconds``; all of them when that is None.
+class _Timed(Protocol):
+    @property
+    def interval_s(self) -> float: ...
+
+
+_Interval = TypeVar("_Interval", bound=_Timed)
+
+
+def until(intervals: Iterable[_Interval], seconds: float | None) -> Iterator[_Interval]:
+    """The intervals that cover at least ``seconds``; all of them when that is None.
 
     A tick may come a little early against the one before, so a tenth of an interval is
     forgiven rather than another one waited for.
     """
     elapsed_s = 0.0
-    for snapshot in snapshots:
-        yield snapshot
-        elapsed_s += snapshot.interval_s
-        if seconds is not None and elapsed_s >= seconds - snapshot.interval_s / 10:
+    for interval in intervals:
+        yield interval
+        elapsed_s += interval.interval_s
+        if seconds is not None and elapsed_s >= seconds - interval.interval_s / 10:
             return

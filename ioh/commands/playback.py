@@ -8,6 +8,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
 from ioh.commands.options import LIVE_ONLY, engine_from, listed
@@ -18,7 +19,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Thinner, chosen_layers
-from ioh.pipeline import SnapshotSink, judged, until
+from ioh.pipeline import SnapshotSink, until
 
 if TYPE_CHECKING:
     from ioh.session.stream import Item
@@ -122,9 +123,18 @@ class Intervals:
         self._args = args
         self._names: frozenset[str] | None = None
         self._checked = False
-        cycle_s = args.cycle_s
+        self._begin()
+
+    def _begin(self) -> None:
+        cycle_s = self._args.cycle_s
         self._thinner = Thinner(cycle_s) if cycle_s is not None else None
         self._older: Sample | None = None
+
+    def anew(self) -> Intervals:
+        """The same layers, before any sample."""
+        made = copy(self)
+        made._begin()  # noqa: SLF001 (of its own kind)
+        return made
 
     def take(self, sample: Sample) -> Snapshot | None:
         """The interval that ends with ``sample``, if one does.
@@ -205,11 +215,11 @@ def run_replay(  # noqa: PLR0913
         ReaderGoneError: stdout's reader went away.
     """
     refuse_live_options(args)
-    from ioh.session.stream import Tick
+    from ioh.commands.telling import Telling
     from ioh.sources.replay import ReplaySource, Span, no_interval
 
     engine = engine_from(args) if judges else None
-    faults, intervals = Faults(), Intervals(args)
+    faults = Faults()
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
         _few_collections(),
@@ -225,24 +235,23 @@ def run_replay(  # noqa: PLR0913
         ) as source,
     ):
         ending.stop = source.stop
-        sink = make_sink()
-
-        def shown() -> Iterator[Snapshot]:
-            for item in source:
-                faults.take(item)
-                if isinstance(item, Tick):
-                    snapshot = intervals.take(item.sample)
-                    if snapshot is not None:
-                        yield snapshot
-                elif text := remarks(item):
-                    ending.write(text)
-
+        telling = Telling(
+            source=source,
+            sink=make_sink(),
+            engine=engine,
+            intervals=Intervals(args),
+            faults=faults,
+            remarks=remarks,
+            ending=ending,
+            may_spread=speed is None and args.cycle_s is None,
+        )
         is_empty = True
-        for snapshot in until(judged(shown(), engine), args.run_s):
-            is_empty = False
-            ending.write(sink.render(snapshot))
-            if ending.received is not None:
-                break
+        with contextlib.closing(telling.told(args.run_s)) as every:
+            for told in until(every, args.run_s):
+                is_empty = False
+                ending.write(told.text)
+                if ending.received is not None:
+                    break
         if is_empty and ending.received is None:
             faults.report()
             raise no_interval(args.file, span)

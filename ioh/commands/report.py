@@ -95,7 +95,8 @@ def _findings(
         yield from render_headline(span.finding, width)
         yield render_times(span.begin_unix_s, span.end_unix_s, utc=utc)
         if options.shows("findings"):
-            yield from render_evidence(span.finding, period.specs, width, utc=utc)
+            titles = {name: spec.title for name, spec in period.specs.items()}
+            yield from render_evidence(span.finding, titles, width, utc=utc)
         yield from render_advice(span.finding, width)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from ioh.findings.config import Config
 from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
@@ -32,6 +34,21 @@ class _State:
     is_on: bool = False
 
 
+class Look(NamedTuple):
+    """What the rules say of one interval; what becomes of it depends on those before.
+
+    Shape:
+        ``begins_anew``: it does not follow the interval before.  ``verdicts`` by rule, of those
+        that say something.
+    """
+
+    time_unix_s: float
+    interval_s: float
+    begins_anew: bool
+    verdicts: Mapping[str, tuple[Verdict, ...]]
+    not_evaluated: tuple[NotEvaluated, ...]
+
+
 class Engine:
     """Keeps the window, the thresholds and the hysteresis; one for each stream of Snapshots.
 
@@ -46,24 +63,54 @@ class Engine:
         self._rules = [rule for rule in chosen if rule.name not in config.off]
         self._needed = {r.name: tuple(dict.fromkeys((*r.needs, *r.probed))) for r in self._rules}
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
+        self._states: dict[str, dict[str, _State]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
         self._window = Window(
             max((rule.span_s for rule in self._rules), default=1.0),
             chain.from_iterable(rule.recalls for rule in self._rules),
         )
-        self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
+        self._states = {rule.name: {} for rule in self._rules}
+
+    def anew(self) -> Engine:
+        """One with the same rules and thresholds that has seen nothing yet."""
+        made = copy(self)
+        made._begin()  # noqa: SLF001 (of its own kind)
+        return made
 
     @property
     def look_back_s(self) -> float:
         """So much time before a Snapshot decides, with it, what is found in it."""
         return max((r.span_s + r.hold_s + r.release_s for r in self._rules), default=0.0)
 
+    @property
+    def span_s(self) -> float:
+        """So far back the rules look; what they say of a Snapshot depends on nothing before."""
+        return max((rule.span_s for rule in self._rules), default=0.0)
+
+    @property
+    def has_span(self) -> bool:
+        """Whether the rules see all that they would if there were more before."""
+        return self._window.is_full
+
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The same Snapshot with its findings, worst first."""
-        if len(self._window) and not _follows(self._window.newest, snapshot):
+        findings, not_evaluated = self.conclude(self.look(snapshot))
+        return replace(snapshot, findings=findings, not_evaluated=not_evaluated)
+
+    def remember(self, snapshot: Snapshot) -> bool:
+        """Take an interval into the window, and let no rule look; whether it began anew."""
+        begins_anew = len(self._window) > 0 and not _follows(self._window.newest, snapshot)
+        if begins_anew:
             self._window.clear()
-            self._states = {rule.name: {} for rule in self._rules}
         self._window.add(snapshot)
-        findings: list[Finding] = []
+        return begins_anew
+
+    def look(self, snapshot: Snapshot) -> Look:
+        """What the rules say of the next interval, whatever they said before."""
+        begins_anew = self.remember(snapshot)
+        verdicts: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
         sources = {
             name: layer.source
@@ -76,12 +123,23 @@ class Engine:
             if isinstance(outcome, CannotTell):
                 reason = printable(outcome.reason, MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
-                outcome = ()
-            verdicts = tuple(outcome)
+            elif said := tuple(outcome):
+                verdicts[rule.name] = said
+        return Look(
+            snapshot.time_unix_s, snapshot.interval_s, begins_anew, verdicts, tuple(not_evaluated)
+        )
+
+    def conclude(self, look: Look) -> tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]:
+        """What has lasted of what the rules said, worst first; and the rules that cannot tell."""
+        if look.begins_anew:
+            self._states = {rule.name: {} for rule in self._rules}
+        findings: list[Finding] = []
+        for rule in self._rules:
+            verdicts = look.verdicts.get(rule.name, ())
             if verdicts or self._states[rule.name]:
-                findings += self._update(rule, verdicts, snapshot)
+                findings += self._update(rule, verdicts, look)
         findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
-        return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
+        return tuple(findings), look.not_evaluated
 
     def _missing(
         self, rule: Rule, sources: Mapping[str, str], snapshot: Snapshot
@@ -93,12 +151,10 @@ class Engine:
                 return _why_not(name, snapshot)
         return None
 
-    def _update(
-        self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
-    ) -> list[Finding]:
+    def _update(self, rule: Rule, verdicts: tuple[Verdict, ...], look: Look) -> list[Finding]:
         """Enter what a rule says now; the findings that it has on."""
         states = self._states[rule.name]
-        now, begun = snapshot.time_unix_s, snapshot.time_unix_s - snapshot.interval_s
+        now, begun = look.time_unix_s, look.time_unix_s - look.interval_s
         for verdict in verdicts[:MAX_SUBJECTS]:
             state = states.get(verdict.subject)
             if state is None:

@@ -57,6 +57,7 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has t
 class Window:
     """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
 
+    What it holds depends on its span alone: ``is_full`` says that more before would change nothing.
     Those older than DETAIL_S are cut down to what is recalled: rates, means and percentiles of
     some ops, and the busiest rows of some tables.
 
@@ -67,14 +68,15 @@ class Window:
 
     def __init__(self, span_s: float = 10.0, recalls: Iterable[Recall] = ()) -> None:
         self._span_s = span_s
-        self._detail_s = min(DETAIL_S, span_s)
+        self._detail_ns = _ns(min(DETAIL_S, span_s))
         self._recalls: _Recalls = {}
         for layer, name, with_percentiles in recalls:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
         self._older: deque[Snapshot] = deque()
         self._kept: deque[Snapshot] = deque()
-        self._kept_s = 0.0
+        self._kept_ns = 0  # not in seconds, whose sum would depend on what was there before
+        self.is_full = False
         self._stretches: dict[float, Stretch] = {}
         self._known_of_each: dict[int, dict[Hashable, object]] = {}
 
@@ -84,26 +86,30 @@ class Window:
         self._kept.append(snapshot)
         known = self._known_of_each
         known[id(snapshot)] = {}
-        self._kept_s += snapshot.interval_s
+        self._kept_ns += _ns(snapshot.interval_s)
         while (
-            self._kept_s - self._kept[0].interval_s >= self._detail_s
+            self._kept_ns - _ns(self._kept[0].interval_s) >= self._detail_ns
             or len(self._kept) > MAX_SNAPSHOTS
         ):
             oldest = self._kept.popleft()
-            self._kept_s -= oldest.interval_s
+            self._kept_ns -= _ns(oldest.interval_s)
             self._older.append(_cut_down(oldest, self._recalls))
-            known[id(self._older[-1])] = known.pop(id(oldest))
+            # Anew, so that it never matters whether a rule looked at it before it was cut down.
+            del known[id(oldest)]
+            known[id(self._older[-1])] = {}
         oldest_s = snapshot.time_unix_s - self._span_s
         while self._older and (
             self._older[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
         ):
             del known[id(self._older.popleft())]
+            self.is_full = True
 
     def clear(self) -> None:
         """Forget everything: what comes next does not follow from it."""
+        self.is_full = True
         self._older.clear()
         self._kept.clear()
-        self._kept_s = 0.0
+        self._kept_ns = 0
         self._stretches.clear()
         self._known_of_each.clear()
 
@@ -141,6 +147,10 @@ class Window:
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
         return duration_s(self.recent(seconds)) >= seconds * 0.95
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 _Recalls = dict[str, dict[str, bool]]  # layer -> op or table -> whether with percentiles

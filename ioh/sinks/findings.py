@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 
 SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
@@ -28,15 +27,14 @@ def render_advice(finding: Finding, width: int) -> Iterator[str]:
 
 
 def render_evidence(
-    finding: Finding, specs: Mapping[str, LayerSpec], width: int, *, utc: bool
+    finding: Finding, layer_titles: Mapping[str, str], width: int, *, utc: bool
 ) -> Iterator[str]:
     """What it rests on, how sure it is, and what else it may be; layers by their titles."""
     for item in finding.evidence:
         source = f" [{safe_name(item.source)}]" if item.source else ""
         yield from _wrapped(f"{_INDENT}- ", safe_name(item.text) + source, width)
     since = clock(finding.since_unix_s, utc=utc)
-    spec = specs.get(finding.layer)
-    title = safe_name(spec.title if spec is not None else finding.layer)
+    title = safe_name(layer_titles.get(finding.layer, finding.layer))
     where = f"layer {title}, " if title else ""
     yield f"{_INDENT}{where}confidence {finding.confidence}, since {since}"
     yield from _wrapped(f"{_INDENT}no fault if: ", safe_name(finding.false_alarm), width)

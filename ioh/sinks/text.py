@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
@@ -28,6 +29,7 @@ from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_colum
 from ioh.sinks.metrics import mega, render_metrics
 from ioh.sinks.rows import OpRow, main_stats, op_rows
 from ioh.sinks.tables import render_table
+from ioh.sinks.text_block import Once, TextBlock, joined
 
 SECTIONS = {
     "hist": "latency histogram of reads and writes, layer by layer",
@@ -81,8 +83,13 @@ class TextSink:
 
     def render(self, snapshot: Snapshot) -> str:
         """One interval, ending in an empty line; the first one begins with a legend."""
-        lines = [*self._legend(), *render_header(snapshot, utc=self._options.utc)]
-        lines += self._remarks(snapshot)
+        return self.say(self.lay_out(snapshot), snapshot.findings, snapshot.not_evaluated)
+
+    def lay_out(self, snapshot: Snapshot) -> TextBlock:
+        """Everything of an interval that does not depend on what was said before."""
+        lines: list[str | Once] = [*self._legend()]
+        lines += render_header(snapshot, utc=self._options.utc)
+        lines += _remarks(snapshot)
         layers = [x for x in snapshot.layers.values() if isinstance(x, LayerSnapshot)]
         for layer in layers:
             every = "all" in self._options.sections
@@ -94,8 +101,18 @@ class TextSink:
             lines += self._parts(layer)
         for layer in layers:
             lines += self._tables(layer)
-        lines += self._findings(snapshot)
-        lines.append(render_footer(snapshot, layers))
+        titles = {name: spec.title for name, spec in snapshot.specs.items()}
+        return TextBlock(joined(lines), render_footer(snapshot, layers), titles)
+
+    def say(
+        self, block: TextBlock, findings: Iterable[Finding], not_evaluated: Iterable[NotEvaluated]
+    ) -> str:
+        """An interval with what was found in it, but for what was said before."""
+        lines: list[str] = []
+        for line in block.before:
+            lines += [line] if isinstance(line, str) else self._once(line.text)
+        lines += self._findings(findings, not_evaluated, block.layer_titles)
+        lines.append(block.after)
         return "\n".join(lines) + "\n\n"
 
     def _once(self, text: str) -> list[str]:
@@ -104,44 +121,31 @@ class TextSink:
         self._said.add(text)
         return [text]
 
-    def _legend(self) -> list[str]:
+    def _legend(self) -> list[Once]:
         wants_hist = any(map(self._options.shows, ("hist", "histsz", "histszw")))
-        return self._once((LEGEND + (LEGEND_HIST if wants_hist else "")).rstrip("\n"))
+        return [Once((LEGEND + (LEGEND_HIST if wants_hist else "")).rstrip("\n"))]
 
     def _rows(self, layer: LayerSnapshot) -> list[OpRow]:
         title = safe_name(layer.spec.title)
         return op_rows(layer.spec, layer.ops, title, every_op="all" in self._options.sections)
 
-    def _remarks(self, snapshot: Snapshot) -> Iterator[str]:
-        """What is not shown, not counted or not exact, and why."""
-        for name, layer in snapshot.layers.items():
-            title = safe_name(_title(snapshot.specs.get(name), name))
-            if isinstance(layer, Unavailable) and layer.is_idle:
-                yield from self._once(f"# {title}: {safe_name(layer.reason)}")
-                continue
-            if isinstance(layer, Unavailable):
-                yield f"! {title} not shown: {safe_name(layer.reason)}"
-                if layer.hint:
-                    yield from self._once(f"!   {title}: {safe_name(layer.hint)}")
-                continue
-            if sum(layer.lost.values()):
-                yield render_lost(title, layer)
-            for note in layer.notes:
-                yield from self._once(f"# {title}: {safe_name(note)}")
-        yield from _render_sources(snapshot)
-
-    def _findings(self, snapshot: Snapshot) -> Iterator[str]:
+    def _findings(
+        self,
+        findings: Iterable[Finding],
+        not_evaluated: Iterable[NotEvaluated],
+        layer_titles: Mapping[str, str],
+    ) -> Iterator[str]:
         """What is wrong, and, when it is first said, what to do about it."""
         width, utc = self._options.hist.width, self._options.utc
-        for finding in snapshot.findings:
+        for finding in findings:
             yield from render_headline(finding, width)
             if self._options.shows("findings"):
-                yield from render_evidence(finding, snapshot.specs, width, utc=utc)
+                yield from render_evidence(finding, layer_titles, width, utc=utc)
             key = f"{finding.rule} {finding.subject} {finding.since_unix_s}"
             if self._once(key) or self._options.shows("findings"):
                 yield from render_advice(finding, width)
         if self._options.shows("findings"):
-            yield from render_not_evaluated(snapshot.not_evaluated, width)
+            yield from render_not_evaluated(not_evaluated, width)
 
     def _histograms(
         self, rows: list[OpRow], layers: list[LayerSnapshot], interval_s: float
@@ -188,6 +192,25 @@ class TextSink:
                 title = f"{safe_name(layer.spec.title)} {safe_name(table.title)}"
                 yield f"---- top {title} ---- (per second)"
                 yield from lines
+
+
+def _remarks(snapshot: Snapshot) -> Iterator[str | Once]:
+    """What is not shown, not counted or not exact, and why."""
+    for name, layer in snapshot.layers.items():
+        title = safe_name(_title(snapshot.specs.get(name), name))
+        if isinstance(layer, Unavailable) and layer.is_idle:
+            yield Once(f"# {title}: {safe_name(layer.reason)}")
+            continue
+        if isinstance(layer, Unavailable):
+            yield f"! {title} not shown: {safe_name(layer.reason)}"
+            if layer.hint:
+                yield Once(f"!   {title}: {safe_name(layer.hint)}")
+            continue
+        if sum(layer.lost.values()):
+            yield render_lost(title, layer)
+        for note in layer.notes:
+            yield Once(f"# {title}: {safe_name(note)}")
+    yield from _render_sources(snapshot)
 
 
 def _title(spec: LayerSpec | None, name: str) -> str:

@@ -64,10 +64,13 @@ class ReplaySource(Closing):
     ) -> None:
         self._span = span or Span()
         self._speed, self._follow = speed, follow
-        self._with_tables, self._with_parts, self._utc = with_tables, with_parts, utc
+        self.with_tables, self.with_parts, self._utc = with_tables, with_parts, utc
         self._stopped = False
         self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
         self.session: Session | None = None
+        # Of a file, known with its first item.
+        self.begin_tick = 0
+        self.end_unix_s: float | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._fd = -1
         if path == "-":
@@ -110,13 +113,13 @@ class ReplaySource(Closing):
 
     def _file_items(self, session: Session) -> Iterator[Item]:
         begin_s, end = span_unix_s(self._span.begin, self._span.end, session, utc=self._utc)
-        begin_tick = 0
+        self.end_unix_s = end
         if begin_s is None:
             begin_s = float("-inf")
         else:
-            begin_tick = session.tick_at(begin_s)
+            self.begin_tick = session.tick_at(begin_s)
         reader, at = session.reader(
-            begin_tick, with_tables=self._with_tables, with_parts=self._with_parts
+            self.begin_tick, with_tables=self.with_tables, with_parts=self.with_parts
         )
         begun = False
         while not self._stopped:
@@ -142,7 +145,7 @@ class ReplaySource(Closing):
         return not self._stopped
 
     def _pipe_items(self) -> Iterator[Item]:
-        reader = ItemReader(with_tables=self._with_tables, with_parts=self._with_parts)
+        reader = ItemReader(with_tables=self.with_tables, with_parts=self.with_parts)
         begin = end = None
         held: Tick | None = None
         while not self._stopped:

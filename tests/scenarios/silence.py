@@ -21,7 +21,7 @@ from tests.kernel.rig import MIB
 from tests.scenarios.stage import Stage, fill, stage
 from tests.scenarios.verdict import judged_recording
 
-SPECS = {name: layer.spec for name, layer in all_layers().items()}
+TITLES = {name: layer.spec.title for name, layer in all_layers().items()}
 AIO, PSYNC, DIRECT = "--ioengine=libaio", "--ioengine=psync", "--direct=1"
 FILE_BYTES = 512 * MIB
 WIDTH = 100
@@ -87,7 +87,7 @@ def tell(name: str, path: Path) -> int:
     for span in spans:
         print("\n".join(render_headline(span.finding, WIDTH)))
         print(render_times(span.begin_unix_s, span.end_unix_s, utc=False))
-        print("\n".join(render_evidence(span.finding, SPECS, WIDTH, utc=False)), flush=True)
+        print("\n".join(render_evidence(span.finding, TITLES, WIDTH, utc=False)), flush=True)
     return len(spans)
 
 
