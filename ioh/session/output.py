@@ -15,6 +15,10 @@ from ioh.model.printable import printable
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
+class NoRoomError(IohError):
+    """A file cannot be made for want of space, which may pass."""
+
+
 class Output(Protocol):
     """Takes whole batches of records.
 
@@ -117,7 +121,9 @@ class FileOutput(SeekableOutput):
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             cause = f"cannot make {printable(path)}: {reason}"
-            raise IohError(cause, f"Give another place with {option}") from None
+            is_full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
+            kind = NoRoomError if is_full else IohError
+            raise kind(cause, f"Give another place with {option}") from None
         super().__init__(fd, path)
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable
 
 from ioh.model.sample import Sample
-from ioh.session.output import Output
+from ioh.session.output import NoRoomError, Output
 from ioh.session.parts import Earlier
+from ioh.session.records import MAX_TEXT_BYTES, Gap, to_bytes, to_text
 from ioh.session.writer import SessionWriter
 
 NOTHING_EARLIER = Earlier()
@@ -50,6 +51,8 @@ class Recorder:
         self._first_part, self._part = earlier.last + 1, earlier.last
         self._closed_bytes = 0
         self._last: Sample | None = None
+        self._begins = False  # the present part does not have the last sample yet
+        self._lost_why = ""  # why samples behind the last one are in no part
         self._writer = self._next_part()
 
     @property
@@ -75,19 +78,53 @@ class Recorder:
             IohError: The next part's file cannot be made.
         """
         with self._lock:
-            writer = self._writer
-            if self._max_bytes and writer.output.size_bytes >= self._max_bytes:
-                following = self._next_part()
-                writer.close()
-                self._closed_bytes += writer.output.size_bytes
-                self._writer = following
-                if self._last is not None and not writer.paused_why:
-                    following.write(self._last)  # else the interval would be in neither file
-            is_written = self._writer.write(sample)
+            if self._max_bytes and self._writer.output.size_bytes >= self._max_bytes:
+                self._turn_over()
+            writer, before = self._writer, self._lost_why
+            paused = (writer.paused_why, writer.lost_ticks)
+            is_written = self._add(sample)
+            # What is due to be removed may be the very room that is needed: nothing is lost yet.
+            if not is_written and self._forget_oldest():
+                self._lost_why, (writer.paused_why, writer.lost_ticks) = before, paused
+                is_written = self._add(sample)
             if is_written:
                 self._last = sample
                 self._forget_oldest()
             return is_written
+
+    def _turn_over(self) -> None:
+        """Begin the next part, if there is room for one."""
+        try:
+            following = self._next_part()
+        except NoRoomError:
+            if not self._forget_oldest(but=1):
+                return
+            try:
+                following = self._next_part()
+            except NoRoomError:
+                return
+        self._lost_why = self._lost_why or self._writer.paused_why
+        self._writer.close()
+        for mark in self._writer.take_marks():
+            following.mark(to_text(mark.text), mark.time_unix_s)
+        self._closed_bytes += self._writer.output.size_bytes
+        self._writer, self._begins = following, self._last is not None
+
+    def _add(self, sample: Sample) -> bool:
+        """Write into the present part; it begins with the sample that ended the one before it."""
+        writer, last = self._writer, self._last
+        if self._begins and last is not None:  # else the interval would be in neither file
+            if not writer.write(last):
+                self._lost_why = writer.paused_why
+                return False
+            self._begins = False
+        if self._lost_why and last is not None:
+            why = to_bytes(self._lost_why)[:MAX_TEXT_BYTES]
+            writer.gap(Gap(last.time_unix_s, sample.time_unix_s, why))
+        is_written = writer.write(sample)
+        if is_written:
+            self._lost_why = ""
+        return is_written
 
     def mark(self, text: str) -> bool:
         """Put a named moment on the time line; False where it waits for the next sample."""
@@ -111,7 +148,11 @@ class Recorder:
             marks_note=self._part == self._first_part,
         )
 
-    def _forget_oldest(self) -> None:
-        while self._keep is not None and len(self._names) > self._keep:
+    def _forget_oldest(self, but: int = 0) -> bool:
+        """Remove parts that are not kept, ``but`` so many more; whether there were any."""
+        found = False
+        while self._keep is not None and len(self._names) > max(1, self._keep - but):
+            found = True
             with contextlib.suppress(OSError):  # somebody moved it away: theirs now
                 self._remove(self._names.pop(0))
+        return found

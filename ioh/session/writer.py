@@ -36,8 +36,10 @@ MAX_CHECKPOINT_TICKS = 110
 # unless those are so many bytes that a reader takes 20 ms for them.
 CHECKPOINT_SHARE = 0.25
 CHECKPOINT_BYTES = 16 << 10
-# So many that a reader takes 40 ms for them: then the group of parity ends early.
-SEEK_BYTES = 56 << 10
+# So many that a reader takes 30 ms for them: then the group of parity ends early, unless a
+# checkpoint is so large that this would be most of the recording.
+SEEK_BYTES = 40 << 10
+SEEK_CHECKPOINTS = 2
 INDEX_CHECKPOINTS = 4
 
 
@@ -200,6 +202,12 @@ class SessionWriter:
         with self._lock:
             self._gap, self._whole_next = gap, True
 
+    def take_marks(self) -> list[Mark]:
+        """Marks that still wait for a sample that fits; they are no longer this session's."""
+        with self._lock:
+            found, self._waiting = self._waiting, []
+            return found
+
     def close(self) -> None:
         """End the session in order; where the output is full, without a last index."""
         with self._lock:
@@ -293,7 +301,8 @@ class SessionWriter:
 
     def _add_upkeep(self, batch: _Batch, now: float) -> int | None:
         """Parity, checkpoint and index where they are due; the index record's place if one is."""
-        is_far = self._delta_bytes >= SEEK_BYTES
+        far_bytes = max(SEEK_BYTES, SEEK_CHECKPOINTS * self._checkpoint_bytes)
+        is_far = self._delta_bytes >= far_bytes
         if len(batch.group) < GROUP_RECORDS and not is_far:
             return None
         batch.close_group()

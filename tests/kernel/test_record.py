@@ -17,6 +17,7 @@ from typing import IO
 
 import pytest
 
+from ioh.model.sample import Sample
 from ioh.session.check import check
 from ioh.session.frame import Damage
 from ioh.session.reader import Session
@@ -211,6 +212,41 @@ def test_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
         assert len(found.gaps) == 1
         assert found.gaps[0].reason == b"No space left on device"
         assert found.ticks >= told + 5
+    finally:
+        volume.close()
+
+
+def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
+    volume = Volume(tmp_path, 16 * MIB)
+    try:
+        ballast = volume.mount / "ballast"
+        options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
+        process = start("record", "-o", str(volume.mount / "a.ioh"), *options)
+        try:
+            await_bytes(volume.mount / "a-0001.ioh", 62_000, process)
+            fill(ballast)  # near the size of a part: the next one may be what finds no room
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, b"")
+            assert any(b"stands still: No space left on device" in line for line in lines)
+            ballast.unlink()
+            assert any(b"recording again; " in line for line in lines)
+            await_bytes(volume.mount / "a-0002.ioh", 6000, process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        assert process.returncode == 0
+        gaps = 0
+        last: Sample | None = None
+        paths = sorted(volume.mount.glob("a-*.ioh"))
+        assert [path.name for path in paths][:2] == ["a-0001.ioh", "a-0002.ioh"]
+        for path in paths:
+            assert check(str(path)).faults == []
+            with Session(str(path)) as session:
+                held = [tick.sample for tick in session.ticks(0)]
+                gaps += len(session.gaps())
+                assert last is None or held[0] == last
+                last = held[-1]
+        assert gaps == 1
     finally:
         volume.close()
 

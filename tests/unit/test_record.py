@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import pty
 import re
@@ -20,12 +19,10 @@ import pytest
 
 from ioh.commands import main
 from ioh.commands.record import size_bytes
-from ioh.model.errors import ExitCode, IohError
-from ioh.model.sample import Sample
+from ioh.model.errors import ExitCode
 from ioh.session import marks
 from ioh.session.filename import default_name, part_name
-from ioh.session.output import FileOutput, Output
-from ioh.session.parts import Earlier, earlier_parts
+from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.rotation import Recorder
 from ioh.session.stream import Tick
@@ -183,75 +180,6 @@ def test_names() -> None:
     assert default_name("", 0).startswith("ioh-host-")
     assert part_name("d.x/run.ioh", 7) == "d.x/run-0007.ioh"
     assert (size_bytes("100M"), size_bytes("2g"), size_bytes("64kB")) == (10**8, 2 * 10**9, 64_000)
-
-
-def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
-    def make(part: int) -> Output:
-        return FileOutput(str(tmp_path / part_name("r.ioh", part)))
-
-    recorder = Recorder(make, max_bytes=10_000, keep=3, note="n")
-    samples = list(itertools.islice(fakes.seeded(), 60))
-    for sample in samples:
-        assert recorder.write(sample)
-        assert len(list(tmp_path.iterdir())) <= 3
-    recorder.close()
-    paths = sorted(tmp_path.iterdir())
-    assert len(paths) == 3
-    told: list[Sample] = []
-    for path in paths:
-        with Session(str(path)) as session:
-            assert session.is_ended
-            assert session.header.part == int(path.stem[-4:]) > 1
-            held = [item.sample for item in session.items() if isinstance(item, Tick)]
-            # Every interval is in a file: one begins with the sample that ended the one before.
-            assert told == [] or held[0] == told[-1]
-            told += held[1:] if told else held
-            assert session.size_bytes < 10_000 + 10_000
-    assert told == samples[-len(told) :]
-    assert recorder.size_bytes > sum(path.stat().st_size for path in paths)
-
-
-def _endless(path: Path, samples: list[Sample]) -> list[str]:
-    """Record into as many files as it takes, keep three; their names."""
-    recorder = Recorder(
-        lambda part: FileOutput(part_name(str(path), part)),
-        max_bytes=10_000,
-        keep=3,
-        note="n",
-        earlier=earlier_parts(str(path)),
-    )
-    for sample in samples:
-        assert recorder.write(sample)
-    recorder.close()
-    return sorted(p.name for p in path.parent.iterdir())
-
-
-def test_an_endless_recording_goes_on_behind_the_files_of_the_one_before(tmp_path: Path) -> None:
-    samples = list(itertools.islice(fakes.seeded(), 60))
-    path = tmp_path / "r.ioh"
-    (tmp_path / "r-0001.ioh").write_bytes(b"")  # killed before its first record
-    (tmp_path / "r-0002.ioh").write_bytes(b"no recording")
-    (tmp_path / "r-0002.iohx").write_bytes(b"another name")
-    first = _endless(path, samples)
-    assert first[0:2] == ["r-0002.ioh", "r-0002.iohx"]
-    assert len(first) == 5
-    second = _endless(path, samples[:2])
-    last = int(first[-1][2:6])
-    assert second == [*first[:2], *first[3:], f"r-{last + 1:04}.ioh"]
-    with Session(str(tmp_path / second[-1])) as session:
-        assert (session.header.part, [m.text for m in session.marks()]) == (last + 1, ["n"])
-    assert (tmp_path / "r-0002.ioh").read_bytes() == b"no recording"
-
-
-def test_two_endless_recordings_do_not_share_a_name(tmp_path: Path) -> None:
-    path = str(tmp_path / "r.ioh")
-    under_way = Recorder(lambda part: FileOutput(part_name(path, part)), max_bytes=10_000)
-    with pytest.raises(IohError, match=r"recording into .*r-0001\.ioh") as refused:
-        earlier_parts(path)
-    assert refused.value.code == ExitCode.USAGE
-    under_way.close()
-    assert earlier_parts(path) == Earlier((part_name(path, 1),), 1)
-    assert earlier_parts(str(tmp_path / "nosuch" / "r.ioh")) == Earlier()
 
 
 class Sometimes(FileOutput):
