@@ -173,9 +173,10 @@ def stage(
     *,
     size: tuple[int, int] = (120, 40),
     options: ScreenOptions | None = None,
+    first: Snapshot | None = None,
 ) -> IohApp:
     """Run a flow on a screen; returns the application once it has ended."""
-    app = IohApp(feed, options or ScreenOptions(utc=True))
+    app = IohApp(feed, options or ScreenOptions(utc=True), first)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

@@ -69,7 +69,7 @@ def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bo
 def show(
     args: argparse.Namespace,
     mode: Mode,
-    make_feed: Callable[[ExitStack], AnyFeed],
+    make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
     filters_text: str = "",
 ) -> int:
     """Show what a feed tells until the user or a signal ends it.
@@ -77,7 +77,8 @@ def show(
     Args:
         args: What add_screen_arguments() declared, and ``utc``.
         mode: The feed's.
-        make_feed: Opens the feed, which the stack shall close.
+        make_feed: Opens the feed, which the stack shall close; a live one may tell its first
+            interval by the function before it is open.
         filters_text: What the probes were narrowed to, printable.
 
     Returns:
@@ -104,18 +105,24 @@ def show(
         cycle_s=1.0 if is_replay else args.cycle_s,
         title=printable(args.file) if is_replay else "",
     )
+    first: list[Snapshot] = []
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
             # A recording that cannot be shown is no more than a line; probes take their time.
-            feed = None if mode == "live" else make_feed(stack)
-            with starting(draw), without_garbage():
-                feed = feed or make_feed(stack)
+            feed = None if mode == "live" else make_feed(stack, first.append)
+            with starting(draw) as redraw, without_garbage():
+
+                def tell(snapshot: Snapshot) -> None:
+                    first.append(snapshot)
+                    redraw(partial(draw, snapshot=snapshot))
+
+                feed = feed or make_feed(stack, tell)
                 from ioh.tui.app import run_screen
 
                 stack.enter_context(stderr_on_terminal())
                 watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
                 ending.stop = stack.enter_context(watch).end
-            return run_screen(feed, options)
+            return run_screen(feed, options, first[0] if first else None)
         return ending.code
 
 
@@ -135,7 +142,7 @@ def show_live(args: argparse.Namespace) -> int:
     refuse_span(args)
     filters, layers = filters_from(args), layers_from(args)
 
-    def make(stack: ExitStack) -> StreamFeed:
+    def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
         from ioh.sources.live import LiveSource
 
         cycle_s, use_bpf = args.cycle_s, not args.proc
@@ -149,8 +156,15 @@ def show_live(args: argparse.Namespace) -> int:
             preload_screen()
             engines.append(engine_from(args))
 
+        def tell_first(older: Sample, newer: Sample) -> None:
+            from ioh.model.derive import derive
+
+            tell(derive(older, newer))
+
         source = stack.enter_context(
-            LiveSource(layers, filters, cycle_s, use_bpf=use_bpf, preload=preload)
+            LiveSource(
+                layers, filters, cycle_s, use_bpf=use_bpf, preload=preload, tell_first=tell_first
+            )
         )
         from ioh.sources.stream_feed import StreamFeed
 
@@ -191,7 +205,7 @@ def show_replay(args: argparse.Namespace) -> int:
 
     span = Span(args.begin, args.end)
 
-    def make(stack: ExitStack) -> AnyFeed:
+    def make(stack: ExitStack, _: object) -> AnyFeed:
         if args.file != "-":
             from ioh.sources.file_feed import FileFeed
             from ioh.sources.scan import Scan
@@ -235,7 +249,7 @@ def show_demo(args: argparse.Namespace) -> int:
     """The made-up load on the screen."""
     chosen = layers_from(args)
 
-    def make(stack: ExitStack) -> StreamFeed:
+    def make(stack: ExitStack, _: object) -> StreamFeed:
         from ioh.sources.demo import DemoSource
         from ioh.sources.stream_feed import StreamFeed
 

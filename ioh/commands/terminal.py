@@ -17,8 +17,11 @@ GRACE_S = 3.0
 # Keyboard protocol, alternate screen, cursor, mouse, focus and paste reports: as they were.
 _RESTORE = b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\r\n"
 
-# Alternate screen, no cursor, top left; and back.
-_ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l\x1b[H", b"\x1b[?1049l\x1b[?25h"
+# Makes a picture for a terminal of so many columns and lines.
+Lines = Callable[[tuple[int, int]], list[str]]
+
+# Alternate screen, no cursor; and back.
+_ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?1049l\x1b[?25h"
 _USUAL_SIZE = (80, 24)  # of a terminal that does not say
 
 
@@ -49,15 +52,23 @@ def take_keyboard() -> int:
 
 
 @contextlib.contextmanager
-def starting(draw: Callable[[tuple[int, int]], list[str]]) -> Iterator[None]:
+def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
     """Show a first picture at once, which the screen takes over; gone if that fails to start.
 
     Args:
         draw: Its lines for a terminal of so many columns and lines.
+
+    Yields:
+        A function that shows another picture, as ``draw`` does.
     """
-    _tell(_ENTER + "\r\n".join(draw(_size())).encode())
+
+    def show(draw: Lines) -> None:
+        _tell(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
+
+    _tell(_ENTER)
+    show(draw)
     try:
-        yield
+        yield show
     except BaseException:
         _tell(_LEAVE)
         raise

@@ -20,6 +20,7 @@ from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
+from ioh.sources.early import FIRST_INTERVAL_S, JOIN_SPACING_S, EarlyLook, TellFirst
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
     from ioh.model.sample import Sample
     from ioh.sources.attached import AttachedLayer
 
-FIRST_INTERVAL_S = 0.3
 ATTACH_TIMEOUT_S = 20.0
-JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
 STATS_TIMEOUT_S = 1.0
 COST_PERIOD_S = 10.0
 COST_WINDOW_S = 0.1
@@ -46,24 +45,30 @@ class LiveSource(Closing):
         use_bpf: False to read /proc and sysfs only.
         preload: Imports what the caller will need; called before root is given up, after which
             a checkout below /root can be unreadable.
+        tell_first: Told the first interval while preload() is still busy, in a thread of its
+            own; the iteration begins with the same two samples.
 
     Raises:
         IohError: An unknown layer was asked for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         layers: tuple[str, ...] | None,
         filters: Filters,
         interval_s: float,
         use_bpf: bool = True,  # noqa: FBT001, FBT002
         preload: Callable[[], None] | None = None,
+        *,
+        tell_first: TellFirst | None = None,
     ) -> None:
         self._names = layers
         self._filters = filters
         self._interval_s = interval_s
         self._use_bpf = use_bpf
-        self._preload = preload
+        self._preload, self._tell_first = preload, tell_first
+        self._early: EarlyLook | None = None
+        self._due: list[str] = []  # layers whose probes are still to be asked for
         self._deadline = 0.0
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopped = False
@@ -103,10 +108,8 @@ class LiveSource(Closing):
         # Asked once: the loader compiles those only that have something to measure.
         wanted = {name for name in names if known[name].is_wanted()}
         # From the disk up, since its numbers tell most; one CPU is left to our own imports.
-        due = [name for name in reversed(names) if known[name].probe and name in wanted]
-        at_once = max(1, len(os.sched_getaffinity(0)) - 1)
-        for name in due[:at_once]:
-            self._request(name)
+        self._due = [name for name in reversed(names) if known[name].probe and name in wanted]
+        self._request_due(max(1, len(os.sched_getaffinity(0)) - 1))
         self._deadline = time.monotonic() + ATTACH_TIMEOUT_S
         from ioh.sources.attached import COMPILING, AttachedLayer
 
@@ -117,8 +120,7 @@ class LiveSource(Closing):
                 made.is_wanted = name in wanted
                 made.is_awaited = made.is_wanted and bool(made.layer.probe and self._loader)
         self._import_all()
-        for name in due[at_once:]:
-            self._request(name)
+        self._request_due(len(self._due))
         self._drop()
 
     @property
@@ -139,6 +141,11 @@ class LiveSource(Closing):
         if self._loader is not None:
             request = {"verb": "attach", "layer": name, "filters": asdict(self._filters)}
             self._loader.request(request)
+
+    def _request_due(self, count: int) -> None:
+        due, self._due = self._due[:count], self._due[count:]
+        for name in due:
+            self._request(name)
 
     def _why_no_bpf(self) -> str:
         if not self._use_bpf:
@@ -161,8 +168,33 @@ class LiveSource(Closing):
             except ImportError as error:
                 cause = f"a library is missing: {error}"
                 raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
-        if self._preload is not None:
+        if self._preload is None:
+            return
+        if self._tell_first is None:
             self._preload()
+            return
+        with EarlyLook(self, self._interval_s, self._tell_first) as self._early:
+            self._preload()
+        self._forget_waking()
+
+    def wait(self, due: float) -> bool:
+        """As the iteration does: until a time, wake(), stop() or an awaited layer's answer."""
+        has_come = self._wait(due)
+        if has_come:
+            self._request_due(1)
+        return has_come
+
+    def wake(self) -> None:
+        """End wait(); safe to call from a signal handler and from any thread."""
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:  # full: it is awake already
+            return
+
+    def _forget_waking(self) -> None:
+        os.read(self._wake_read, 1 << 16)
+        if self._stopped:
+            self.wake()
 
     def _wait(self, due: float) -> bool:
         """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
@@ -170,7 +202,8 @@ class LiveSource(Closing):
         watched: list[Any] = [self._wake_read]
         if before and self._loader is not None:
             watched.append(self._loader.socket)
-        select.select(watched, [], [], max(0.0, due - time.monotonic()))
+        timeout_s = max(0.0, min(due, self._deadline if before else due) - time.monotonic())
+        select.select(watched, [], [], None if timeout_s == float("inf") else timeout_s)
         self._take_answers()
         return len(self.awaited) < len(before)
 
@@ -248,10 +281,7 @@ class LiveSource(Closing):
     def stop(self) -> None:
         """End the iteration at once; safe to call from a signal handler."""
         self._stopped = True
-        try:
-            os.write(self._wake_write, b"x")
-        except OSError:  # full: it is awake already
-            return
+        self.wake()
 
     def __iter__(self) -> Iterator[Sample]:
         """Yield a baseline at once, then one sample a tick; a late tick is not made up for.
@@ -259,13 +289,9 @@ class LiveSource(Closing):
         While layers are awaited, each that comes gets a baseline of its own, and FIRST_INTERVAL_S
         later its first numbers.
         """
-        asked = len(self.awaited)
-        while asked and len(self.awaited) == asked and not self._stopped:
-            self._wait(self._deadline)
-        due = time.monotonic()
-        next_cost = due + FIRST_INTERVAL_S
-        yield self.read()
-        due += min(FIRST_INTERVAL_S, self._interval_s)
+        samples, due = self._first_samples()
+        next_cost = time.monotonic() + FIRST_INTERVAL_S
+        yield from samples
         while True:
             has_joined = self._sleep_until(due)
             if self._stopped:
@@ -279,6 +305,16 @@ class LiveSource(Closing):
             due += min(FIRST_INTERVAL_S, self._interval_s) if has_joined else self._interval_s
             if due < now:
                 due = now + self._interval_s
+
+    def _first_samples(self) -> tuple[list[Sample], float]:
+        """Those that were taken early, or a baseline; and when the next one is due."""
+        if self._early is not None and self._early.has_begun:
+            return self._early.samples_so_far()
+        asked = len(self.awaited)
+        while asked and len(self.awaited) == asked and not self._stopped:
+            self._wait(self._deadline)
+        began = time.monotonic()
+        return [self.read()], began + min(FIRST_INTERVAL_S, self._interval_s)
 
     def _sleep_until(self, due: float) -> bool:
         """Sleep until a time or stop(), less when an awaited layer comes; whether one has come."""

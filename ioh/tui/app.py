@@ -49,6 +49,7 @@ class IohApp(App[int]):
     Args:
         feed: Where intervals come from.
         options: How the user wants the screen.
+        first: What is shown until the feed tells something.
     """
 
     CSS = "Screen { overflow: hidden; }"
@@ -58,7 +59,9 @@ class IohApp(App[int]):
         Binding("ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, feed: Feed, options: ScreenOptions | None = None) -> None:
+    def __init__(
+        self, feed: Feed, options: ScreenOptions | None = None, first: Snapshot | None = None
+    ) -> None:
         textual_fixes.apply()
         options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
@@ -71,9 +74,8 @@ class IohApp(App[int]):
             styles_for(self._theme_name, self.console.color_system), ascii_only=options.ascii_only
         )
         self.state = ViewState()
-        self._latest: Snapshot | None = None
+        self._latest = self.shown = first
         self._findings = FindingTimes(feed)
-        self.shown: Snapshot | None = None
         self._past = Past()
         self._seeker = Seeker(feed, self._past, self._found_from_thread, HISTORY_INTERVALS)
         self.travel = Travel(feed, self._seeker.request, options.speed, self._findings)
@@ -365,13 +367,20 @@ class IohApp(App[int]):
         self.say(*keeping.save(self.frame(), self.shown, self._theme_name, utc=self._options.utc))
 
 
-def run_screen(feed: Feed, options: ScreenOptions | None = None) -> int:
+def run_screen(
+    feed: Feed, options: ScreenOptions | None = None, first: Snapshot | None = None
+) -> int:
     """Show a feed until the user ends it; returns the exit status.
+
+    Args:
+        feed: Where intervals come from.
+        options: How the user wants the screen.
+        first: What is shown until the feed tells something.
 
     Raises:
         BaseException: What ended the feed, once the terminal is as it was.
     """
-    app = IohApp(feed, options)
+    app = IohApp(feed, options, first)
     try:
         code = app.run()
     finally:

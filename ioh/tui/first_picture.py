@@ -1,21 +1,30 @@
-"""The screen before anything is known, drawn while the libraries that will show it are imported."""
+"""The screen that is drawn while the libraries that will show it are imported."""
 
 from __future__ import annotations
 
 import time
 
+from ioh.model.snapshot import Snapshot
+from ioh.tui.actions import with_valid_choice
 from ioh.tui.feed import Mode
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
 from ioh.tui.render.header import HeaderView
+from ioh.tui.render.layers import TREND_INTERVALS
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import ViewState
 
 STARTING = "starting"
 
 
-def first_picture(
-    mode: Mode, options: ScreenOptions, size: tuple[int, int], *, cycle_s: float, title: str = ""
+def first_picture(  # noqa: PLR0913
+    mode: Mode,
+    options: ScreenOptions,
+    size: tuple[int, int],
+    *,
+    cycle_s: float,
+    title: str = "",
+    snapshot: Snapshot | None = None,
 ) -> list[str]:
     """The lines of the screen until a feed tells something; plain, without spaces at their ends.
 
@@ -25,6 +34,7 @@ def first_picture(
         size: Columns and lines.
         cycle_s: Time between two samples as asked for.
         title: Of what is played, printable.
+        snapshot: The first interval, where that is over already.
     """
     glyphs = ASCII if options.ascii_only else UNICODE
     header = HeaderView(
@@ -38,6 +48,8 @@ def first_picture(
         utc=options.utc,
         narrowed=options.filters_text,
     )
-    frame = draw(ViewState(), ScreenData(None, header, glyphs, status=STARTING), *size)
+    state = ViewState() if snapshot is None else with_valid_choice(ViewState(), snapshot)
+    points = (None,) * TREND_INTERVALS  # nothing is known of what was before
+    frame = draw(state, ScreenData(snapshot, header, glyphs, points, status=STARTING), *size)
     texts = (line.text.rstrip() for line in frame.lines)
     return [to_ascii(text) if options.ascii_only else text for text in texts]

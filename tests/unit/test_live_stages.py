@@ -6,15 +6,17 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from ioh.bpf import privileges
+from ioh.bpf.privileges import Kept
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.filters import Filters
-from ioh.model.sample import Unavailable
+from ioh.model.sample import Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sources import live
 from ioh.sources.live import LiveSource
@@ -128,3 +130,90 @@ def test_layers_join_one_by_one(root: Host) -> None:
         for layer in [snapshot.layers["a"]]
     ] == ["its probe is being compiled", "attached during this interval", "measured"]
     assert all(snapshot.interval_s >= 0.09 for snapshot in found)
+
+
+def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> None:
+    told: list[tuple[Sample, Sample]] = []
+    is_told = threading.Event()
+
+    def tell(*samples: Sample) -> None:
+        told.append(samples)  # type: ignore[arg-type]
+        is_told.set()
+
+    def preload() -> None:
+        assert root.dropped == []
+        root.attach("b")
+        assert is_told.wait(10.0)
+
+    def drop(kept: Kept) -> None:
+        assert [t.name for t in threading.enumerate() if t.name == "early"] == []
+        root.dropped.append(kept)
+
+    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(privileges, "drop_privileges", drop)
+    with early_source(interval_s=20.0, preload=preload, tell_first=tell) as running:
+        assert len(root.dropped) == 1
+        iterator = iter(running)
+        assert (next(iterator), next(iterator)) == told[0]
+        root.attach("a")
+        snapshots = [derive(told[0][1], one := next(iterator)), derive(one, next(iterator))]
+    assert isinstance(derive(*told[0]).layers["b"], LayerSnapshot)
+    assert derive(*told[0]).interval_s == pytest.approx(0.3, abs=0.25)
+    assert isinstance(snapshots[1].layers["a"], LayerSnapshot)
+
+
+def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
+    is_told = threading.Event()
+
+    def preload() -> None:
+        root.attach("b")
+        assert is_told.wait(10.0)
+        root.attach("a")
+        wait_for(lambda: running.awaited == ())
+
+    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    running = early_source(20.0, preload=preload, tell_first=lambda *_: is_told.set())
+    started = time.monotonic()
+    with running:
+        samples = list(itertools.islice(running, 4))
+    assert time.monotonic() - started < 10.0
+    found = [derive(older, newer).layers["a"] for older, newer in itertools.pairwise(samples)]
+    assert [isinstance(layer, LayerSnapshot) for layer in found[1:]] == [False, True]
+
+
+def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
+    asked: list[str] = []
+
+    def ask() -> bool:
+        asked.extend(request["layer"] for request in root.requests())
+        return bool(asked)
+
+    def preload() -> None:
+        wait_for(ask)
+        assert asked == ["b"]
+        root.attach("b")
+        wait_for(lambda: ask() and len(asked) > 1)
+
+    root.patch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with early_source(preload=preload, tell_first=lambda *_: None):
+        assert asked == ["b", "a"]
+        assert root.requests() == []
+
+
+def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:
+    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    started = time.monotonic()
+    told: list[object] = []
+    with early_source(preload=lambda: None, tell_first=lambda *got: told.append(got)) as running:
+        root.attach("b")
+        samples = list(itertools.islice(running, 2))
+    assert told == []
+    assert derive(*samples).interval_s == pytest.approx(0.3, abs=0.25)
+    assert time.monotonic() - started < 10.0
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -8,6 +8,7 @@ import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
+from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
@@ -35,17 +36,35 @@ def test_the_first_paint_says_what_is_awaited_and_numbers_follow() -> None:
     stage(flow, live())
 
 
+@pytest.mark.parametrize("first", [None, minute()[0]])
 @pytest.mark.parametrize("ascii_only", [False, True])
-def test_the_picture_before_the_screen_is_the_screens_first_one(*, ascii_only: bool) -> None:
+def test_the_picture_before_the_screen_is_the_screens_first_one(
+    *, ascii_only: bool, first: Snapshot | None
+) -> None:
     options = ScreenOptions(utc=True, ascii_only=ascii_only, filters_text="pid 7")
 
     async def flow(on: Stage) -> None:
         shown = [line.text.rstrip() for line in on.app._canvas.frame.lines]
-        picture = first_picture("live", options, (120, 40), cycle_s=1.0)
+        picture = first_picture("live", options, (120, 40), cycle_s=1.0, snapshot=first)
         assert picture == shown
         assert picture[0].isascii() == ascii_only
+        assert ("IOPS" in picture[0]) == (first is not None)
 
-    stage(flow, live(), options=options)
+    stage(flow, live(), options=options, first=first)
+
+
+def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
+    first, *later = minute()
+
+    async def flow(on: Stage) -> None:
+        assert "R app" in on.text
+        await on.press("down", "question_mark", "escape", "left", "end")
+        on.feed.say(News(status="compiling the probes: tcp"))
+        await on.shows("R app", "compiling the probes: tcp")
+        await on.push()
+        assert on.app.shown is later[0]
+
+    stage(flow, FakeFeed(later), first=first)
 
 
 def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:
