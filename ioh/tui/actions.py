@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.sinks.rows import is_flow
 from ioh.tui.render.panels import PanelView, breakdown_width, shown_layer, table_spec, visible_rows
 from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import LayerRow, layer_rows
@@ -35,13 +36,15 @@ Action = Callable[[ViewState, Context, Argument], ViewState]
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
     """A state whose chosen op exists: a layer may have come or gone.
 
-    Until something was chosen by hand it is the first line, whichever layer was attached first.
+    Until something was chosen by hand it is the first line, whichever layer was attached first;
+    one with latencies where there is any: most panels are about them.
     """
     rows = [row for row in layer_rows(snapshot, only=state.layer) if row.op]
     if not rows:
         return state
     if not state.has_chosen and not state.layer:
-        return replace(state, chosen=rows[0].key)
+        timed = (row for row in rows if not is_flow(snapshot.specs[row.layer]))
+        return replace(state, chosen=next(timed, rows[0]).key)
     if any(row.key == state.chosen for row in rows):
         return state
     same = [row for row in rows if row.layer == state.chosen[0]]

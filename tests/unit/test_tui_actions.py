@@ -55,9 +55,11 @@ def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
     assert START.chosen == ("syscall", "read")
     late = replace(LAST, layers={name: LAST.layers[name] for name in ("tcp", "block")})
     first = with_valid_choice(ViewState(), late)
-    assert first.chosen == ("tcp", "in")
+    assert first.chosen == ("block", "read"), "a flow has no latencies to show"
+    alone = replace(LAST, layers={"tcp": LAST.layers["tcp"]})
+    assert with_valid_choice(ViewState(), alone).chosen == ("tcp", "in")
     assert with_valid_choice(first, LAST).chosen == ("syscall", "read")
-    by_hand = do(first, "down", snapshot=late)
+    by_hand = do(do(first, "up", snapshot=late), "down", snapshot=late)
     assert by_hand.has_chosen
     assert with_valid_choice(by_hand, LAST).chosen == ("block", "read")
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ioh.model.metric import TableSpec, counter, gauge
 from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
+from ioh.sinks.cells import format_scaled
+from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.glyphs import UNICODE
@@ -107,6 +111,24 @@ def test_no_number_is_ever_cut(width: int) -> None:
         assert "~" not in head
 
 
+@given(st.floats(0.1, 1e9), st.integers(1, 1 << 40))
+def test_the_slowest_operation_and_its_size_fit_their_column(max_us: float, size: int) -> None:
+    stats = OpStats(count=1, max_us=max_us, max_bytes=size)
+    row = LayerRow("block", "read", "R", "block", stats)
+    text = render_layers([row], VIEW, 120).lines[1].text
+    assert "~" not in text
+    assert f"({format_scaled(size, 1024)})" in text
+
+
+@pytest.mark.parametrize(
+    ("intervals", "length_s", "title"), [(1, 0.344, "0.3s"), (57, 0.997, "57s"), (60, 60, "3600s")]
+)
+def test_the_trend_says_how_long_it_is(intervals: int, length_s: float, title: str) -> None:
+    points = [replace(point_of(minute()[0]), interval_s=length_s)] * intervals
+    head = render_layers(layer_rows(minute()[-1]), replace(VIEW, points=points), 120).lines[0]
+    assert head.text.split("MB/s, ")[1].strip() == title
+
+
 def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
     rows = layer_rows(minute()[-1])
     frame = render_layers(rows, VIEW, 100)
@@ -130,8 +152,9 @@ def test_reads_come_first_then_writes_in_the_order_of_the_path() -> None:
 
 def test_a_trend_is_drawn_where_there_is_room_only() -> None:
     rows = layer_rows(minute()[-1])
-    assert "MB/s, " in render_layers(rows, VIEW, 120).lines[0].text
-    assert "MB/s, " not in render_layers(rows, VIEW, 60).lines[0].text
+    view = replace(VIEW, points=(None,) * 60)
+    assert "MB/s, " in render_layers(rows, view, 120).lines[0].text
+    assert "MB/s, " not in render_layers(rows, view, 60).lines[0].text
 
 
 SPEC = TableSpec(

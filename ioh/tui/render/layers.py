@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
-from ioh.sinks.cells import UNKNOWN, ZERO, format_duration, format_fixed, format_scaled
+from ioh.sinks.cells import UNKNOWN, ZERO, format_fixed, format_scaled
 from ioh.tui.history import Point, series
 from ioh.tui.render.columns import Column, cells, fitting, titles
 from ioh.tui.render.glyphs import Glyphs
@@ -16,6 +16,7 @@ from ioh.tui.rows import LayerRow
 
 TREND_INTERVALS = 60
 _MIN_TREND = 12
+_SLOWEST = 13  # columns of a time and a size
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MIN_LABEL = 12
 _MAX_LABEL = 24
@@ -71,7 +72,8 @@ def _slowest(stats: OpStats) -> str:
     """The slowest operation, and the size of that very one."""
     if stats.max_us is None or not stats.count:
         return UNKNOWN
-    return f"{_ms(stats.max_us)} ({format_scaled(stats.max_bytes, 1024)})"
+    size = f" ({format_scaled(stats.max_bytes, 1024)})"
+    return format_fixed(stats.max_us / 1e3, min(6, _SLOWEST - len(size)), 3) + size
 
 
 COLUMNS: tuple[Column[LayerRow], ...] = (
@@ -83,7 +85,7 @@ COLUMNS: tuple[Column[LayerRow], ...] = (
     Column("p95", 6, _of(lambda s: _ms(s.p95_us)), rank=8),
     Column("p99", 6, _of(lambda s: _ms(s.p99_us)), rank=1),
     Column("p99.9", 6, _of(lambda s: _ms(s.p999_us)), rank=10),
-    Column("max ms (KB)", 13, _of(_slowest), rank=4),
+    Column("max ms (KB)", _SLOWEST, _of(_slowest), rank=4),
     Column("in-fl", 5, _of(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
 )
 WIDE_COLUMNS: tuple[Column[LayerRow], ...] = (
@@ -121,7 +123,9 @@ def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Fra
     head = titles(columns, Line().left("", label_width))
     if trend >= _MIN_TREND:
         seconds = sum(p.interval_s for p in view.points if p) or len(view.points)
-        head.add("  ").add(f"MB/s, {format_duration(seconds * 1e6)}", "head")
+        # Not format_duration(): its letters are those of latencies, where m is ms.
+        length = f", {seconds:.{0 if seconds >= 1 else 1}f}s" if seconds else ""
+        head.add("  ").add("MB/s" + length, "head")
     frame.add(head.fitted(width))
     for row in rows:
         line = _render_row(row, view, columns, label_width)
