@@ -27,12 +27,19 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
         timed = _timed(pieces, recent, "read")
         yield _verdict(timed, "Reads", "read-ahead", "requests", "disk", is_measured=True)
+    if not any(_has_calls(recent, kind, limits) for kind in ("read", "write")):
+        return
     late: Iterable[Verdict] = ()
     if window.covers(LATE_S):
         late = _inferred(window.recent(LATE_S), (0.0,), limits)
     soon = _inferred(recent, _more_waiting(window, recent), limits)
     # Of both the later one: a longer time has fewer calls cut in two at its edges.
     yield from {verdict.subject: verdict for verdict in (*soon, *late)}.values()
+
+
+def _has_calls(recent: Stretch, kind: str, limits: Limits) -> bool:
+    """Whether there are enough calls just now: else, as most often, there is nothing to tell."""
+    return sum_op(recent, "syscall", f"{kind}_buffered").ops_per_s >= limits["calls_min_per_s"]
 
 
 def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:

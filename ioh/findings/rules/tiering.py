@@ -55,6 +55,10 @@ def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
     minutes that evens out, within seconds it must not be so.
     """
     recent = window.recent(SOON_S)
+    ends = _means_us((recent[0], recent[-1]))
+    # As most often, and found out soon: a straight fall ends well below its beginning.
+    if len(ends) < 2 or ends[1] > 0.8 * ends[0]:
+        return None
     if not window.covers(SOON_S) or len(recent) < 2 * _QUARTERS:
         return None
     edges = [len(recent) * at // _QUARTERS for at in range(_QUARTERS + 1)]
@@ -62,9 +66,7 @@ def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
     means = [sum_op(quarter, "block", "read").latency_us or 0.0 for quarter in quarters]
     if not all(means) or not _is_faster(means[0], means[-1], limits):
         return None
-    each = [op_of(snapshot, "block", "read") for snapshot in recent]
-    known = [stats.latency_us for stats in each if stats is not None and stats.latency_us]
-    straight = straightness(known)
+    straight = straightness(_means_us(recent))
     is_same_load = all(
         _are_alike(quarters[0], other, what)
         for what in (_sizes, _under_way)
@@ -79,6 +81,11 @@ def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
         return None
     said = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
     return _verdict(duration_s(recent), means[0], means[-1], said, "mean")
+
+
+def _means_us(recent: Sequence[Snapshot]) -> list[float]:
+    each = [op_of(snapshot, "block", "read") for snapshot in recent]
+    return [stats.latency_us for stats in each if stats is not None and stats.latency_us]
 
 
 def _is_faster(before: float, now: float, limits: Limits) -> bool:
