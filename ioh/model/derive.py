@@ -77,7 +77,7 @@ def _derive_layer(
                 _derive_ops, spec, older.parts.get(part) or _nothing(totals), totals, interval_s
             )
             for part, totals in newer.parts.items()
-            if older.parts.get(part) != totals
+            if older.parts.get(part) != totals or any(op.inflight for op in totals.values())
         }
 
     def tables() -> dict[str, Callable[[], tuple[TableRow, ...]]]:

@@ -124,8 +124,9 @@ class LayerSnapshot:
 
     Shape:
         ``ops`` holds leaves and groups; ``parts[part]`` the same for each device, mount …
-        that did something in this interval; ``metrics`` by derived name; ``tables`` rows ranked,
-        largest first, rows without activity left out unless the table holds gauges only.
+        that did something in this interval or has something under way; ``metrics`` by derived
+        name; ``tables`` rows ranked, largest first, rows without activity left out unless the
+        table holds gauges only.
         ``lost`` counts events lost in this interval; ``lost_pct`` their share of all.
         ``gauge_hists`` as in the newer sample.
     """

@@ -141,6 +141,14 @@ def test_a_new_part_began_at_zero() -> None:
     assert found["sdb"]["read"].latency_us == 1.0
 
 
+def test_a_part_whose_operations_do_not_end_is_not_left_out() -> None:
+    stuck = {"sda": {"read": replace(after(), inflight=4)}, "sdb": {"read": after()}}
+    sample = LayerSample("bpf", parts=stuck)
+    found = disk(derive(only_disk(0, sample), only_disk(1, sample))).parts
+    assert list(found) == ["sda"]
+    assert (found["sda"]["read"].count, found["sda"]["read"].inflight) == (0, 4)
+
+
 def test_parts_that_did_nothing_are_left_out() -> None:
     parts = {"sda": {"read": after()}, "sdb": {"read": after()}}
     moved = {"sda": {"read": after((512, 1000))}, "sdb": {"read": after()}}

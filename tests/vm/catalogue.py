@@ -18,13 +18,19 @@ VM_ANOMALIES = (
     Scenario("two_threads", "8 reads at once for 2 threads of nfsd", nfs.two_threads,
              "nfsd_threads", ("nfs_latency",)),
     Scenario("server_memory", "reads of a file in the NFS server's page cache",
-             nfs.server_memory, "server_cache", ("single_stream",)),
+             nfs.server_memory, "server_cache", ("single_stream", "nfs_latency")),
     Scenario("few_session_slots", "8 reads at once, v4.1, nfs.max_session_slots=2",
              nfs.few_session_slots, "nfs_latency"),
     Scenario("few_rpc_slots", "8 reads at once, v3, sunrpc.tcp_max_slot_table_entries=2",
              nfs.few_rpc_slots, "nfs_latency"),
     Scenario("small_wsize", "1 MB direct writes, wsize=32768", nfs.small_wsize,
              "nfs_fragmentation", ("single_stream", "nfs_latency", "nfsd_threads")),
+    Scenario("silent_server", "v4.2: the network is gone while 4 reads are under way",
+             nfs.silent_server, "nfs_no_answer",
+             ("tcp_retransmits", "nfs_latency", "nfs_retransmits")),
+    Scenario("silent_for_stat", "v3: the network is gone while a program looks at a file's "
+             "attributes", nfs.silent_for_stat, "nfs_no_answer",
+             ("tcp_retransmits", "nfs_retransmits")),
     Scenario("lost_calls", "a network that is gone for 0.9 s again and again, v3, timeo=5",
              nfs.lost_calls, "nfs_retransmits", ("tcp_retransmits", "nfs_latency")),
 )  # fmt: skip
@@ -41,6 +47,10 @@ VM_HEALTHY = (
     Scenario("enough_threads", "4 reads at once for 8 threads of nfsd", nfs.enough_threads),
     Scenario("server_disk", "reads of a file that the NFS server has on disk", nfs.server_disk),
     Scenario("enough_slots", "4 reads at once, v3, slots for all", nfs.enough_slots),
+    Scenario("slow_answers", "v3: each answer takes 2.5 s", nfs.slow_answers),
+    Scenario("idle_mount", "v3: a mount that nobody uses", nfs.idle_mount),
+    Scenario("killed_programs", "v3: the server is back, who waited for it was killed",
+             nfs.killed_programs),
     Scenario("whole_writes", "64 KB direct writes, wsize=1048576", nfs.whole_writes),
 )  # fmt: skip
 

@@ -58,7 +58,7 @@ def server_disk(stage: VmStage) -> None:
 
 def few_session_slots(stage: VmStage) -> None:
     stage.setting(_V4_SLOTS, "2")
-    mount = _mount(stage, "4.1", disk_us=15000)
+    mount = _mount(stage, "4.1", disk_us=8000)
     stage.record()
     _fio(stage, mount, *_RANDOM, "--iodepth=8")
 
@@ -66,13 +66,13 @@ def few_session_slots(stage: VmStage) -> None:
 def few_rpc_slots(stage: VmStage) -> None:
     stage.setting(_V3_FIRST_SLOTS, "2")
     stage.setting(_V3_SLOTS, "2")
-    mount = _mount(stage, "3", disk_us=15000)
+    mount = _mount(stage, "3", disk_us=8000)
     stage.record()
     _fio(stage, mount, *_RANDOM, "--iodepth=8")
 
 
 def enough_slots(stage: VmStage) -> None:
-    mount = _mount(stage, "3", disk_us=15000)
+    mount = _mount(stage, "3", disk_us=8000)
     stage.record()
     _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=60")
 
@@ -88,6 +88,68 @@ def whole_writes(stage: VmStage) -> None:
     stage.record()
     _fio(stage, mount, "--rw=randwrite", "--bs=64k", DIRECT, AIO, "--iodepth=2",
          "--rate_iops=20")  # fmt: skip
+
+
+def silent_server(stage: VmStage) -> None:
+    """Reads are under way when the network goes."""
+    mount = _mount(stage, "4.2", disk_us=2000)
+    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}", *_RANDOM,
+              "--iodepth=4", "--rate_iops=40")  # fmt: skip
+    stage.begins()
+    stage.record()
+    time.sleep(4)
+    with stage.server.netem("srv1", "loss", "100%"):
+        stage.begins()
+        time.sleep(14)
+
+
+def silent_for_stat(stage: VmStage) -> None:
+    """A program asks for a file's attributes only, once a second."""
+    mount = _mount(stage, "3", "noac", "lookupcache=none", disk_us=2000)
+    stage.record()
+    stage.python(_LOOK, str(mount / FILE))
+    time.sleep(4)
+    with stage.server.netem("srv1", "loss", "100%"):
+        stage.begins()
+        time.sleep(14)
+
+
+# Asks for a file's attributes once a second: path.
+_LOOK = """
+import os, sys, time
+while True: os.stat(sys.argv[1]); time.sleep(1)
+"""
+
+
+def slow_answers(stage: VmStage) -> None:
+    """Each takes 2.5 s, and a little more."""
+    mount = _mount(stage, "3", disk_us=2000)
+    stage.record()
+    with stage.server.netem("srv1", "delay", "2500ms"):
+        _fio(stage, mount, "--rw=randread", "--bs=4k", DIRECT, PSYNC, seconds=16)
+
+
+def idle_mount(stage: VmStage) -> None:
+    _mount(stage, "3", disk_us=2000)
+    stage.record()
+    stage.begins()
+    time.sleep(SECONDS)
+
+
+def killed_programs(stage: VmStage) -> None:
+    """They wait for a server that is gone and are killed; then it is back and nobody asks it."""
+    mount = _mount(stage, "3", "noac", "lookupcache=none", disk_us=2000)
+    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}",
+              "--rw=randread", "--bs=4k", DIRECT, PSYNC)  # fmt: skip
+    stage.python(_LOOK, str(mount / FILE))
+    stage.begins()
+    with stage.server.netem("srv1", "loss", "100%"):
+        time.sleep(4)
+        stage.end_loads()
+    time.sleep(8)  # until TCP has sent again what was lost
+    stage.record()
+    stage.begins()
+    time.sleep(SECONDS)
 
 
 def lost_calls(stage: VmStage) -> None:
