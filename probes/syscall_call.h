@@ -250,6 +250,32 @@ static inline void forget_lower(struct call *c)
 	c->splits = 0;
 }
 
+#ifdef FILTER_CGROUP
+#define CGROUP_DEPTH 16
+
+/* Whether the current process is in the control group that is asked for, or in one below it. */
+static inline int is_in_cgroup(void)
+{
+	const char *set = NULL, *group = NULL, *node = NULL, *parent = NULL;
+	u64 id = 0;
+	int i;
+
+	READ(set, FIELD(bpf_get_current_task(), task_struct_cgroups));
+	READ(group, FIELD(set, css_set_dfl_cgrp));
+	for (i = 0; i < CGROUP_DEPTH; i++) {
+		READ(node, FIELD(group, cgroup_kn));
+		READ(id, FIELD(node, kernfs_node_id));
+		if (id == FILTER_CGROUP)
+			return 1;
+		READ(parent, FIELD(group, cgroup_self_parent));
+		if (!parent)
+			return 0;
+		READ(group, FIELD(parent, cgroup_subsys_state_cgroup));
+	}
+	return 0;
+}
+#endif
+
 static inline int is_filtered(u32 tgid)
 {
 #ifdef FILTER_PID
@@ -257,7 +283,7 @@ static inline int is_filtered(u32 tgid)
 		return 1;
 #endif
 #ifdef FILTER_CGROUP
-	if (bpf_get_current_cgroup_id() != FILTER_CGROUP)
+	if (!is_in_cgroup())
 		return 1;
 #endif
 #ifdef FILTER_COMM

@@ -54,6 +54,14 @@ _FILTER_MEMBERS = [
     ("block_device", "bd_disk"),
     ("gendisk", "major"),
 ]
+_CGROUP_MEMBERS = [
+    ("task_struct", "cgroups"),
+    ("css_set", "dfl_cgrp"),
+    ("cgroup", "kn"),
+    ("cgroup", "self.parent"),
+    ("cgroup_subsys_state", "cgroup"),
+    ("kernfs_node", "id"),
+]
 _URING_MEMBERS = [
     ("io_kiocb", "opcode"),
     ("io_kiocb", "file"),
@@ -100,12 +108,7 @@ def syscall_defines(
             "the kernel knows processes by the host's ids, and ioh runs in a PID namespace",
             "let the container share the host's (docker run --pid=host), or use --comm or --cgroup",
         )
-    members = list(_MEMBERS)
-    if host.machine == "x86_64":
-        members += _X86_REGISTERS
-    if filters.device is not None:
-        members += _FILTER_MEMBERS
-    offsets = offset_defines(host.btf, members)
+    offsets = offset_defines(host.btf, _members(host, filters))
     if isinstance(offsets, Unavailable):
         return offsets
     spans = _spans(offsets, "file", ("f_inode", "f_flags")) | _spans(
@@ -137,6 +140,18 @@ def syscall_defines(
     if host.machine == "x86_64" and status is not None and info is not None:
         defines["OFF_thread_info_status"] = info + status
     return {**defines, **_filter_defines(filters)}
+
+
+def _members(host: HostFacts, filters: Filters) -> list[tuple[str, str]]:
+    """Members of structs that the probe follows on this machine, for these filters."""
+    members = list(_MEMBERS)
+    if host.machine == "x86_64":
+        members += _X86_REGISTERS
+    if filters.device is not None:
+        members += _FILTER_MEMBERS
+    if filters.cgroup_id is not None:
+        members += _CGROUP_MEMBERS
+    return members
 
 
 def _spans(offsets: Mapping[str, int], owner: str, members: tuple[str, ...]) -> dict[str, int]:

@@ -190,14 +190,21 @@ class SyscallFallback:
             return False
         if self._comm is not None and stat.comm != self._comm:
             return False
-        wanted = self._filters.cgroup_id
-        return wanted is None or self._cgroup_id(pid) == wanted
+        return self._filters.cgroup_id is None or self._is_in_cgroup(pid)
 
-    def _cgroup_id(self, pid: int) -> int | None:
+    def _is_in_cgroup(self, pid: int) -> bool:
+        """Whether a process is in the v2 control group that is asked for, or in one below it."""
+        path = (read_cgroup(pid, self._root) or "").rstrip("/")
+        if not path:
+            return self._cgroup_id("/") == self._filters.cgroup_id
+        folders = path.split("/")
+        return any(
+            self._cgroup_id("/".join(folders[:depth]) or "/") == self._filters.cgroup_id
+            for depth in range(len(folders), 0, -1)
+        )
+
+    def _cgroup_id(self, path: str) -> int | None:
         """The v2 control group's id, which is the inode number of its directory."""
-        path = read_cgroup(pid, self._root)
-        if path is None:
-            return None
         if path not in self._cgroup_ids:
             self._cgroup_ids[path] = self._read_cgroup_id(path)
         return self._cgroup_ids[path]

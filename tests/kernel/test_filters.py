@@ -133,15 +133,19 @@ def cgroup() -> Iterator[Path]:
     folder = root / f"ioh-test-{os.getpid()}"
     folder.mkdir()
     yield folder
-    for pid in (folder / "cgroup.procs").read_text().split():
-        (root / "cgroup.procs").write_text(pid)
-    folder.rmdir()
+    for each in (*folder.glob("*/"), folder):
+        for pid in (each / "cgroup.procs").read_text().split():
+            (root / "cgroup.procs").write_text(pid)
+        each.rmdir()
 
 
 def test_by_control_group(volume: Volume, cgroup: Path) -> None:
     path = volume.file("data", 1000)
     with readers(path, "inside", "outside") as (inside, outside):
-        (cgroup / "cgroup.procs").write_text(str(inside.pid))
+        # In a group below: such a one as has others in it has no processes of its own.
+        below = cgroup / "service"
+        below.mkdir()
+        (below / "cgroup.procs").write_text(str(inside.pid))
         with recording("--cgroup", str(cgroup), "--layers", "syscall") as ioh:
             inside.read(23)
             outside.read(19)

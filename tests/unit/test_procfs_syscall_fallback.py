@@ -194,10 +194,11 @@ def test_filters(host: Host, filters: Filters) -> None:
     assert (reads(sample), set(rows(sample))) == (1, {("5", "a b")})
 
 
-def test_control_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", ["user.slice/fio.scope", "user.slice"])
+def test_control_group_and_those_below_it(tmp_path: Path, group: str) -> None:
     root = tmp_path / "root"
     shutil.copytree(ROOT, root, symlinks=True)
-    cgroup_id = (root / "sys/fs/cgroup/unified/user.slice/fio.scope").stat().st_ino
+    cgroup_id = (root / "sys/fs/cgroup/unified" / group).stat().st_ino
     fallback = SyscallFallback(SPEC, Filters(cgroup_id=cgroup_id), root)
     read(fallback)
     for pid in (1, 40):
