@@ -10,7 +10,7 @@ from contextlib import closing
 
 from tests.kernel import aio, uring
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import MIB, Ioh, opened
+from tests.kernel.rig import MIB, Ioh, Volume, opened, recording
 from tests.kernel.uring import Uring
 
 RWF_DSYNC = 2
@@ -119,18 +119,21 @@ def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:
     assert inflight(ioh) == {}
 
 
-def test_completions_of_io_uring_that_nobody_is_told(watched: WatchedVolume) -> None:
-    """Unwanted ones, and those for which the ring has no room: lost, and not under way for ever."""
-    path = watched.volume.file("data", MIB)
+def test_completions_of_io_uring_that_nobody_is_told(volume: Volume) -> None:
+    """Unwanted ones, and those for which the ring has no room: lost, and not under way for ever.
+
+    An ioh of its own: what is not used again stays under way.
+    """
+    path = volume.file("data", MIB)
     with (
-        watched.part() as ioh,
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
         opened(path, DIRECT) as fd,
     ):
         with closing(Uring(8)) as ring:
             for i in range(7):
                 ring.queue(uring.WRITE, fd, flags=uring.CQE_SKIP if i < 6 else 0)
             assert ring.submit(1) == 7
-        watched.ioh.settle()
+        ioh.settle()
         skipped = (ioh.counts("syscall"), ioh.lost("syscall"), inflight(ioh))
         with closing(Uring(8)) as ring:
             reaped = 0
