@@ -158,7 +158,7 @@ class Syscall(Layer):
         Event(
             "uring_worker",
             (raw("io_uring_queue_async_work", "on_uring_worker"),),
-            gives="cached",
+            gives="io_uring",
             needed=False,
             usable=has_uring,
         ),

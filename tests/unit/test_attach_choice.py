@@ -220,6 +220,8 @@ def test_io_uring_only_where_completions_name_their_request() -> None:
     for kernel in ("5.19", "5.15", "5.10"):
         chosen = chosen_on("syscall", KERNELS[kernel]())
         assert not {"uring_submit", "uring_complete"} & chosen.keys(), kernel
+    events = all_layers()["syscall"].events
+    assert {e.gives for e in events if e.name.startswith("uring")} == {"io_uring"}
     assert "OFF_io_kiocb_cqe_fd" in defines_of("syscall", KERNELS["6.1"]())
 
 
