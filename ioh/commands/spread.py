@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -78,15 +79,33 @@ def look_through(
         from_first: Let the rules see everything before, not only so far as they look back.
 
     Raises:
-        LookupError: The sample before ``begin`` is lost, or the rules would have seen more.
+        LookupError: The sample before ``begin`` is lost.
+    """
+    ticks = 0
+    if from_first:
+        ticks = begin
+    elif work.engine is not None:
+        ticks = _look_back_ticks(work, work.engine)
+    while True:
+        with suppress(_TooLateError):
+            yield from _look_from(work, max(work.first_tick, begin - 1 - ticks), begin, end)
+            return
+        ticks *= 2  # samples come closer together here than on average
+
+
+class _TooLateError(Exception):
+    """The rules look back further than to where this began; nothing was told yet."""
+
+
+def _look_from(work: Work, before: int, begin: int, end: int | None) -> Iterator[Piece]:
+    """As look_through(), from a sample ``before`` that one on.
+
+    Raises:
+        LookupError: As there.
+        _TooLateError: See there.
     """
     intervals = work.make_intervals()
     engine = work.engine.anew() if work.engine is not None else None
-    before = begin - 1
-    if from_first:
-        before = work.first_tick
-    elif engine is not None:
-        before = max(work.first_tick, before - _look_back_ticks(work, engine))
     for item, is_told in _items(work, before, begin, end):
         if not isinstance(item, Tick):
             yield from _said(work, item)
@@ -99,8 +118,7 @@ def look_through(
             engine.remember(snapshot)
         is_first = item.tick == begin - 1 and before > work.first_tick
         if is_first and engine is not None and not engine.has_span:
-            msg = "the rules look back further"
-            raise LookupError(msg)
+            raise _TooLateError
 
 
 def _items(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from ioh.layers.nfs_specs import BY_BYTES, mean
@@ -113,10 +114,11 @@ class MountCounters:
         """Take in one reading of mountstats."""
         by_mount: dict[tuple[str, ...], Row] = {}
         by_server: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * _COUNTED)
+        read_setting = cache(lambda name: read_line(path_under(self._root, name)))
         for mount in mounts:
             self._note_cached(mount)
             counted = _counted(mount)
-            limit = slots_limit(mount, self._root)
+            limit = slots_limit(mount, read_setting)
             by_mount[_key(mount)] = (*counted, *_settings(mount), limit, *self._waiting(mount))
             server = by_server[printable(mount.server),]
             for at, value in enumerate(counted):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ioh.procfs.files import ROOT, path_under, read_line, read_text
+from ioh.procfs.files import ROOT, path_under, read_text
 from ioh.procfs.mountinfo import decode_octal
 
 # Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
@@ -142,11 +142,15 @@ def _parse_line(mount: NfsMount, line: str) -> None:
         mount.procedures[name] = ProcedureStats(*numbers[: _MIN_COLUMNS + 1])
 
 
-def slots_limit(mount: NfsMount, root: Path = ROOT) -> int | None:
+def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> int | None:
     """The most requests that this host lets be in flight to the mount's server.
 
     A session (since NFSv4.1) has so many slots over all of its connections; before, every
     connection has its own.  The settings are those of now, a mount keeps those that it began with.
+
+    Args:
+        mount: Of which server.
+        read_setting: Reads a file below the root; None where it is not there.
 
     Returns:
         None where the setting cannot be read, or the transport has none.
@@ -155,7 +159,7 @@ def slots_limit(mount: NfsMount, root: Path = ROOT) -> int | None:
     has_session = major == "4" and minor not in {"", "0"}
     protocol = mount.options.get("proto", "").removesuffix("6")
     name = _SESSION_SLOTS if has_session else _CONNECTION_SLOTS.get(protocol)
-    text = read_line(path_under(root, name)) if name else None
+    text = read_setting(name) if name else None
     if text is None or not text.isdecimal():
         return None
     return int(text) if has_session else int(text) * mount.transports

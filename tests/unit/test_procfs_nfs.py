@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ioh.layers.nfs_mounts import MountCounters, is_any_mounted, procedure_table
+from ioh.procfs.files import path_under, read_line
 from ioh.procfs.mountstats import (
     ProcedureStats,
     add_procedures,
@@ -154,8 +155,8 @@ def test_the_slots_that_this_host_allows(tmp_path: Path, options: str, limit: in
         (tmp_path / name).write_text(value + "\n")
     line = "\txprt: tcp 665 1 2 0 9 133 133 0 214 0 8 63 62"
     (mount,) = parse_mountstats(one(f"\topts: rw,{options}", line, line))
-    assert slots_limit(mount, tmp_path) == limit
-    assert slots_limit(mount, tmp_path / "nowhere") is None
+    assert slots_limit(mount, lambda name: read_line(path_under(tmp_path, name))) == limit
+    assert slots_limit(mount, lambda _: None) is None
 
 
 def reading(read: int, fetched: int) -> str:

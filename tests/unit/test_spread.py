@@ -120,6 +120,22 @@ def test_findings_are_those_of_one_process(
     assert several
 
 
+def test_intervals_that_become_shorter_are_shared_all_the_same(
+    tmp_path: Path, told: Told, several: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many samples as the rules look back on average are no such time there."""
+    writer = SessionWriter(FileOutput(str(tmp_path / "a.ioh")))
+    for tick, sample in enumerate(islice(endless(real_samples()), 720)):
+        if tick > 480 or tick % 4 == 0:
+            writer.write(sample)
+    writer.close()
+    expected = alone(monkeypatch, lambda: told(tmp_path / "a.ioh", "-d", "findings"))
+    several.clear()
+    monkeypatch.setattr(spread, "_alone", lambda *_: pytest.fail("one process went on alone"))
+    assert told(tmp_path / "a.ioh", "-d", "findings") == expected
+    assert several[0] > 3
+
+
 @pytest.mark.parametrize("share", [0.1, 0.55, 0.97])
 def test_damage_is_told_as_one_process_tells_it(
     recording: Path,
@@ -196,8 +212,11 @@ def running(recording: Path) -> Iterator[subprocess.Popen[bytes]]:
     try:
         assert process.stdout is not None
         # It prints no more than a pipe holds and what is read here, so the others stay long enough.
-        while len(_group(process.pid)) < 3:
-            assert process.stdout.read(2000)
+        size, most = 0, 0
+        while (now := len(_group(process.pid))) < 3:
+            piece = process.stdout.read(2000)
+            size, most = size + len(piece), max(most, now)
+            assert piece, f"ended with {process.wait(5)} after {size} bytes, {most} at once"
         yield process
     finally:
         for pid in _group(process.pid):
