@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ioh.model.closing import Closing
@@ -45,6 +45,7 @@ class ReplaySource(Closing):
         with_parts: False leaves single devices and mounts out.
         utc: Whether clock times of ``span`` are UTC.
         stdin_fd: Where stdin is, should descriptor 0 be something else by now.
+        on_wait: Called when all that is in the file was given and more will come.
 
     Raises:
         IohError: It cannot be opened, is no recording, or lacks the moments of ``span``.
@@ -61,8 +62,10 @@ class ReplaySource(Closing):
         with_parts: bool = True,
         utc: bool = False,
         stdin_fd: int = 0,
+        on_wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._span = span or Span()
+        self._on_wait = on_wait
         self._speed, self._follow = speed, follow
         self.with_tables, self.with_parts, self._utc = with_tables, with_parts, utc
         self._stopped = False
@@ -141,6 +144,7 @@ class ReplaySource(Closing):
         if not self._follow or not session.is_growing:
             # What was written between the last read and the end of the lock is still to come.
             return session.size_bytes > at
+        self._on_wait()
         self._sleep(POLL_S)
         return not self._stopped
 

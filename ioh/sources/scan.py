@@ -38,6 +38,34 @@ def _which(rule: str, subject: str) -> int:
     return crc32(f"{rule}\0{subject}".encode(errors="surrogatepass"))
 
 
+class _Said:
+    """What was found and how far, for the screen; sent now and then."""
+
+    def __init__(self, tell: Callable[[bytes], object]) -> None:
+        self._tell = tell
+        self._begins = bytearray()
+        self._until_unix_s = self._sent_unix_s = -1.0
+        self._sent_s = time.monotonic()
+
+    def note(self, finding: Finding) -> None:
+        """It began."""
+        which = _which(finding.rule, finding.subject)
+        self._begins += _MESSAGE.pack(_BEGIN, finding.since_unix_s, which)
+
+    def reached(self, unix_s: float) -> None:
+        """Everything until then was looked at."""
+        self._until_unix_s = unix_s
+        if time.monotonic() - self._sent_s >= TELL_S:
+            self.send()
+
+    def send(self) -> None:
+        """Tell what was not told yet."""
+        if self._until_unix_s != self._sent_unix_s:
+            self._tell(bytes(self._begins) + _MESSAGE.pack(_UNTIL, self._until_unix_s, 0))
+            self._begins.clear()
+        self._sent_unix_s, self._sent_s = self._until_unix_s, time.monotonic()
+
+
 class Scan:
     """Every finding's begin, from the first interval on; used by one thread.
 
@@ -137,9 +165,10 @@ class Scan:
         known: set[tuple[str, str, float]] = set()
         names: frozenset[str] | None = None
         older: Sample | None = None
-        told_s = time.monotonic()
-        said = bytearray()
-        with ReplaySource(self._path, self._span, speed=None, utc=self._utc) as source:
+        said = _Said(tell)
+        with ReplaySource(
+            self._path, self._span, speed=None, utc=self._utc, on_wait=said.send
+        ) as source:
             for item in source:
                 if not isinstance(item, Tick):
                     continue
@@ -151,13 +180,7 @@ class Scan:
                         key = (finding.rule, finding.subject, finding.since_unix_s)
                         if key not in known:
                             known.add(key)
-                            which = _which(finding.rule, finding.subject)
-                            said += _MESSAGE.pack(_BEGIN, finding.since_unix_s, which)
+                            said.note(finding)
                 older = newer
-                # One that follows a recording tells each interval: it may be the last for long.
-                if time.monotonic() - told_s >= TELL_S:
-                    tell(bytes(said) + _MESSAGE.pack(_UNTIL, newer.time_unix_s, 0))
-                    said.clear()
-                    told_s = time.monotonic()
-        last_s = older.time_unix_s if older is not None else 0.0
-        tell(bytes(said) + _MESSAGE.pack(_UNTIL, last_s, 0))
+                said.reached(newer.time_unix_s)
+        said.send()
