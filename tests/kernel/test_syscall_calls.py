@@ -164,6 +164,14 @@ def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
     assert ioh.table("syscall", "file", "path")[str(folder),]["syncs"] == 5
 
 
+def await_state(pid: int, state: str) -> None:
+    """Wait until /proc/PID/stat says so: S waits within a call, T is stopped."""
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
     """A splice that waits for a pipe and is stopped three times is one write, and no error."""
     path = watched.volume.file("data", SIZE)
@@ -179,9 +187,10 @@ def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
         assert writer.stdin is not None
         assert writer.stdout is not None
         assert writer.stdout.readline()
-        for number in [signal.SIGSTOP, signal.SIGCONT] * 3:
-            time.sleep(0.1)
+        await_state(writer.pid, "S")  # within the call
+        for number, state in [(signal.SIGSTOP, "T"), (signal.SIGCONT, "S")] * 3:
             writer.send_signal(number)
+            await_state(writer.pid, state)
         writer.stdin.write(b"123456789")
         writer.stdin.flush()
         assert writer.wait(10) == 0
