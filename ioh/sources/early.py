@@ -10,8 +10,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
+
+from ioh.model.closing import Closing
 
 if TYPE_CHECKING:
     from ioh.model.sample import Sample
@@ -48,7 +49,7 @@ class Looked(Protocol):
         ...
 
 
-class EarlyLook:
+class EarlyLook(Closing):
     """Takes the first two samples in a thread; a context manager, left before root is given away.
 
     A thread has the privileges of the one that started it, and nobody else can take them: this one
@@ -67,17 +68,10 @@ class EarlyLook:
         self._read_s = 0.0
         self._awaited: tuple[str, ...] = ()
         self._samples: list[Sample] = []
-
-    def __enter__(self) -> EarlyLook:  # noqa: PYI034 (Self came with Python 3.11)
         self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the thread."""
         self._is_over = True
         self._source.wake()
         self._thread.join()
