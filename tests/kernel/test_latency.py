@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.rig import MIB, Ioh, Volume, fio
+from tests.kernel.rig import MIB, Ioh, Volume, fio, real_time_fio
 
 # One interval holds the whole run: percentiles of several intervals cannot be joined.
 INTERVAL_S = 4.5
@@ -27,7 +27,7 @@ LOAD: dict[str, object] = {
 
 
 def measured(
-    volume: Volume, *, real_time: bool = False, **load: object
+    volume: Volume, run_fio: Callable[..., list[Mapping[str, Any]]], /, **load: object
 ) -> tuple[Ioh, Mapping[str, Any]]:
     """Run one job inside one interval of ioh's."""
     path = volume.file("data", 64 * MIB)
@@ -37,7 +37,7 @@ def measured(
     ioh = Ioh("--device", volume.device, "--layers", "syscall,block", cycle_s=INTERVAL_S)
     try:
         ioh.wait_for_lines(1)  # the first interval is a short one
-        (job,) = fio(volume.mount, real_time=real_time, filename="data", **{**LOAD, **load})
+        (job,) = run_fio(volume.mount, filename="data", **{**LOAD, **load})
         assert len(ioh.output.lines) == 1, "the load took longer than ioh's interval"
         ioh.wait_for_lines(2)
     finally:
@@ -80,12 +80,10 @@ def test_synchronous(volume: Volume, load: dict[str, object]) -> None:
     blocks, so that 1 % of the mean is twice that.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
+    run_fio = real_time_fio if load.get("direct", 1) else fio
 
     def deviation() -> float:
-        sleeps = load.get("direct", 1) == 1
-        ioh, job = measured(
-            volume, real_time=sleeps, ioengine="psync", time_based=1, runtime=RUN_S, **load
-        )
+        ioh, job = measured(volume, run_fio, ioengine="psync", time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]["clat_ns"]
         assert mine["count"] == its["N"]
         mean_us, p99_us = its["mean"] / 1e3, its["percentile"]["99.000000"] / 1e3
@@ -117,7 +115,7 @@ def test_asynchronous(volume: Volume, engine: str, clock: str, load: dict[str, o
     op = "write" if "write" in str(load["rw"]) else "read"
 
     def deviation() -> float:
-        ioh, job = measured(volume, ioengine=engine, time_based=1, runtime=RUN_S, **load)
+        ioh, job = measured(volume, fio, ioengine=engine, time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]
         assert mine["count"] == its["total_ios"]
         mean_us = its[clock]["mean"] / 1e3
