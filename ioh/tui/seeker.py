@@ -10,6 +10,9 @@ from ioh.model.snapshot import Snapshot
 from ioh.tui.feed import Feed
 from ioh.tui.past import Past
 
+# So long the screen has a CPU to itself to draw what was found: longer than that takes.
+DRAW_S = 0.03
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -87,10 +90,15 @@ class Seeker:
             tick, to_fill = work
             if tick is not None:
                 self._tell(Found(tick, self._feed.visit(tick)))
+                self._let_draw()
                 self._fill(tick)
                 self._judge(tick)
             elif to_fill is not None:
                 self._fill(to_fill)
+
+    def _let_draw(self) -> None:
+        with self._wake:
+            self._wake.wait_for(self._has_other_work, DRAW_S)
 
     def _judge(self, tick: int) -> None:
         """Findings come last: they take a look at several intervals before."""

@@ -11,6 +11,7 @@ import pytest
 
 from ioh.model.feed import Extent, Moment
 from ioh.model.snapshot import Snapshot
+from ioh.tui import seeker
 from ioh.tui.history import History, point_of, series
 from ioh.tui.narrow import narrowed
 from ioh.tui.past import Past
@@ -290,6 +291,21 @@ def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
         seeking.wait_for(lambda: any(found.is_history for found in seeking.found))
     assert feed.visits == [10, 40]
     assert min(feed.walked) == 31, "the past of what nobody waits for is not read"
+
+
+def test_what_is_found_may_be_drawn_before_its_past_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another key ends the wait, and so does the screen's end."""
+    monkeypatch.setattr(seeker, "DRAW_S", 3600.0)
+    feed = SlowFeed()
+    feed.may_go_on.release(2)
+    with Seeking(feed) as seeking:
+        for count, tick in enumerate((30, 40), 1):
+            seeking.seeker.request(tick)
+            seeking.wait_for(lambda count=count: len(seeking.found) == count)  # type: ignore[misc]
+    assert [found.tick for found in seeking.found] == [30, 40]
+    assert not feed.walked
 
 
 def test_what_is_lost_is_told_as_lost() -> None:
