@@ -190,37 +190,44 @@ class FileFeed(Closing):
 
     def _play(self, first: int, tell: Callable[[News], None]) -> None:
         """Tell intervals from one on, to the end, or until play_from() or stop()."""
-        older: Tick | None = None
         judge, unjudged = self._make_judge(), None
+        begin = self._look_back.begin_for(first, self._extent.first) if judge else first
         self._due = self._told_at = 0.0
-        for item in self._items(first - 1):
-            if isinstance(item, Gap):
-                self._due = 0.0  # nobody wants to sit through it
+        for tick, older, sample in self._pairs(begin):
+            interval_s = (sample.mono_ns - older.mono_ns) / 1e9
+            if tick < first:
+                if judge is not None and interval_s > 0:
+                    judge.judge(derive(older, sample))  # its rules look back at this
                 continue
-            sample = item.sample
-            if sample.time_unix_s > self._end_unix_s:
-                break
-            if older is not None and item.tick == older.tick + 1:
-                interval_s = (sample.mono_ns - older.sample.mono_ns) / 1e9
-                if not self._wait_for(max(0.0, interval_s)):
-                    return
-                if interval_s > 0 and self._is_to_tell(item.tick):
-                    snapshot = derive(older.sample, sample)
-                    if judge is not None:
-                        # Where it plays too fast for each to be told, several are judged as one.
-                        since = older.sample if unjudged is None else unjudged
-                        judged = judge.judge(
-                            snapshot if since is older.sample else derive(since, sample)
-                        )
-                        self._judgements.keep(item.tick, judged)
-                        snapshot = self._judgements.onto(item.tick, snapshot)
-                        unjudged = sample
-                    tell(News(item.tick, snapshot))
-            older = item
+            if not self._wait_for(max(0.0, interval_s)):
+                return
+            if interval_s > 0 and self._is_to_tell(tick):
+                snapshot = derive(older, sample)
+                if judge is not None:
+                    # Where it plays too fast for each to be told, several are judged as one.
+                    since = older if unjudged is None else unjudged
+                    judged = judge.judge(snapshot if since is older else derive(since, sample))
+                    self._judgements.keep(tick, self._with_begins(judged))
+                    snapshot = self._judgements.onto(tick, snapshot)
+                    unjudged = sample
+                tell(News(tick, snapshot))
         if self._ends_after_play and not self._is_interrupted:
             self.end()
         elif not self._is_interrupted:
             tell(News(status="the end of the recording", is_over=True))
+
+    def _pairs(self, first: int) -> Iterator[tuple[int, Sample, Sample]]:
+        """Each interval from one on: its number, and the samples that it lies between."""
+        older: Tick | None = None
+        for item in self._items(first - 1):
+            if isinstance(item, Gap):
+                self._due = 0.0  # nobody wants to sit through it
+                continue
+            if item.sample.time_unix_s > self._end_unix_s or self._is_interrupted:
+                return
+            if older is not None and item.tick == older.tick + 1:
+                yield item.tick, older.sample, item.sample
+            older = item
 
     def _items(self, tick: int) -> Iterator[Tick | Gap]:
         """Samples and gaps from a sample on, following the file as long as it grows."""

@@ -98,7 +98,7 @@ class LookBack:
         Returns:
             None where it is lost, not wanted any more, or nobody judges.
         """
-        begin = self._begin_for(tick, first)
+        begin = self.begin_for(tick, first)
         if not (self._begin <= begin <= self._last + 1 <= tick):
             self._judge, self._begin, self._last = self._make_judge(), begin, begin - 1
         judged: Snapshot | None = None
@@ -110,7 +110,7 @@ class LookBack:
             judged = None if snapshot is None else self._judge.judge(snapshot)
         return judged
 
-    def _begin_for(self, tick: int, first: int) -> int:
+    def begin_for(self, tick: int, first: int) -> int:
         """The first interval on which depends what is found in another one."""
         ticks = ceil(self._look_back_s / self._cycle_s)
         return max(first, tick - min(MAX_LOOK_BACK_TICKS, ticks))

@@ -167,7 +167,21 @@ def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
         feed.play_from(9)
         feed.set_speed(FAST)
         listener.wait_for_tick(11)
-        assert told(listener.snapshots[11]) == told(feed.visit(11)) == "3"
+        # Who plays on from elsewhere is told what was found live: nine and ten are not the first.
+        assert told(listener.snapshots[9]) == told(feed.visit(9)) == "9"
+        assert told(listener.snapshots[11]) == told(feed.visit(11)) == "11"
+        assert listener.ticks == [1, 9, 10, 11]
+        assert told(feed.visit(8)) == ""
+
+
+def test_playing_looks_back_as_far_as_the_rules_do(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Counting, "look_back_s", 3.0)
+    with make(path, speed=1e-6, make_judge=Counting) as feed, Listener(feed) as listener:
+        feed.play_from(9)
+        listener.wait_for_tick(9)
+        assert told(listener.snapshots[9]) == "4"
 
 
 def test_no_time_goes_unjudged_however_fast(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
