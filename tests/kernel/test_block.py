@@ -129,7 +129,7 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
         disk = loop.stats() - before
     rows = [
         (interval["interval_s"], line)
-        for interval in ioh.intervals
+        for interval in ioh.intervals_of("block")
         for line in interval["layers"]["block"]["top"]["device"]
     ]
     # diskstats counts whole ms, and ticks of 4 ms where the kernel only looks at its clock.
@@ -157,7 +157,9 @@ def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
         for i in range(23):
             os.preadv(fd, [buffer], i * 8192)
     (line,) = [
-        line for interval in ioh.intervals for line in interval["layers"]["block"]["top"]["device"]
+        line
+        for interval in ioh.intervals_of("block")
+        for line in interval["layers"]["block"]["top"]["device"]
     ]
     assert line["device"] == volume.loop.name
     assert "disk.img" in line["on"]
@@ -197,8 +199,8 @@ def test_proc_counts_the_same(volume: Volume) -> None:
         fio(volume.mount, rw="randrw", bs="16k", size="32m", direct=1, fsync=64)
         volume.sync()
         time.sleep(0.1)
-    assert {i["layers"]["block"]["source"] for i in ioh.intervals} == {"bpf"}
-    assert {i["layers"]["block"]["source"] for i in proc.intervals} == {"proc"}
+    assert {i["layers"]["block"]["source"] for i in ioh.intervals_of("block")} == {"bpf"}
+    assert {i["layers"]["block"]["source"] for i in proc.intervals_of("block")} == {"proc"}
     differences = {
         op: proc.total("block", op) - ioh.total("block", op) for op in ("read", "write", "flush")
     }
