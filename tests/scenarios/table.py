@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from textwrap import wrap
 
 from ioh.findings.rule import all_rules
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
@@ -11,6 +12,7 @@ from tests.scenarios.evidence import ANSWERED, Sign
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
 from tests.vm.catalogue import VM_ANOMALIES, VM_HEALTHY
 
+LINE = 104
 MADE_UP = "made-up samples only"
 IN_VM = " (virtual machine)"
 
@@ -42,8 +44,9 @@ def _lines() -> Iterator[str]:
     healthy = (*HEALTHY, *VM_HEALTHY)
     silent = [s.what for s in healthy if not outcomes[s.name].after_s]
     yield ""
-    yield f"Silent, all rules, in {len(silent)} of {len(healthy)} healthy recordings that look like"
-    yield "some of these: " + "; ".join(silent) + "."
+    count = f"{len(silent)} of {len(healthy)}"
+    said = f"Silent, all rules, in {count} healthy recordings that look like some of these: "
+    yield from wrap(said + "; ".join(silent) + ".", LINE, break_on_hyphens=False)
 
 
 def _played(what: str, after_s: float, sign: Sign | None) -> str:
