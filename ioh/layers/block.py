@@ -218,6 +218,8 @@ class Block(Layer):
         judged, sequential = self._read_positions(maps["recents"])
         requeues, splits = (int(maps["events"].sum_cpus(maps["events"].at(i))[0]) for i in range(2))
         named = {self._name(dev): ops for dev, ops in parts.items()}
+        # Else a row's first interval would have all that the probe has counted since it began.
+        rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
         return LayerSample(
             source="bpf",
             ops={name: add_ops(by_op[name]) if by_op[name] else nothing for name in SPEC.ops},
@@ -229,7 +231,7 @@ class Block(Layer):
                 "positioned_total": judged,
             },
             tables={
-                "device": _device_rows(known.tables.get("device", {}), named),
+                "device": _device_rows(rows, named),
                 "process": self._submitters.read(maps["submitters"]),
                 **self._machine.read(),
             },

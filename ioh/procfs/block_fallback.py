@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.printable import printable
-from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable, Value
+from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
 from ioh.procfs.blockdev import BlockDevice, BlockDevices
 from ioh.procfs.diskstats import DiskStats, read_diskstats
 from ioh.procfs.files import ROOT
@@ -171,6 +171,24 @@ class BlockFallback:
             del self._accounts[dev]
             self._devices.forget(dev)
         return self._as_sample(total, disks)
+
+    def activate(self, devs: Iterable[int]) -> Table:
+        """Have rows of these devices from now on, whatever diskstats says of them.
+
+        Args:
+            devs: Those that did something, as somebody else knows.
+
+        Returns:
+            As of the last sample, the rows that it would have had.
+        """
+        rows: dict[tuple[str, ...], Row] = {}
+        for dev in devs:
+            account = self._accounts.get(dev)
+            if self._table is None or account is None or account.is_active or not account.read:
+                continue
+            account.is_active = True
+            rows[account.key] = _row(self._table, account, account.read, account.device)
+        return rows
 
     def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
         names = {s.name for s in stats}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -90,6 +91,34 @@ def test_merges_of_many_small_writes(volume: Volume) -> None:
     assert_agrees(ioh, disk, volume.loop)
     assert ioh.total("syscall", "write_direct") == 2048
     assert ioh.metric("block", "write_merges") == disk.write_merges
+
+
+def test_each_row_is_of_its_interval(loop: Loop) -> None:
+    """Also that of the first interval, of a device that is busy when ioh begins."""
+    is_over = threading.Event()
+
+    def read_on() -> None:
+        with opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+            while not is_over.is_set():
+                os.preadv(fd, [buffer], 0)
+                is_over.wait(0.005)  # so that mostly none is under way
+
+    reader = threading.Thread(target=read_on)
+    reader.start()
+    ioh = Ioh("--device", loop.path, "--layers", "block", cycle_s=0.5)
+    try:
+        ioh.wait_for_lines(2)
+        while len(list(ioh.intervals_of("block"))) < 3:
+            ioh.wait_for_lines(len(ioh.intervals) + 1)
+    finally:
+        is_over.set()
+        reader.join()
+        ioh.end()
+    for interval in ioh.intervals_of("block"):
+        (line,) = interval["layers"]["block"]["top"]["device"]
+        count = interval["layers"]["block"]["ops"]["read"]["count"]
+        assert count > 0
+        assert round(line["reads_per_s"] * interval["interval_s"]) == count
 
 
 @pytest.mark.parametrize(("order", "low", "high"), [("sequential", 99, 100), ("random", 0, 2)])

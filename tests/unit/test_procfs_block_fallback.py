@@ -59,6 +59,18 @@ def test_totals_start_at_zero(root: Path) -> None:
     assert list(sample.tables["device"]) == [("sda", "sda"), ("dm-0", "vg-lv on sda2,sdb")]
 
 
+def test_a_device_of_which_somebody_else_knows_more(root: Path) -> None:
+    fallback = BlockFallback(SPEC, root=root)
+    rewrite(root, sdb="1 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0")
+    before = read(fallback).tables["device"]
+    assert ("sdb", "sdb") not in before
+    rows = fallback.activate([make_dev(8, 16), make_dev(99, 0)])
+    assert list(rows) == [("sdb", "sdb")]
+    assert dict(zip(COLUMNS, rows["sdb", "sdb"], strict=True))["reads_total"] == 0
+    assert not fallback.activate([make_dev(8, 16)])
+    assert read(fallback).tables["device"] == {**before, **rows}
+
+
 def test_growth_of_one_disk(root: Path) -> None:
     fallback = BlockFallback(SPEC, root=root)
     read(fallback)
