@@ -55,8 +55,9 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
                 *([f"part       {header.part}"] if header.part > 1 else []),
             ]
         seconds = max(0.0, found.last_unix_s - found.first_unix_s)
+        period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
         lines += [
-            f"samples    {found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}",
+            f"samples    {period if found.ticks else 'none'}",
             *(f"layer      {printable(name)}, {n:,} samples" for name, n in found.layers.items()),
             *(
                 f"mark       {_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"
@@ -67,12 +68,17 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
             *(f"! {printable(fault)}" for fault in found.faults),
         ]
         damaged = len(found.faults) - found.is_torn
-        verdict = "whole" if not damaged else f"DAMAGED: {found.lost_ticks} samples lost"
+        verdict = "whole up to there" if found.is_torn else "whole"
+        if damaged:
+            verdict = f"DAMAGED: {found.lost_ticks} samples lost"
         lines.append(f"verdict    {verdict}")
+        has_failed = damaged > 0
         if args.repair is not None:
-            lines.append(f"written    {printable(args.repair)}")
+            has_failed = has_failed or not found.ticks
+            made = printable(args.repair) if found.ticks else "nothing: there is no sample"
+            lines.append(f"written    {made}")
         write_stdout("\n".join(lines) + "\n")
-        return ExitCode.FAILED if damaged else ExitCode.OK
+        return ExitCode.FAILED if has_failed else ExitCode.OK
 
 
 def _clock(unix_s: float) -> str:

@@ -91,12 +91,15 @@ class Findings:
 def check(path: str, repaired: str | None = None) -> Findings:
     """Read all of a recording; write every sample, mark and gap into a new file if asked to.
 
+    No file is made of a recording without a sample.
+
     Raises:
         IohError: It is no recording, or the new file cannot be made.
         OSError: The new file cannot be written.
     """
     found = Findings()
     writer: SessionWriter | None = None
+    held: list[Item] = []
     fd = open_for_reading(path) if path != "-" else os.dup(0)
     try:
         reader = ItemReader()
@@ -108,11 +111,16 @@ def check(path: str, repaired: str | None = None) -> Findings:
             reader.feed(piece)
             for item in reader.items(at_end=at_end):
                 found.take(item)
-                if repaired is not None:
-                    if isinstance(item, Header) and writer is None:
-                        writer = _new_writer(item, repaired)
-                    if writer is not None and not _copy(item, writer):
-                        found.leave_out()
+                if repaired is None:
+                    continue
+                held.append(item)
+                if writer is None and isinstance(item, Tick) and found.header is not None:
+                    writer = _new_writer(found.header, repaired)
+                if writer is not None:
+                    for kept in held:
+                        if not _copy(kept, writer):
+                            found.leave_out()
+                    held.clear()
     finally:
         os.close(fd)
         if writer is not None:

@@ -251,7 +251,22 @@ def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: S
     told = shown("verify", session_file)
     assert "the recording was cut off" in told
     assert "end        cut off, or still being recorded\n" in told
-    assert told.endswith("verdict    whole\n")
+    assert told.endswith("verdict    whole up to there\n")
+
+
+def test_nothing_is_made_of_a_recording_without_a_sample(
+    session_file: Path, tmp_path: Path, shown: Shown
+) -> None:
+    with Session(str(session_file)) as session:
+        at = session._whole_entries()[0].offset
+    session_file.write_bytes(session_file.read_bytes()[: at + HEAD_BYTES + 40])
+    told = shown("verify", session_file)
+    assert "samples    none\n" in told
+    assert "1970" not in told
+    new = tmp_path / "new.ioh"
+    told = shown("verify", session_file, "--repair", new, code=ExitCode.FAILED)
+    assert told.endswith("verdict    whole up to there\nwritten    nothing: there is no sample\n")
+    assert not new.exists()
 
 
 def test_gaps_survive_a_repair(tmp_path: Path, shown: Shown) -> None:
