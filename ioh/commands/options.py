@@ -247,6 +247,8 @@ def filters_from(args: argparse.Namespace) -> Filters:
         if not comm or "\0" in comm:
             cause = "--comm is empty"
             raise IohError(cause, "Give a name as in ps -o comm", ExitCode.USAGE)
+    if args.pid is not None and not Path(f"/proc/{args.pid}").exists():
+        raise IohError(f"there is no process {args.pid}", "See: ps -e", ExitCode.USAGE)  # noqa: EM102, TRY003
     return Filters(
         pid=args.pid,
         comm=comm,

@@ -92,6 +92,7 @@ def test_version(capfd: pytest.CaptureFixture[str]) -> None:
         (["text", "-d", "hits"], "hits"),
         (["json", "-d", "hist"], "-d"),
         (["text", "--pid", "0"], "process id"),
+        (["text", "--pid", str((1 << 22) - 1)], "there is no process 4194303"),
         (["text", "--port", "65536"], "65535"),
         (["text", "--top", "-1"], "rows"),
         (["text", "--comm", ""], "--comm"),
@@ -141,8 +142,8 @@ def test_options_of_time() -> None:
 
 
 def test_filters_reach_the_source() -> None:
-    found = filters_from(parse("--pid", "12", "--comm", "a-very-long-process-name", "--port", "22"))
-    assert (found.pid, found.port) == (12, 22)
+    found = filters_from(parse("--pid", "1", "--comm", "a-very-long-process-name", "--port", "22"))
+    assert (found.pid, found.port) == (1, 22)
     assert found.comm == "a-very-long-pro"
     assert (found.device, found.cgroup_id) == (None, None)
 

@@ -111,6 +111,8 @@ def test_what_counts_as_nothing() -> None:
     idle = LayerSample("proc", {"read": OpTotals(count_total=0)})
     assert why_nothing(of(NOTHING | {"platter": idle})) == ""
     gone = Unavailable("no NFS here", is_idle=True)
+    # NFS alone, before the first mount: it is waited for.
+    assert why_nothing(of({"program": gone})) == ""
     empty = why_nothing(of({"program": gone, "platter": NOTHING["platter"]}))
     assert empty == "/proc knows nothing of layer platter here"
 
