@@ -15,6 +15,7 @@ from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.header import clock
 from ioh.tui.render.help import render_help
 from ioh.tui.render.layers import LayersView, hidden_count, render_layers, visible_columns
 from ioh.tui.render.top import (
@@ -231,7 +232,7 @@ def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
     shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2)
     assert [h.argument for h in shown.hits if h.y] == [1]
     empty = render_top(SPEC, ROWS, replace(TOP, pattern="zz"), 60, 5)
-    assert "nothing fits the filter" in empty.text()
+    assert "nothing fits the filter: " in empty.text()
     assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
 
 
@@ -287,6 +288,16 @@ def test_all_that_is_known_of_a_finding_is_on_its_screen() -> None:
         finding.since_unix_s for finding in (FINDINGS[2], FINDINGS[0], FINDINGS[1])
     ]
     assert "Nothing found wrong" in render_findings((), (), 80, utc=True).text()
+
+
+def test_where_something_begins_nothing_is_called_healthy() -> None:
+    """The time line's signs are where findings begin; the rules tell of them a little later."""
+    text = render_findings((), MISSING, 80, utc=True, begun_unix_s=FINDINGS[0].since_unix_s).text()
+    assert f"Something begins at {clock(FINDINGS[0].since_unix_s, utc=True)}" in text
+    assert "Nothing found" not in text
+    assert "Segments lost: no layer tcp" in text
+    told = render_findings(FINDINGS, (), 80, utc=True, begun_unix_s=1.0).text()
+    assert "Something begins" not in told
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 300])

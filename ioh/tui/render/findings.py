@@ -38,11 +38,29 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Frame:
 
 
 def render_findings(
-    findings: Sequence[Finding], missing: Sequence[NotEvaluated], width: int, *, utc: bool
+    findings: Sequence[Finding],
+    missing: Sequence[NotEvaluated],
+    width: int,
+    *,
+    utc: bool,
+    begun_unix_s: float | None = None,
 ) -> Frame:
-    """Every finding with its evidence and advice, then what could not be judged and why."""
+    """Every finding with its evidence and advice, then what could not be judged and why.
+
+    Args:
+        findings: Those of the interval.
+        missing: What could not be judged in it.
+        width: Columns there are.
+        utc: Whether clock times are UTC.
+        begun_unix_s: When something began a moment before that was told of later.
+    """
     frame = Frame()
-    if not findings:
+    if not findings and begun_unix_s is not None:
+        text = f"Something begins at {clock(begun_unix_s, utc=utc)}. The rules tell of it when it "
+        _wrap(
+            frame, text + "has lasted for some seconds: go on with → or Space.", width, "accent", 1
+        )
+    elif not findings:
         frame.add(Line(" Nothing found wrong in this interval.", "good"))
     for finding in ranked(findings):
         _add_finding(frame, finding, width, utc=utc)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
-from ioh.model.sample import OTHERS
+from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import direction, is_flow
@@ -80,7 +80,7 @@ def _body(
     view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
 ) -> Iterator[Line]:
     if layer is None:
-        yield Line(" nothing to show: choose a layer that is there", "dim")
+        yield from _not_there(view, width)
         return
     stats = layer.ops.get(view.state.chosen[1], OpStats())
     is_kept = stats.size_lat is not None or view.state.narrow is None
@@ -104,6 +104,18 @@ def _body(
         yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))
     else:
         yield from _graphs(view, width, height)
+
+
+def _not_there(view: PanelView, width: int) -> Iterator[Line]:
+    """Why a layer has nothing to show, in its own words."""
+    name = view.state.layer or view.state.chosen[0]
+    layer = view.snapshot.layers.get(name)
+    text = "nothing to show: choose a layer that is there"
+    if isinstance(layer, Unavailable):
+        text = f"{name} is not there: {layer.reason}"
+        text += f"; {layer.hint}" if layer.hint else ""
+    for part in textwrap.wrap(safe_name(text, 1000), max(20, width - 2)):
+        yield Line(" ").add(part, "dim")
 
 
 def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:

@@ -31,6 +31,7 @@ from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines from which headings and the time line are always shown
 _MIN_PANEL = 5
+TELL_S = 15.0  # findings are told of within ten seconds of their evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,16 @@ def _page(state: ViewState, data: ScreenData, width: int) -> Frame | None:
         return render_help(data.specs, width)
     if state.screen == "findings" and data.snapshot is not None:
         found, missing = data.snapshot.findings, data.snapshot.not_evaluated
-        return render_findings(found, missing, width, utc=data.header.utc)
+        begun_unix_s = _just_begun(data.timeline, data.snapshot.time_unix_s)
+        utc = data.header.utc
+        return render_findings(found, missing, width, utc=utc, begun_unix_s=begun_unix_s)
     return None
+
+
+def _just_begun(timeline: TimelineView | None, now_unix_s: float) -> float | None:
+    """When the newest of the findings began that may not be told of yet."""
+    times = timeline.findings if timeline is not None else ()
+    return max((at for at in times if now_unix_s - TELL_S < at <= now_unix_s), default=None)
 
 
 def _add_timeline(frame: Frame, data: ScreenData, width: int, height: int) -> None:

@@ -100,7 +100,9 @@ def render_top(
     frame.add(head, *hits)
     shown = chosen_rows(rows, view)
     if not shown:
-        text = "nothing fits the filter" if rows else "nothing in this interval"
+        text = "nothing in this interval"
+        if rows:
+            text = f"nothing fits the filter: {safe_name(view.pattern)}"
         frame.add(Line(" " + text, "dim"))
         return frame
     for at, row in enumerate(shown[view.offset : view.offset + height - 1], view.offset):
