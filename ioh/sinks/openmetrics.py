@@ -17,12 +17,12 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Sample, Value
 
-# Field of OpTotals, name, unit, scale; counters all.
+# Field of OpTotals, name, unit, scale, and what it is since ioh attached; counters all.
 _COUNTERS = (
-    ("count_total", "operations", "", 1.0),
-    ("bytes_total", "bytes", "bytes", 1.0),
-    ("errors_total", "errors", "", 1.0),
-    ("queue_ns_total", "queue_seconds", "seconds", 1e-9),
+    ("count_total", "operations", "", 1.0, "Operations that ended"),
+    ("bytes_total", "bytes", "bytes", 1.0, "Bytes of operations that ended"),
+    ("errors_total", "errors", "", 1.0, "Operations that failed"),
+    ("queue_ns_total", "queue_seconds", "seconds", 1e-9, "Time waited before the service began"),
 )
 
 
@@ -100,11 +100,11 @@ class OpenMetrics:
     def _ops(self, prefix: str, ops: Mapping[str, OpTotals], part: str) -> None:
         for op, totals in ops.items():
             labels = f'op="{_label(op)}"{part}'
-            for field, title, unit, scale in _COUNTERS:
+            for field, title, unit, scale, what in _COUNTERS:
                 value = getattr(totals, field)
                 if value is not None:
                     name = f"{prefix}_{title}"
-                    family = self._family(name, "counter", unit, f"{field} since ioh attached.")
+                    family = self._family(name, "counter", unit, f"{what} since ioh attached.")
                     self._line(family, f"{name}_total", labels, value * scale)
             if totals.inflight is not None:
                 name = f"{prefix}_inflight"
@@ -130,7 +130,7 @@ class OpenMetrics:
                 continue
             is_counter = metric.kind == "counter"
             name = f"{prefix}_{_name(metric.name.removesuffix('_total'))}"
-            if is_counter and name in {f"{prefix}_{title}" for _, title, _, _ in _COUNTERS}:
+            if is_counter and name in {f"{prefix}_{title}" for _, title, *_ in _COUNTERS}:
                 name += "_of_layer"
             family = self._family(name, "counter" if is_counter else "gauge", "", metric.help)
             self._line(family, f"{name}_total" if is_counter else name, "", value)
