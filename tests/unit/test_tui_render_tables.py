@@ -293,11 +293,11 @@ def test_all_that_is_known_of_a_finding_is_on_its_screen() -> None:
 def test_where_something_begins_nothing_is_called_healthy() -> None:
     """The time line's signs are where findings begin; the rules tell of them a little later."""
     text = render_findings((), MISSING, 80, utc=True, begun_unix_s=FINDINGS[0].since_unix_s).text()
-    assert f"Something begins at {clock(FINDINGS[0].since_unix_s, utc=True)}" in text
+    assert f"Something began at {clock(FINDINGS[0].since_unix_s, utc=True)}" in text
     assert "Nothing found" not in text
     assert "Segments lost: no layer tcp" in text
     told = render_findings(FINDINGS, (), 80, utc=True, begun_unix_s=1.0).text()
-    assert "Something begins" not in told
+    assert "Something began" not in told
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 300])

@@ -52,14 +52,13 @@ def render_findings(
         missing: What could not be judged in it.
         width: Columns there are.
         utc: Whether clock times are UTC.
-        begun_unix_s: When something began a moment before that was told of later.
+        begun_unix_s: When something began a moment before, of which the rules tell later.
     """
     frame = Frame()
     if not findings and begun_unix_s is not None:
-        text = f"Something begins at {clock(begun_unix_s, utc=utc)}. The rules tell of it when it "
-        _wrap(
-            frame, text + "has lasted for some seconds: go on with → or Space.", width, "accent", 1
-        )
+        text = f"Something began at {clock(begun_unix_s, utc=utc)}: the rules tell of it once it "
+        text += "has lasted for some seconds. Go on with the right arrow or Space."
+        _wrap(frame, text, width, "accent", 1)
     elif not findings:
         frame.add(Line(" Nothing found wrong in this interval.", "good"))
     for finding in ranked(findings):

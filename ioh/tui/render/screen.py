@@ -31,7 +31,7 @@ from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines from which headings and the time line are always shown
 _MIN_PANEL = 5
-TELL_S = 15.0  # findings are told of within ten seconds of their evidence
+TELL_S = 10.0  # findings are told of within that time of their evidence
 
 
 @dataclass(frozen=True, slots=True)
