@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ioh.tui.first_picture import STARTING
 from tests.kernel.test_lifecycle import Traces, held
 from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 
@@ -29,7 +30,8 @@ ENDINGS: dict[str, Callable[[PtyScreen], None]] = {
 @pytest.mark.parametrize("ending", list(ENDINGS))
 def test_nothing_is_left_however_it_ends(tmp_path: Path, ending: str) -> None:
     with PtyScreen(IOH, tmp_path) as shown:
-        shown.wait_for("compiling the probes")  # painted before they are there
+        # Painted before the probes are there, which may be so soon that no line tells of compiling.
+        shown.wait_for(STARTING)
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
         traces = Traces(shown.pid)
         ENDINGS[ending](shown)
