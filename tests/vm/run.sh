@@ -120,4 +120,5 @@ end_machines() {
         kill -s TERM -- "-${vm_one%%/*}" 2>/dev/null || :
     done
     wait
+    rm -rf "$vm_told"
 }
