@@ -21,11 +21,14 @@
  *          connection: when two CPUs end one handshake at once, each makes a
  *          socket with the same count of repeated SYN-ACKs, and the kernel
  *          (inet_ehash_nolisten) throws one of the two away.  Since 6.1 the
- *          kernel skips a program that interrupts itself on the same CPU: such a
- *          connection counts up to its last dump, and in lost[no_close].
+ *          kernel skips a program that interrupts itself on the same CPU, and
+ *          since 7.0 one that was preempted there: such a connection counts up
+ *          to its last dump, and in lost[no_close].  So that this is rare, 7.0
+ *          has several copies of the program (COPIES in ioh.h).
  */
 /* Runs in task context and from softirqs, on one CPU. */
 #define IOH_ATOMIC
+enum { LOST_MAP_FULL };
 #include "ioh.h"
 
 #define STATE_SYN_RECV 3
@@ -34,8 +37,6 @@
 #define PROTOCOL_TCP 6
 #define FAMILY_IPV4 2
 #define FAMILY_IPV6 10
-
-enum { LOST_MAP_FULL };
 
 /* One socket closes at one instant only, but its memory is soon used again. */
 struct ending {
@@ -117,6 +118,18 @@ static inline void read_counters(const char *sk, struct connection *c)
 		c->bytes_received--;
 }
 
+#ifdef COPIES
+/* Never the same at the next change of this socket: sequence numbers begin at random. */
+static inline u64 change_of(const char *sk, u32 state)
+{
+	u32 written = 0, received = 0;
+
+	READ(written, FIELD(sk, tcp_sock_write_seq));
+	READ(received, FIELD(sk, tcp_sock_rcv_nxt));
+	return (u64)written << 32 | (received & ~15U) | (state & 15);
+}
+#endif
+
 /* inet_sock_set_state(const struct sock *sk, int oldstate, int newstate) */
 int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -124,6 +137,8 @@ int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 	struct connection c = {};
 	struct ending key = {};
 
+	if (!is_first(AT_CLOSE, (u64)sk, change_of(sk, ctx->args[2])))
+		return 0;
 	if ((int)ctx->args[2] != STATE_CLOSE || (int)ctx->args[1] == STATE_LISTEN ||
 	    (int)ctx->args[1] == STATE_CLOSE || !is_ours(sk))
 		return 0;

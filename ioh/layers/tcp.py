@@ -153,6 +153,7 @@ class Tcp(Layer):
     spec = SPEC
     probe = "tcp"
     events = (Event("close", (raw("inet_sock_set_state", "on_inet_sock_set_state"),)),)
+    takes_turns = True
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
@@ -178,6 +179,8 @@ class Tcp(Layer):
         ]  # fmt: skip
         if host.btf.offset("sock_common", "skc_v6_daddr") is not None:  # CONFIG_IPV6
             wanted += [("sock_common", "skc_v6_daddr"), ("sock_common", "skc_v6_rcv_saddr")]
+        if cls.copies(host) > 1:
+            wanted += [("tcp_sock", "write_seq"), ("tcp_sock", "rcv_nxt")]
         offsets = offset_defines(host.btf, wanted)
         if isinstance(offsets, Unavailable):
             return offsets

@@ -258,8 +258,8 @@ class FakeBtf:
         return {"SOCK_DONE": 1} if name == "sock_flags" else {}
 
 
-def defines(btf: FakeBtf, filters: Filters | None = None) -> Any:
-    host: Any = SimpleNamespace(btf=btf)
+def defines(btf: FakeBtf, filters: Filters | None = None, *, preempted: bool = False) -> Any:
+    host: Any = SimpleNamespace(btf=btf, preempted=preempted)
     return Tcp.defines(host, filters or Filters())
 
 
@@ -272,6 +272,11 @@ def test_constants_of_the_probe() -> None:
     assert found["NETNS_INUM"] == os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116
     assert int(found["PORT"]).to_bytes(2, "little") == (2049).to_bytes(2, "big")
     assert "PORT" not in defines(FakeBtf())
+    # By these several copies of the program know one change of a socket's state from the next.
+    for name in ("tcp_sock_write_seq", "tcp_sock_rcv_nxt"):
+        assert name in source
+        assert f"OFF_{name}" not in found
+        assert f"OFF_{name}" in defines(FakeBtf(), preempted=True)
 
 
 def test_a_kernel_without_ipv6_and_one_without_the_counters() -> None:
