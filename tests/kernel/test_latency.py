@@ -45,15 +45,15 @@ def measured(
     return ioh, job
 
 
-def assert_most_within(deviation: Callable[[], float]) -> None:
+def assert_most_within(deviations: Callable[[], tuple[float, ...]]) -> None:
     """Three of at most five rounds, hence their median, deviate from fio by what is allowed.
 
     A machine that others share steals time between the two clocks.
     """
-    rounds: list[float] = []
-    while sum(value <= 1 for value in rounds) < 3:
-        assert sum(value > 1 for value in rounds) < 3, rounds
-        rounds.append(deviation())
+    rounds: list[tuple[float, ...]] = []
+    while sum(max(values) <= 1 for values in rounds) < 3:
+        assert sum(max(values) > 1 for values in rounds) < 3, rounds
+        rounds.append(deviations())
 
 
 def the_interval(ioh: Ioh, op: str) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ def the_interval(ioh: Ioh, op: str) -> Mapping[str, Any]:
         {"rw": "randwrite", "bs": "2m"},
         {"rw": "read", "bs": "1m"},
         {"rw": "write", "bs": "2m"},
-        {"rw": "read", "bs": "64k", "direct": 0, "invalidate": 0},
+        {"rw": "read", "bs": "256k", "direct": 0, "invalidate": 0},
     ],
     ids=lambda load: "-".join(str(value) for value in load.values()),
 )
@@ -77,21 +77,22 @@ def test_synchronous(volume: Volume, load: dict[str, object]) -> None:
 
     Where the call sleeps, fio's way to its second look is one through cold caches, 3 to 10 µs
     where 512k to 2m went through them, which is no time of the call's: such loads are of large
-    blocks, so that 1 % of the mean is twice that.
+    blocks, so that 1 % of the mean is twice that.  Of a call answered by the cache the ways in and
+    out are 0.7 to 1 µs, which is more than 7 % of the p99 where that is 64k's 13 µs.
     """
     op = "write" if "write" in str(load["rw"]) else "read"
     run_fio = real_time_fio if load.get("direct", 1) else fio
 
-    def deviation() -> float:
+    def deviations() -> tuple[float, ...]:
         ioh, job = measured(volume, run_fio, ioengine="psync", time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]["clat_ns"]
         assert mine["count"] == its["N"]
         mean_us, p99_us = its["mean"] / 1e3, its["percentile"]["99.000000"] / 1e3
         of_mean: float = abs(mine["latency_us"] - mean_us) / max(2, 0.01 * mean_us)
         of_p99: float = abs(mine["p99_us"] - p99_us) / (0.07 * p99_us)
-        return max(of_mean, of_p99)
+        return of_mean, of_p99
 
-    assert_most_within(deviation)
+    assert_most_within(deviations)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +115,12 @@ def test_asynchronous(volume: Volume, engine: str, clock: str, load: dict[str, o
     """
     op = "write" if "write" in str(load["rw"]) else "read"
 
-    def deviation() -> float:
+    def deviations() -> tuple[float, ...]:
         ioh, job = measured(volume, fio, ioengine=engine, time_based=1, runtime=RUN_S, **load)
         mine, its = the_interval(ioh, op), job[op]
         assert mine["count"] == its["total_ios"]
         mean_us = its[clock]["mean"] / 1e3
         share: float = abs(mine["latency_us"] - mean_us) / (0.05 * mean_us)
-        return share
+        return (share,)
 
-    assert_most_within(deviation)
+    assert_most_within(deviations)
