@@ -83,7 +83,7 @@ def test_an_export_is_a_part_of_the_server(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("kind", ["hist", "heat"])
 @pytest.mark.parametrize(
-    ("pid", "way"), [("4121", "all of it: ioh --pid 4121"), (OTHERS, "for each process")]
+    ("pid", "way"), [("4121", "ioh --pid 4121 keeps them"), (OTHERS, "for each process")]
 )
 def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     snapshot: Snapshot, kind: Panel, pid: str, way: str

@@ -118,7 +118,8 @@ def test_the_slowest_operation_and_its_size_fit_their_column(max_us: float, size
     row = LayerRow("block", "read", "R", "block", stats)
     text = render_layers([row], VIEW, 120).lines[1].text
     assert "~" not in text
-    assert f"({format_scaled(size, 1024)})" in text
+    unit = "B" if size < 1024 else ""  # the heading says KB
+    assert f"({format_scaled(size, 1024)}{unit})" in text
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,12 @@ def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
     assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
 
 
+@pytest.mark.parametrize(("cursor", "style"), [(None, "dim"), (0, "sel")])
+def test_an_empty_breakdown_shows_that_keys_go_there(cursor: int | None, style: str) -> None:
+    line = render_top(SPEC, (), replace(TOP, cursor=cursor), 60, 5).lines[1]
+    assert {span[1] for span in line.spans} == {style}
+
+
 @pytest.mark.parametrize("width", [1, 10, 23, 31, 300])
 def test_a_breakdown_is_drawn_at_any_width(width: int) -> None:
     for height in (1, 2, 5):
@@ -307,7 +314,7 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
     for key in KEYS:
         if key.action != "layer":
             assert key.label in text
-    assert "100 for p99" in text
+    assert "needs 2, 20, 100, 1,000" in text
     for layer in snapshot.layers.values():
         assert isinstance(layer, LayerSnapshot)
         for spec in layer.spec.metrics:

@@ -17,7 +17,7 @@ COLUMNS_HELP = (
     ("avg ms", "mean time from the layer's start to its end, milliseconds"),
     ("queue", "of it, ms before the layer below had it (block: until issued; NFS: RPC queue)"),
     ("service", "of it, ms after that (block: issued until completed)"),
-    ("p50 … p99.9", "so many percent took at most this long, within 6.25 %; needs 100 for p99"),
+    ("p50 … p99.9", "so many percent took at most this long (to 6.25 %); needs 2, 20, 100, 1,000"),
     ("max ms (KB)", "the slowest operation of the interval, and the size of that very one"),
     ("in-fl", "begun and not ended at this moment; avg-fl is the mean over the interval"),
     ("err/s", "operations that ended with an error, a second"),

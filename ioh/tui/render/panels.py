@@ -122,7 +122,8 @@ def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
     """Why there is no histogram of one row, and how to get one."""
     text = f"percentiles and latencies are not kept for each {narrow.kind}"
     if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
-        text += f"; all of it: ioh {_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
+        option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
+        text += f"; ioh {option} keeps them, also in a recording"
     for part in textwrap.wrap(text, max(20, width - 2)):
         yield Line(" ").add(part, "dim")
 

@@ -103,7 +103,7 @@ def render_top(
         text = "nothing in this interval"
         if rows:
             text = f"nothing fits the filter: {safe_name(view.pattern)}"
-        frame.add(Line(" " + text, "dim"))
+        frame.add(Line(" " + text, "dim" if view.cursor is None else "sel"))
         return frame
     for at, row in enumerate(shown[view.offset : view.offset + height - 1], view.offset):
         is_cursor = at == view.cursor
