@@ -120,12 +120,13 @@ def _not_there(view: PanelView, width: int) -> Iterator[Line]:
 
 def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
     """Why there is no histogram of one row, and how to get one."""
-    text = f"percentiles and latencies are not kept for each {narrow.kind}"
+    texts = [f"percentiles and latencies are not kept for each {narrow.kind}"]
     if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
         option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
-        text += f"; ioh {option} keeps them, also in a recording"
-    for part in textwrap.wrap(text, max(20, width - 2)):
-        yield Line(" ").add(part, "dim")
+        texts.append(f"ioh {option} keeps them, also in a recording")
+    for text in texts:
+        for part in textwrap.wrap(text, max(20, width - 2)):
+            yield Line(" ").add(part, "dim")
 
 
 def _interval_s(points: Sequence[Point | None]) -> float:
