@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,6 +51,11 @@ def preload() -> None:
     """
     _numpy()
     possible_cpus()
+
+
+def _untouched(size: int) -> ctypes.Array[ctypes.c_char]:
+    """A buffer whose pages exist once the kernel writes to them; ctypes' own are zeroed."""
+    return (ctypes.c_char * size).from_buffer(mmap.mmap(-1, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +221,7 @@ class Map:
 
     def _buffers(self, room: int) -> tuple[Any, Any, int]:
         """Room for the keys and values of one batch, and how many they hold."""
-        keys = ctypes.create_string_buffer(self.spec.key_size * room)
-        return keys, ctypes.create_string_buffer(self._read_size * room), room
+        return _untouched(self.spec.key_size * room), _untouched(self._read_size * room), room
 
     def _items_by_key(self) -> list[tuple[bytes, bytes]]:
         items: list[tuple[bytes, bytes]] = []
