@@ -339,7 +339,9 @@ class IohApp(App[int]):
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"
             self.state = ViewState(screen=other)  # type: ignore[arg-type]
-        self.redraw()
+        # What is being fetched is drawn as soon as it is there; the old picture would delay that.
+        if action not in self.travel.actions or not self._seeker.is_visiting:
+            self.redraw()
 
     def _do_quit(self, argument: object) -> None:
         del argument

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ioh.tui.past import Past
 
 # So long the screen has a CPU to itself to draw what was found: longer than that takes.
 DRAW_S = 0.03
+_TURN_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,15 @@ class Seeker:
         self._span = span
         self._wanted: int | None = None
         self._to_fill: int | None = None
+        self._is_visiting = False
         self._is_over = False
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="seeker", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Begin to serve; from now on threads of this process take turns more often."""
+        # A key passes through three threads, each of which would wait 5 ms for this one.
+        sys.setswitchinterval(_TURN_S)
         self._thread.start()
 
     def stop(self) -> None:
@@ -67,6 +72,11 @@ class Seeker:
             self._wanted = tick
             self._wake.notify()
 
+    @property
+    def is_visiting(self) -> bool:
+        """Whether an interval that was asked for is yet to be told."""
+        return self._is_visiting or self._wanted is not None
+
     def fill(self, tick: int) -> None:
         """Ask for the past of an interval that is shown already."""
         with self._wake:
@@ -80,6 +90,7 @@ class Seeker:
                 self._wake.wait()
             visit, fill = self._wanted, self._to_fill
             self._wanted = self._to_fill = None
+            self._is_visiting = visit is not None
             return None if self._is_over else (visit, fill)
 
     def _has_other_work(self) -> bool:
@@ -89,7 +100,9 @@ class Seeker:
         while (work := self._next()) is not None:
             tick, to_fill = work
             if tick is not None:
-                self._tell(Found(tick, self._feed.visit(tick)))
+                found = self._feed.visit(tick)
+                self._is_visiting = False
+                self._tell(Found(tick, found))
                 self._let_draw()
                 self._fill(tick)
                 self._judge(tick)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from ioh.model.feed import News
+from ioh.model.snapshot import Snapshot
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.header import clock
 from tests.screen_feed import FakeFeed, Stage, stage
@@ -58,6 +60,37 @@ def test_arrows_step_and_home_and_end_jump() -> None:
         await on.shows(at(20))
 
     stage(flow, live())
+
+
+def test_nothing_is_drawn_until_the_interval_asked_for_is_there() -> None:
+    feed, is_read, may_end = live(), threading.Event(), threading.Event()
+
+    def slowly(tick: int) -> Snapshot:
+        is_read.set()
+        assert may_end.wait(20)
+        return minute()[tick - 1]
+
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        drawn: list[str] = []
+        draw = on.app.redraw
+
+        def note() -> None:
+            drawn.append(on.text)
+            draw()
+
+        on.app.redraw = note  # type: ignore[method-assign]
+        await on.press("home")
+        assert is_read.wait(20)
+        await on.press("left")
+        assert drawn == []
+        await on.press("w")
+        assert at(20) in drawn[0].splitlines()[0]
+        may_end.set()
+        await on.until(lambda: at(1) in drawn[-1].splitlines()[0])
+
+    feed.visit = slowly  # type: ignore[method-assign]
+    stage(flow, feed)
 
 
 def test_brackets_go_to_marks_and_gaps_and_say_them() -> None:
