@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     AnyFeed = FileFeed | StreamFeed
 
 THEMES = ("auto", "dark", "light", "mono")
+# A key passes through three threads, each of which would wait 5 ms for one that reads the past; and
+# so does the first interval for the libraries that are imported meanwhile.
+_TURN_S = 0.001
 TEXT_TOP = 5  # rows of each breakdown as text, unless another number is asked for
 
 
@@ -90,6 +94,7 @@ def show(
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
 
+    sys.setswitchinterval(_TURN_S)
     is_replay = mode == "replay"
     options = ScreenOptions(
         theme=args.theme,

@@ -17,7 +17,7 @@ from ioh.model.closing import Closing
 if TYPE_CHECKING:
     from ioh.model.sample import Sample
 
-FIRST_INTERVAL_S = 0.3
+FIRST_INTERVAL_S = 0.2
 JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
 
 # Told the two samples of the first interval.

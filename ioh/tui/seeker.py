@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from ioh.tui.past import Past
 
 # So long the screen has a CPU to itself to draw what was found: longer than that takes.
 DRAW_S = 0.03
-_TURN_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,7 @@ class Seeker:
         self._thread = threading.Thread(target=self._run, name="seeker", daemon=True)
 
     def start(self) -> None:
-        """Begin to serve; from now on threads of this process take turns more often."""
-        # A key passes through three threads, each of which would wait 5 ms for this one.
-        sys.setswitchinterval(_TURN_S)
+        """Begin to serve."""
         self._thread.start()
 
     def stop(self) -> None:
