@@ -304,9 +304,10 @@ class FakeLiveSource:
         interval_s: float,
         use_bpf: bool = True,
         preload: Callable[[], None] | None = None,
+        on_asked: object = None,
         tell_first: object = None,
     ) -> None:
-        del tell_first
+        del on_asked, tell_first
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
         self.awaited: tuple[str, ...] = ()

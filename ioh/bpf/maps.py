@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.libbpf import libbpf
+from ioh.model.errors import IohError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,9 +48,13 @@ def preload() -> None:
     """Import now what reading maps needs, before the privilege to read the files is gone.
 
     Raises:
-        ImportError: numpy is not installed.
+        IohError: numpy is not installed.
     """
-    _numpy()
+    try:
+        _numpy()
+    except ImportError as error:
+        cause = f"a library is missing: {error}"
+        raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
     possible_cpus()
 
 

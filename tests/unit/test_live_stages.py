@@ -50,6 +50,21 @@ def test_what_is_imported_first_is_imported_as_root(root: Host) -> None:
         assert dropped == [0]
 
 
+def test_who_draws_does_so_while_the_loader_works_and_before_anything_large_is_imported(
+    root: Host,
+) -> None:
+    seen: list[object] = []
+    root.patch.setattr("ioh.bpf.maps.preload", lambda: seen.append("numpy"))
+
+    def asked() -> None:
+        assert len(root.dropped) == 0
+        seen.append([request["layer"] for request in root.requests()])
+
+    with early_source(on_asked=asked, preload=lambda: seen.append("screen")):
+        assert seen[1:] == ["numpy", "screen"]
+        assert seen[0] in (["b"], ["b", "a"])
+
+
 def test_a_preload_that_fails_leaves_no_loader(root: Host) -> None:
     def fail() -> None:
         raise IohError(root.loader.__class__.__name__)
@@ -158,7 +173,7 @@ def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> 
         root.attach("a")
         snapshots = [derive(told[0][1], one := next(iterator)), derive(one, next(iterator))]
     assert isinstance(derive(*told[0]).layers["b"], LayerSnapshot)
-    assert derive(*told[0]).interval_s == pytest.approx(0.3, abs=0.25)
+    assert 0.2 <= derive(*told[0]).interval_s < 0.5
     assert isinstance(snapshots[1].layers["a"], LayerSnapshot)
 
 
@@ -208,7 +223,7 @@ def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:
         root.attach("b")
         samples = list(itertools.islice(running, 2))
     assert told == []
-    assert derive(*samples).interval_s == pytest.approx(0.3, abs=0.25)
+    assert 0.2 <= derive(*samples).interval_s < 0.5
     assert time.monotonic() - started < 10.0
 
 
