@@ -143,6 +143,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		case SYS_io_getevents:
 		case SYS_io_pgetevents:
 			to.ino = args.a[3];
+			to.file = FOLLOW(u64, CURRENT, task_struct_nvcsw);
 			/* fall through */
 		case SYS_io_uring_enter:
 		case SYS_msync:

@@ -160,7 +160,24 @@ struct aio_event {
 	s64 result2;
 };
 
-/* Runs on sys_exit of io_getevents; target.ino is the next event in the caller's array. */
+/* A completion that was there before the program asked: part of its time is the program's. */
+static inline void note_late(u32 op)
+{
+	u32 zero = 0;
+	struct charges *sum = charges.lookup(&zero);
+
+	if (!sum || op == OP_FSYNC)
+		return;
+	if (op >= OP_WRITE)
+		sum->write_reaped_late += 1;
+	else
+		sum->read_reaped_late += 1;
+}
+
+/*
+ * Runs on sys_exit of io_getevents; target.ino is the next event in the caller's array, and
+ * target.file how often the thread had gone to sleep when it came.
+ */
 int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -169,10 +186,11 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 	struct target unnamed = {};
 	struct async *found, a;
 	struct aio_event event;
-	int i, at_end = 0;
+	int i, slept, at_end = 0;
 
 	if (!c)
 		return 0;
+	slept = c->target.file != FOLLOW(u64, CURRENT, task_struct_nvcsw);
 	for (i = 0; i < AIO_STEP; i++) {
 		if (c->target.dev >= ctx->args[1] ||
 		    bpf_probe_read_user(&event, sizeof(event), (void *)c->target.ino)) {
@@ -189,6 +207,8 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		asyncs.delete(&key);
 		if (finish(&a.target, a.tgid, a.start_ns, event.result))
 			unnamed = a.target;
+		if (!slept && event.result >= 0)
+			note_late(a.target.op);
 	}
 	note_path(&unnamed); /* one a step; user space asks again for the others */
 	/* More than one call can follow look like requests that the program saw in the ring. */

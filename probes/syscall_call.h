@@ -16,6 +16,8 @@ struct charges {
 	u64 write_lower_bytes;
 	u64 lower_splits;
 	u64 lower_requests;
+	u64 read_reaped_late;
+	u64 write_reaped_late;
 	u64 unlisted;
 	/* Operations counted as started whose end will not be seen, or that never were. */
 	u64 withdrawn[OPS];

@@ -109,6 +109,12 @@ SPEC = LayerSpec(
             "Bios for each write or fsync call, submitted by the caller itself.",
             title="bios/w",
         ),
+        counter(
+            "read_reaped_late_total",
+            "libaio reads that had completed before io_getevents was called for them.",
+            "",
+        ),
+        counter("write_reaped_late_total", "The same of libaio writes.", ""),
         counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
     ),
     tables=(

@@ -29,6 +29,7 @@ _MEMBERS = [
     ("task_struct", "files"),
     ("task_struct", "group_leader"),
     ("task_struct", "comm"),
+    ("task_struct", "nvcsw"),
     ("files_struct", "fdt"),
     ("fdtable", "max_fds"),
     ("fdtable", "fd"),

@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Sequence
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC = ctypes.PyDLL(None)  # the GIL is kept: waiting for it would be another sleep
 _MACHINE = os.uname().machine
 # io_setup, io_destroy, io_submit, io_cancel, io_getevents
 _NUMBERS = {"x86_64": (206, 207, 209, 210, 208), "aarch64": (0, 1, 2, 3, 4)}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import struct
+import time
+from collections import Counter
 from contextlib import closing
 
 from tests.kernel import aio, uring
@@ -67,6 +70,42 @@ def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(watched: Watched
     assert ioh.counts("syscall") == {"read_direct": 512 + 528}
     assert ioh.lost("syscall") == {"aio_unseen": 700 - 528}
     assert inflight(ioh) == {}
+
+
+def test_what_had_completed_before_the_program_asked_for_it(watched: WatchedVolume) -> None:
+    """A call of io_getevents that did not sleep, as the kernel counts it for the thread."""
+
+    def sleeps() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+    path, late = watched.volume.file("data", MIB), Counter[int]()
+    with (
+        watched.part() as ioh,
+        opened(path, DIRECT) as fd,
+        closing(aio.Aio(64)) as context,
+    ):
+        for pause_s, opcode, batch in (
+            *[(0.0, aio.PREAD, 1)] * 40,
+            *[(0.0, aio.PWRITE, 3)] * 20,
+            (0.3, aio.PREAD, 40),
+            (0.3, aio.PWRITE, 20),
+            (0.3, aio.FSYNC, 5),
+        ):
+            size = 0 if opcode == aio.FSYNC else SIZE
+            requests = [context.prepare(fd, opcode, size, i * size) for i in range(batch)]
+            assert context.submit(requests) == batch
+            time.sleep(pause_s)
+            left = batch
+            while left:
+                before = sleeps()
+                got = len(context.reap(1, 64))
+                late[opcode] += got if sleeps() == before else 0
+                left -= got
+    assert ioh.counts("syscall") == {"read_direct": 80, "write_direct": 80, "fsync": 5}
+    assert ioh.metric("syscall", "read_reaped_late") == late[aio.PREAD]
+    assert ioh.metric("syscall", "write_reaped_late") == late[aio.PWRITE]
+    assert 40 <= late[aio.PREAD] < 80
+    assert 20 <= late[aio.PWRITE] < 80
 
 
 def test_every_read_write_and_fsync_of_io_uring(watched: WatchedVolume) -> None:

@@ -98,6 +98,8 @@ ANOMALIES = (
 HEALTHY = (
     Scenario("large_requests", "1 MB direct reads in whole requests", healthy.large_requests),
     Scenario("small_reads", "4 KB direct reads, eight at a time", healthy.small_reads),
+    Scenario("late_reaper", "4 KB direct reads whose completions the program asks for late",
+             healthy.late_reaper),
     Scenario("mixed", "4 KB direct reads and writes, 70 to 30", healthy.mixed),
     Scenario("page_random", "4 KB buffered reads at random, told to be random",
              healthy.page_random),

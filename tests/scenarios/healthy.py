@@ -5,9 +5,13 @@ Every ``time.sleep`` here is how long the scenario lasts.
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import closing
+from pathlib import Path
 
-from tests.kernel.rig import MIB
+from tests.kernel.aio import PREAD, Aio
+from tests.kernel.rig import MIB, opened
 from tests.scenarios.anomalies import AIO, DIRECT, LAYERS, PSYNC
 from tests.scenarios.stage import Stage
 
@@ -27,6 +31,19 @@ def large_requests(stage: Stage) -> None:
 
 def small_reads(stage: Stage) -> None:
     _on_disk(stage, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", "--rate_iops=3000")
+
+
+def late_reaper(stage: Stage) -> None:
+    """A program that has other things to do before it asks what has become of its reads."""
+    disk = stage.disk()
+    stage.record("--device", disk.name, *LAYERS)
+    end_s = time.monotonic() + SECONDS
+    with opened(Path(disk.path), os.O_RDONLY | os.O_DIRECT) as fd, closing(Aio(8)) as context:
+        reads = [context.prepare(fd, PREAD, offset=at * MIB) for at in range(8)]
+        while time.monotonic() < end_s:
+            assert context.submit(reads) == len(reads)
+            time.sleep(0.02)
+            assert context.reap(len(reads), len(reads)) == [4096] * len(reads)
 
 
 def mixed(stage: Stage) -> None:

@@ -30,6 +30,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             continue
         if off_disk_bytes(recent, op) > direct.bytes / 10:
             continue
+        late = sum_metric(recent, "syscall", f"{op}_reaped_late_per_s") or 0.0
+        if late > direct.count * limits["late_max_pct"] / 100:
+            continue
         pieces = (sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0) / direct.count
         device = carrier(recent, op, direct.bytes, direct.avg_bytes / max(1.0, pieces))
         if device is None or not device.sum.latency_us:
@@ -94,15 +97,16 @@ RULE = Rule(
     watches="How long direct reads and writes take, beside the time of all the requests that they "
     "became.",
     sources="The probes of both layers, means over 5 s.",
-    blind="Buffered calls: the page cache is between. What of the time is which lock's.",
+    blind="Buffered calls: the page cache is between. What of the time is which lock's. libaio "
+    "programs that ask late for their completions, as one held to a rate does.",
     false_alarm="Requests of one call that go at once make it shorter, never longer, so the sum "
-    "of their times is held against it. Busy CPUs add time, too (then confidence is low), and "
-    "so does a libaio program that looks late for its completions, as one held to a rate does.",
+    "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
     thresholds=(
         Threshold("added_min_ms", 2.0, "less is how long a busy CPU lets a program wait"),
         Threshold("starved_min_pct", 90.0, "then a program waits for a CPU, not for its file"),
         Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
         Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
+        Threshold("late_max_pct", 50.0, "of more, the time is the program's that asks for them"),
     ),
     needs=("block",),
     probed=("syscall",),
