@@ -304,10 +304,9 @@ class FakeLiveSource:
         interval_s: float,
         use_bpf: bool = True,
         preload: Callable[[], None] | None = None,
-        on_asked: object = None,
         tell_first: object = None,
     ) -> None:
-        del on_asked, tell_first
+        del tell_first
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
         self.awaited: tuple[str, ...] = ()

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.libbpf import libbpf
-from ioh.model.errors import IohError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,13 +47,9 @@ def preload() -> None:
     """Import now what reading maps needs, before the privilege to read the files is gone.
 
     Raises:
-        IohError: numpy is not installed.
+        ImportError: numpy is not installed.
     """
-    try:
-        _numpy()
-    except ImportError as error:
-        cause = f"a library is missing: {error}"
-        raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
+    _numpy()
     possible_cpus()
 
 

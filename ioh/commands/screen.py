@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ioh.sources.stream_feed import StreamFeed
 
     AnyFeed = FileFeed | StreamFeed
-    # Told that the feed has begun (None), then its first interval.
-    Tell = Callable[[Snapshot | None], None]
 
 THEMES = ("auto", "dark", "light", "mono")
 # A key passes through three threads, each of which would wait 5 ms for one that reads the past; and
@@ -75,7 +73,7 @@ def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bo
 def show(
     args: argparse.Namespace,
     mode: Mode,
-    make_feed: Callable[[ExitStack, Tell], AnyFeed],
+    make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
     filters_text: str = "",
 ) -> int:
     """Show what a feed tells until the user or a signal ends it.
@@ -83,8 +81,8 @@ def show(
     Args:
         args: What add_screen_arguments() declared, and ``utc``.
         mode: The feed's.
-        make_feed: Opens the feed, which the stack shall close; a live one tells by the function
-            that it has begun, and may tell its first interval before it is open.
+        make_feed: Opens the feed, which the stack shall close; a live one may tell its first
+            interval by the function before it is open.
         filters_text: What the probes were narrowed to, printable.
 
     Returns:
@@ -93,6 +91,7 @@ def show(
     Raises:
         IohError: There is nothing to show, or what ended the feed.
     """
+    from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
 
     sys.setswitchinterval(_TURN_S)
@@ -104,31 +103,25 @@ def show(
         filters_text=filters_text,
         speed=args.speed if is_replay else 1.0,
     )
+    draw = partial(
+        first_picture,
+        mode,
+        options,
+        cycle_s=1.0 if is_replay else args.cycle_s,
+        title=printable(args.file) if is_replay else "",
+    )
     first: list[Snapshot] = []
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
-            with starting() as display, without_garbage():
+            # A recording that cannot be shown is no more than a line; probes take their time.
+            feed = None if mode == "live" else make_feed(stack, first.append)
+            with starting(draw) as redraw, without_garbage():
 
-                def tell(snapshot: Snapshot | None) -> None:
-                    from ioh.tui.first_picture import first_picture
+                def tell(snapshot: Snapshot) -> None:
+                    first.append(snapshot)
+                    redraw(partial(draw, snapshot=snapshot))
 
-                    if snapshot is not None:
-                        first.append(snapshot)
-                    display(
-                        partial(
-                            first_picture,
-                            mode,
-                            options,
-                            cycle_s=1.0 if is_replay else args.cycle_s,
-                            title=printable(args.file) if is_replay else "",
-                            snapshot=snapshot,
-                        )
-                    )
-
-                # A recording that cannot be shown is no more than a line.
-                feed = make_feed(stack, tell)
-                if mode != "live":
-                    tell(None)
+                feed = feed or make_feed(stack, tell)
                 from ioh.tui.app import run_screen
 
                 stack.enter_context(stderr_on_terminal())
@@ -154,7 +147,7 @@ def show_live(args: argparse.Namespace) -> int:
     refuse_span(args)
     filters, layers = filters_from(args), layers_from(args)
 
-    def make(stack: ExitStack, tell: Tell) -> StreamFeed:
+    def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
         from ioh.sources.live import LiveSource
 
         cycle_s, use_bpf = args.cycle_s, not args.proc
@@ -175,13 +168,7 @@ def show_live(args: argparse.Namespace) -> int:
 
         source = stack.enter_context(
             LiveSource(
-                layers,
-                filters,
-                cycle_s,
-                use_bpf=use_bpf,
-                on_asked=lambda: tell(None),
-                preload=preload,
-                tell_first=tell_first,
+                layers, filters, cycle_s, use_bpf=use_bpf, preload=preload, tell_first=tell_first
             )
         )
         from ioh.sources.stream_feed import StreamFeed

@@ -52,26 +52,25 @@ def take_keyboard() -> int:
 
 
 @contextlib.contextmanager
-def starting() -> Iterator[Callable[[Lines], None]]:
-    """Pictures at once, which the screen takes over; gone if that fails to start.
+def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
+    """Show a first picture at once, which the screen takes over; gone if that fails to start.
+
+    Args:
+        draw: Its lines for a terminal of so many columns and lines.
 
     Yields:
-        A function that shows a picture: its lines for a terminal of so many columns and lines.
+        A function that shows another picture, as ``draw`` does.
     """
-    is_entered = False
 
     def show(draw: Lines) -> None:
-        nonlocal is_entered
-        lines = draw(_size())
-        _tell(b"" if is_entered else _ENTER)
-        is_entered = True
-        _tell(b"\x1b[H" + "\x1b[K\r\n".join(lines).encode() + b"\x1b[K")
+        _tell(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
 
+    _tell(_ENTER)
+    show(draw)
     try:
         yield show
     except BaseException:
-        if is_entered:
-            _tell(_LEAVE)
+        _tell(_LEAVE)
         raise
 
 

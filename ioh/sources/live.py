@@ -43,7 +43,6 @@ class LiveSource(Closing):
         interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S, so
             that the first numbers come soon; every interval is measured, never assumed.
         use_bpf: False to read /proc and sysfs only.
-        on_asked: Called as soon as the first probes have been asked for.
         preload: Imports what the caller will need; called before root is given up, after which
             a checkout below /root can be unreadable.
         tell_first: Told the first interval while preload() is still busy, in a thread of its
@@ -61,14 +60,13 @@ class LiveSource(Closing):
         use_bpf: bool = True,  # noqa: FBT001, FBT002
         preload: Callable[[], None] | None = None,
         *,
-        on_asked: Callable[[], None] | None = None,
         tell_first: TellFirst | None = None,
     ) -> None:
         self._names = layers
         self._filters = filters
         self._interval_s = interval_s
         self._use_bpf = use_bpf
-        self._on_asked, self._preload, self._tell_first = on_asked, preload, tell_first
+        self._preload, self._tell_first = preload, tell_first
         self._early: EarlyLook | None = None
         self._due: list[str] = []  # layers whose probes are still to be asked for
         self._deadline = 0.0
@@ -121,8 +119,6 @@ class LiveSource(Closing):
                 made.why_proc = self._why_proc or COMPILING
                 made.is_wanted = name in wanted
                 made.is_awaited = made.is_wanted and bool(made.layer.probe and self._loader)
-        if self._on_asked is not None:
-            self._on_asked()
         self._import_all()
         self._request_due(len(self._due))
         self._drop()
@@ -167,7 +163,11 @@ class LiveSource(Closing):
         if self._loader is not None:
             from ioh.bpf.maps import preload
 
-            preload()
+            try:
+                preload()
+            except ImportError as error:
+                cause = f"a library is missing: {error}"
+                raise IohError(cause, "Start ioh with ./ioh.sh, or: pip install numpy") from error
         if self._preload is None:
             return
         if self._tell_first is None:

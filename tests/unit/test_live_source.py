@@ -261,7 +261,7 @@ def test_a_missing_library_is_one_line(root: Host) -> None:
     def fail() -> None:
         raise ModuleNotFoundError(name="numpy")
 
-    root.patch.setattr("ioh.bpf.maps._numpy", fail)
+    root.patch.setattr("ioh.bpf.maps.preload", fail)
     with pytest.raises(IohError, match="a library is missing"):
         source().__enter__()
     assert root.loader.socket.fileno() < 0

@@ -50,21 +50,6 @@ def test_what_is_imported_first_is_imported_as_root(root: Host) -> None:
         assert dropped == [0]
 
 
-def test_who_draws_does_so_while_the_loader_works_and_before_anything_large_is_imported(
-    root: Host,
-) -> None:
-    seen: list[object] = []
-    root.patch.setattr("ioh.bpf.maps.preload", lambda: seen.append("numpy"))
-
-    def asked() -> None:
-        assert len(root.dropped) == 0
-        seen.append([request["layer"] for request in root.requests()])
-
-    with early_source(on_asked=asked, preload=lambda: seen.append("screen")):
-        assert seen[1:] == ["numpy", "screen"]
-        assert seen[0] in (["b"], ["b", "a"])
-
-
 def test_a_preload_that_fails_leaves_no_loader(root: Host) -> None:
     def fail() -> None:
         raise IohError(root.loader.__class__.__name__)
