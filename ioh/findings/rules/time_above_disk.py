@@ -98,7 +98,7 @@ RULE = Rule(
     "became.",
     sources="The probes of both layers, means over 5 s.",
     blind="Buffered calls: the page cache is between. What of the time is which lock's. libaio "
-    "programs that ask late for their completions, as one held to a rate does.",
+    "programs that ask late for most of their completions.",
     false_alarm="Requests of one call that go at once make it shorter, never longer, so the sum "
     "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
     thresholds=(
