@@ -16,6 +16,8 @@ from tests.kernel.netns import (
     namespace_is_busy,
 )
 
+MSS_MOST = 1460  # of the link's 1,500 bytes
+
 
 def port_sum(reading: Reading, column: int) -> int:
     """Over the rows of table ``port``; 2 in, 3 out, 4 and 5 repeated bytes and segments."""
@@ -71,10 +73,12 @@ def test_retransmits_equal_the_kernels(pair: tuple[Namespace, Namespace], host: 
         rise = (last[i]["metrics"]["retrans_segs_total"]
                 - agents[i].baseline["metrics"]["retrans_segs_total"])  # fmt: skip
         assert rise == kernel
-        assert last[i]["metrics"]["retrans_bytes_total"] > 0
+        assert last[i]["metrics"]["retrans_bytes_total"] <= kernel * MSS_MOST
         assert last[i]["out_bytes"] == sums[i]["sent"]
         assert last[i]["in_bytes"] == sums[i]["received"]
         assert last[i]["lost"] == {"map_full": 0, "no_close": 0, "recursion": 0}
+    # One end's may all be of SYNs and FINs, which carry nothing.
+    assert sum(reading["metrics"]["retrans_bytes_total"] for reading in last) > 0
 
 
 def test_a_connection_shows_what_ss_shows(pair: tuple[Namespace, Namespace]) -> None:
