@@ -31,8 +31,9 @@
 #define REQ_OP_MASK 0xff
 #define SECTOR_SHIFT 9
 #define RECENT 8
+#define OPS 7 /* as the enum below */
 
-enum { LOST_NO_START, LOST_MAP_FULL, LOST_NEGATIVE };
+enum { LOST_NO_START, LOST_MAP_FULL, LOST_NEGATIVE, LOST_PROCESSES_FULL };
 
 /* Op numbers of ioh/layers/block.py. */
 enum { OP_READ, OP_WRITE, OP_FLUSH, OP_DISCARD, OP_WRITE_ZEROES, OP_ZONE_APPEND, OP_OTHER };
@@ -61,20 +62,26 @@ struct recent {
 	u64 sequential;
 };
 
+struct disk_name {
+	char text[DISK_NAME_BYTES];
+};
+
 BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
 BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
+/* By op, all devices for which totals has no room. */
+BPF_PERCPU_ARRAY(others, struct op_totals, OPS);
 BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
 BPF_HASH(recents, u32, struct recent, 256);
+BPF_HASH(disk_names, u32, struct disk_name, 1024);
 BPF_HASH(issued, u64, u64, 16384);
 BPF_HASH(flush_bytes, u64, u64, 1024);
 BPF_ARRAY(need_issue, u32, 1);
 /* 0 requeues, 1 splits */
 BPF_PERCPU_ARRAY(events, u64, 2);
 
-static inline u32 request_device(const char *rq)
+static inline const char *request_disk(const char *rq)
 {
 	const char *queue = NULL, *disk = NULL;
-	int number[2] = {};
 
 #ifdef OFF_request_rq_disk
 	/* Until 5.17 the request itself names its disk. */
@@ -83,6 +90,13 @@ static inline u32 request_device(const char *rq)
 	READ(queue, FIELD(rq, request_q));
 	READ(disk, FIELD(queue, request_queue_disk));
 #endif
+	return disk;
+}
+
+static inline u32 device_of(const char *disk)
+{
+	int number[2] = {};
+
 	/* struct gendisk begins with int major, first_minor. */
 	READ(number, FIELD(disk, gendisk_major));
 	return (u32)number[0] << 20 | (u32)number[1];
@@ -108,7 +122,16 @@ static inline u32 op_of(u32 cmd_flags)
 	return OP_OTHER;
 }
 
-static inline struct op_totals *totals_of(u32 dev, u32 op)
+/* sysfs does not tell the number of a hidden disk: of a way to an NVMe disk that has several. */
+static inline void note_name(const char *disk, u32 dev)
+{
+	struct disk_name name = {};
+
+	READ(name, FIELD(disk, gendisk_disk_name));
+	disk_names.insert(&dev, &name);
+}
+
+static inline struct op_totals *totals_of(const char *disk, u32 dev, u32 op)
 {
 	struct dev_op key = {.dev = dev, .op = op};
 	struct op_totals *t = totals.lookup(&key);
@@ -120,7 +143,11 @@ static inline struct op_totals *totals_of(u32 dev, u32 op)
 	if (!t)
 		return NULL;
 	totals.insert(&key, t);
-	return totals.lookup(&key);
+	t = totals.lookup(&key);
+	if (!t)
+		return others.lookup(&op);
+	note_name(disk, dev);
+	return t;
 }
 
 static inline void judge_position(u32 dev, u64 sector, u32 bytes)
@@ -197,7 +224,7 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 /* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */
 int on_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *rq = (const char *)ctx->args[0];
+	const char *rq = (const char *)ctx->args[0], *bio = NULL, *disk;
 	u64 key = (u64)rq, done = (u32)ctx->args[2], bytes = done, *earlier;
 	u32 flags = 0, rq_flags = 0, left = 0, dev, op;
 	struct op_totals *t;
@@ -206,13 +233,14 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	READ(flags, FIELD(rq, request_cmd_flags));
 	READ(rq_flags, FIELD(rq, request_rq_flags));
 	READ(left, FIELD(rq, request___data_len));
-	dev = request_device(rq);
+	disk = request_disk(rq);
+	dev = device_of(disk);
 #ifdef FILTER_DEVICE
 	if (dev != FILTER_DEVICE)
 		return 0;
 #endif
 	op = op_of(flags);
-	t = totals_of(dev, op);
+	t = totals_of(disk, dev, op);
 	if (!t) {
 		count_lost(LOST_MAP_FULL);
 		return 0;
@@ -222,6 +250,16 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	if (done < left) {
 		/* Part of a request: its bytes count now, the operation with the last part. */
 		ADD(t->bytes, done);
+		return 0;
+	}
+	READ(bio, FIELD(rq, request_bio));
+	if (!bio && !done && op != OP_FLUSH && op != OP_OTHER) {
+		/*
+		 * It has been completed before: request-based dm (multipath) has all bios ended
+		 * with those of its clone (end_clone_bio), then ends the request.  A flush
+		 * sequence gives an ended request its bio back before it ends it once more;
+		 * flushes and passthrough requests have none.
+		 */
 		return 0;
 	}
 	if (op <= OP_WRITE && done) {
@@ -270,11 +308,10 @@ int on_issue(struct bpf_raw_tracepoint_args *ctx)
 /* Adds a read or write to its submitter's sums; these tracepoints run in his context. */
 static inline int add_submitted(const char *bio, u32 requests)
 {
-	const char *disk = NULL, *bdev = NULL;
+	const char *disk = NULL, *bdev = NULL, *leader = NULL;
 	struct submitter who = {};
 	struct submitted one = {}, *sum;
 	u32 flags = 0, size = 0, op;
-	int number[2] = {};
 
 	if (!bio)
 		return 0;
@@ -290,14 +327,15 @@ static inline int add_submitted(const char *bio, u32 requests)
 	READ(bdev, FIELD(bio, bio_bi_bdev));
 	READ(disk, FIELD(bdev, block_device_bd_disk));
 #endif
-	READ(number, FIELD(disk, gendisk_major));
-	if (((u32)number[0] << 20 | (u32)number[1]) != FILTER_DEVICE)
+	if (device_of(disk) != FILTER_DEVICE)
 		return 0;
 #endif
 	READ(size, FIELD(bio, bio_bi_iter_bi_size));
 	who.tgid = bpf_get_current_pid_tgid() >> 32;
 	who.write = op;
-	bpf_get_current_comm(&who.comm, sizeof(who.comm));
+	/* The process' name, as in layer syscall: a thread may have one of its own. */
+	READ(leader, FIELD(bpf_get_current_task(), task_struct_group_leader));
+	bpf_probe_read_kernel_str(who.comm, sizeof(who.comm), FIELD(leader, task_struct_comm));
 	sum = submitters.lookup(&who);
 	if (sum) {
 		ADD(sum->count, requests);
@@ -307,7 +345,7 @@ static inline int add_submitted(const char *bio, u32 requests)
 	one.count = requests;
 	one.bytes = size;
 	if (submitters.update(&who, &one))
-		count_lost(LOST_MAP_FULL);
+		count_lost(LOST_PROCESSES_FULL);
 	return 0;
 }
 

@@ -50,6 +50,11 @@ static inline struct op_totals *totals_of(u32 dev, u32 op)
 		return NULL;
 	totals.insert(&key, t);
 	t = totals.lookup(&key);
+	if (t)
+		return t;
+	/* The table is full: there are the same ops of OTHER_DEVS, made by ioh at its start. */
+	key.dev = OTHER_DEVS;
+	t = totals.lookup(&key);
 	if (!t)
 		count_lost(LOST_MAP_FULL);
 	return t;

@@ -77,7 +77,7 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 		return;
 	}
 	note_started(a.target.op);
-	if (op == OP_FSYNC)
+	if (op == OP_FSYNC || a.target.is_opaque)
 		return;
 	c->batch[op == OP_WRITE] += 1;
 	c->direct += a.target.op == OP_READ_DIRECT;
@@ -114,14 +114,15 @@ static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async *noted = asyncs.lookup(&key);
-	u32 op;
+	u32 op, is_opaque;
 
 	if (!noted || noted->start_ns != c->start_ns)
 		return;
 	op = noted->target.op;
+	is_opaque = noted->target.is_opaque;
 	asyncs.delete(&key);
 	withdraw(op);
-	if (op == OP_FSYNC)
+	if (op == OP_FSYNC || is_opaque)
 		return;
 	c->batch[op >= OP_WRITE] -= 1;
 	c->direct -= op == OP_READ_DIRECT;
@@ -221,23 +222,23 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 #ifdef ON_URING_SUBMIT
 /*
  * Begin to watch what this request becomes below, if its thread begins with it before the next
- * one.  What waits for another request or for a worker is not watched.
+ * one.  What waits for another request or for a worker, or is opaque, is not watched.
  */
-static inline void watch_request(u64 pid_tgid, u32 op, u32 class, u32 flags)
+static inline void watch_request(u64 pid_tgid, u32 op, const struct target *of, u32 flags)
 {
 	struct call *c = find_call(pid_tgid);
 	u32 waits;
 
 	if (!c || c->target.op != CALL_SUBMIT)
 		return;
-	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED));
+	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED)) | of->is_opaque;
 	settle(c, CALL_SUBMIT, 0);
 	forget_lower(c);
 	c->linked = flags & REQ_F_LINKED;
 	if (waits || op == OP_FSYNC)
 		return;
 	c->batch[op == OP_WRITE] = 1;
-	c->direct = class == OP_READ_DIRECT;
+	c->direct = of->op == OP_READ_DIRECT;
 }
 
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
@@ -285,7 +286,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 		if (!aim(&a.target, file_of(fd), op, rw_flags))
 			return 0;
 	}
-	watch_request(pid_tgid, op, a.target.op, flags);
+	watch_request(pid_tgid, op, &a.target, flags);
 	/* Still there: its completion did not fit into the ring, or the program wanted none. */
 	give_up(&key, LOST_URING_UNSEEN);
 	if (flags & REQ_F_CQE_SKIP) {

@@ -232,7 +232,7 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 			charge_reads(sum, c->batch[0], c->direct, &c->lower[0]);
 		if (c->batch[1])
 			charge_writes(sum, c->batch[1], &c->lower[1]);
-	} else {
+	} else if (!c->target.is_opaque) {
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
@@ -289,10 +289,15 @@ static inline int is_filtered(u32 tgid)
 		return 1;
 #endif
 #ifdef FILTER_COMM
+	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
 	char comm[16] = {}, wanted[16] = FILTER_COMM;
 	int i;
 
-	bpf_get_current_comm(&comm, sizeof(comm));
+	/*
+	 * The process' name: its threads have names of their own.  As a string: until 5.17
+	 * __set_task_comm() left the end of a longer name standing behind the NUL.
+	 */
+	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
 #pragma unroll
 	for (i = 0; i < 15; i++)
 		if (comm[i] != wanted[i])

@@ -7,6 +7,7 @@
 #define S_IFDIR 0040000
 #define S_IFBLK 0060000
 #define S_SYNC 1 /* inode->i_flags */
+#define SB_SYNCHRONOUS 16 /* super_block->s_flags: mounted with sync, or noac of NFS */
 #define RWF_SYNC_BITS 6 /* RWF_DSYNC | RWF_SYNC */
 
 enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
@@ -14,12 +15,13 @@ enum { LOST_MAP_FULL, LOST_AIO_UNSEEN, LOST_URING_UNSEEN };
 /* Op numbers of ioh/layers/syscall.py. */
 enum { OP_READ, OP_READ_DIRECT, OP_WRITE, OP_WRITE_DIRECT, OP_WRITE_SYNC, OP_FSYNC, OP_COPY };
 
-/* The file an operation works on. */
+/* The file an operation works on; of btrfs ino has the subvolume in it, too. */
 struct target {
 	u64 file;
 	u64 ino;
 	u32 dev;
-	u32 op;
+	u16 op;
+	u16 is_opaque; /* a read of which nobody sees what it becomes */
 };
 
 /* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
@@ -69,6 +71,10 @@ struct inode_part {
 	char raw[INODE_SPAN];
 };
 
+struct super_part {
+	char raw[SUPER_SPAN];
+};
+
 #define PART(type, part, base, member) (*(type *)((part).raw + OFF_##member - (base)))
 
 static inline u64 same(u64 a, u64 b)
@@ -81,11 +87,8 @@ static inline u64 same(u64 a, u64 b)
  * sum instead of a switch: aim() stands in a loop, where each branch is a path
  * for the verifier.
  */
-static inline int is_pseudo(const char *sb)
+static inline int is_pseudo(u64 magic)
 {
-	u64 magic = 0;
-
-	READ(magic, FIELD(sb, super_block_s_magic));
 	return same(magic, 0x9fa0) /* proc */
 	       + same(magic, 0x62656572) /* sysfs */
 	       + same(magic, 0x63677270) /* cgroup2 */
@@ -107,23 +110,75 @@ static inline int is_pseudo(const char *sb)
 	       + same(magic, 0x09041934) /* anon_inode: regular files since 6.16 */;
 }
 
+#define FUSE_SUPER_MAGIC 0x65735546 /* fuseblk, too, which has a block device */
+#define BTRFS_SUPER_MAGIC 0x9123683e
+
+/*
+ * Whether reads of a file system without a block device of its own become what can be charged to
+ * them: nothing in memory, else bios or NFS READs in the caller's context.  FUSE, CIFS, Ceph, 9p,
+ * ZFS … have them answered by somebody else.
+ */
+static inline int is_followed(u64 magic)
+{
+	return same(magic, 0x01021994) /* tmpfs */
+	       + same(magic, 0x858458f6) /* ramfs */
+	       + same(magic, 0x958458f6) /* hugetlbfs */
+	       + same(magic, BTRFS_SUPER_MAGIC) + same(magic, 0xca451a4e) /* bcachefs */
+	       + same(magic, 0x6969) /* nfs */
+	       + same(magic, 0x794c7630) /* overlay */
+	       + same(magic, 0xf15f) /* ecryptfs */;
+}
+
+#define SUBVOLUME_SHIFT 40
+
+#ifdef OFF_btrfs_inode_root
+/*
+ * Subvolumes share s_dev and number their files each from 257 on, a snapshot as what it was made
+ * of.
+ */
+static inline u64 subvolume_of(const char *inode)
+{
+	const char *root = NULL;
+	u64 id = 0;
+
+	READ(root, inode - OFF_btrfs_inode_vfs_inode + OFF_btrfs_inode_root);
+	READ(id, FIELD(root, btrfs_root_root_key_objectid));
+	return id << SUBVOLUME_SHIFT;
+}
+#endif
+
 #ifdef FILTER_DEVICE
+/*
+ * The disk that is asked for, or something that lies on it: a volume, an array, a btrfs, whose
+ * superblock names no disk, or a partition.  A sum for the same reason as above.
+ */
+static inline int is_on_disk(u32 dev)
+{
+	return same(dev, FILTER_DEVICE) + same(dev, FILTER_ABOVE_1) + same(dev, FILTER_ABOVE_2) +
+	       same(dev, FILTER_ABOVE_3) + same(dev, FILTER_ABOVE_4) + same(dev, FILTER_ABOVE_5) +
+	       same(dev, FILTER_ABOVE_6) + same(dev, FILTER_ABOVE_7) + same(dev, FILTER_ABOVE_8) +
+	       same(dev, FILTER_ABOVE_9) + same(dev, FILTER_ABOVE_10) + same(dev, FILTER_ABOVE_11) +
+	       same(dev, FILTER_ABOVE_12) + same(dev, FILTER_ABOVE_13) +
+	       same(dev, FILTER_ABOVE_14) + same(dev, FILTER_ABOVE_15) + same(dev, FILTER_ABOVE_16);
+}
+
+/* dev is that of the file's superblock; of a block device's node rdev is its own, else 0. */
 static inline int other_device(const char *sb, u32 dev, u32 rdev)
 {
 	const char *bdev = NULL, *disk = NULL;
 	int number[2] = {};
 
-	if (dev == FILTER_DEVICE || rdev == FILTER_DEVICE)
+	if (is_on_disk(rdev ? rdev : dev))
 		return 0;
-	/* btrfs: no superblock of its names a device; 0 is none, since nobody has that number. */
-	if (dev && (dev == FILTER_SUPER_1 || dev == FILTER_SUPER_2 || dev == FILTER_SUPER_3))
-		return 0;
+	if (rdev)
+		return 1;
 	READ(bdev, FIELD(sb, super_block_s_bdev));
 	if (!bdev)
 		return 1;
+	/* A partition that was made, or a volume's, after ioh had looked. */
 	READ(disk, FIELD(bdev, block_device_bd_disk));
 	READ(number, FIELD(disk, gendisk_major));
-	return ((u32)number[0] << 20 | (u32)number[1]) != FILTER_DEVICE;
+	return !is_on_disk((u32)number[0] << 20 | (u32)number[1]);
 }
 #endif
 
@@ -135,8 +190,10 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 {
 	struct inode_part inode = {};
 	struct file_part part = {};
+	struct super_part super = {};
 	const char *sb;
 	u32 flags, rdev = 0;
+	u64 magic, is_opaque, subvolume = 0;
 	u16 kind;
 
 	if (!file)
@@ -148,9 +205,19 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	if (kind != S_IFREG && kind != S_IFBLK && (kind != S_IFDIR || op != OP_FSYNC))
 		return 0;
 	sb = PART(const char *, inode, INODE_BASE, inode_i_sb);
-	READ(to->dev, FIELD(sb, super_block_s_dev));
-	if (to->dev >> 20 == 0 && is_pseudo(sb))
-		return 0;
+	READ(super, sb + SUPER_BASE);
+	to->dev = PART(u32, super, SUPER_BASE, super_block_s_dev);
+	magic = PART(u64, super, SUPER_BASE, super_block_s_magic);
+	is_opaque = same(magic, FUSE_SUPER_MAGIC);
+	if (to->dev >> 20 == 0) {
+		if (is_pseudo(magic))
+			return 0;
+		is_opaque = 1 ^ is_followed(magic);
+#ifdef OFF_btrfs_inode_root
+		if (magic == BTRFS_SUPER_MAGIC)
+			subvolume = subvolume_of(PART(const char *, part, FILE_BASE, file_f_inode));
+#endif
+	}
 #ifdef FILTER_DEVICE
 	if (kind == S_IFBLK)
 		READ(rdev, FIELD(PART(const char *, part, FILE_BASE, file_f_inode), inode_i_rdev));
@@ -158,16 +225,22 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 		return 0;
 #endif
 	flags = PART(u32, part, FILE_BASE, file_f_flags);
-	if (op == OP_READ && flags & O_DIRECT)
-		op = OP_READ_DIRECT;
+	to->is_opaque = 0;
+	if (op == OP_READ) {
+		to->is_opaque = is_opaque;
+		if (flags & O_DIRECT)
+			op = OP_READ_DIRECT;
+	}
 	if (op == OP_WRITE) {
+		/* The inode's and the mount's part are what IS_SYNC() asks; dirsync is neither. */
 		if (flags & O_DSYNC || call_flags & RWF_SYNC_BITS ||
-		    PART(u32, inode, INODE_BASE, inode_i_flags) & S_SYNC)
+		    PART(u32, inode, INODE_BASE, inode_i_flags) & S_SYNC ||
+		    PART(u32, super, SUPER_BASE, super_block_s_flags) & SB_SYNCHRONOUS)
 			op = OP_WRITE_SYNC;
 		else if (flags & O_DIRECT)
 			op = OP_WRITE_DIRECT;
 	}
-	to->ino = PART(u64, inode, INODE_BASE, inode_i_ino);
+	to->ino = PART(u64, inode, INODE_BASE, inode_i_ino) ^ subvolume;
 	to->file = (u64)file;
 	to->op = op;
 	return 1;
@@ -185,6 +258,6 @@ static inline void note_path(const struct target *of)
 	/* The file may have been closed by another thread since: is it still the same one? */
 	READ(inode, FIELD(dentry, dentry_d_inode));
 	READ(ino, FIELD(inode, inode_i_ino));
-	if (ino == of->ino)
+	if ((ino ^ of->ino) << (64 - SUBVOLUME_SHIFT) == 0)
 		keep_path(of->ino, of->dev, dentry);
 }

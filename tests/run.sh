@@ -72,7 +72,7 @@ case $what in
     ;;
 --test-vm)
     need_programs fio nft ip tc mkfs.ext4 losetup qemu-system-x86_64 busybox cpio modprobe xz \
-        rpc.nfsd mount.nfs mdadm
+        rpc.nfsd mount.nfs mdadm dmsetup
     # shellcheck source=tests/vm/run.sh
     . "$root/tests/vm/run.sh"
     test_in_vms "$@"

@@ -8,9 +8,18 @@ import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from textual import events
 from textual.pilot import Pilot
 
-from ioh.model.feed import Extent, Mode, Moment, News, Overview, RecordingState
+from ioh.model.feed import (
+    Extent,
+    IsWanted,
+    Mode,
+    Moment,
+    News,
+    Overview,
+    RecordingState,
+)
 from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
@@ -44,6 +53,7 @@ class FakeFeed:
         self.visits: list[int] = []
         self.lost: set[int] = set()
         self.judged: dict[int, Snapshot] = {}
+        self.looks_back = 0  # so many intervals, for findings
         self.told = 0
         self._tell: Callable[[News], None] | None = None
         self.is_running = threading.Event()
@@ -84,8 +94,8 @@ class FakeFeed:
         is_there = self.extent.first <= tick <= self.extent.last and tick not in self.lost
         return self.intervals[tick - 1] if is_there else None
 
-    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
-        return self.judged.get(tick) if is_wanted() else None
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
+        return self.judged.get(tick) if is_wanted(self.looks_back) else None
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
         for tick in range(first, last + 1):
@@ -142,6 +152,11 @@ class Stage:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def paste(self, text: str) -> None:
+        """As a terminal tells of it, in one piece."""
+        self.app.post_message(events.Paste(text))
         await self.pilot.pause()
 
     async def until(self, condition: Callable[[], bool]) -> None:

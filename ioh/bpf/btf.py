@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -44,13 +45,14 @@ class Btf:
     Args:
         modules: Kernel modules whose types are wanted, too; one that is built into the kernel
             has its types among the kernel's own.
+        welcome: The same, and no error where one has no types.
 
     Raises:
         OSError: libbpf is missing, or the kernel carries no BTF (CONFIG_DEBUG_INFO_BTF), or a
             module is loaded and has none (before 5.11).
     """
 
-    def __init__(self, modules: tuple[str, ...] = ()) -> None:
+    def __init__(self, modules: tuple[str, ...] = (), welcome: tuple[str, ...] = ()) -> None:
         lib = libbpf()
         if lib is None:
             msg = "libbpf.so.1 not found"
@@ -66,7 +68,11 @@ class Btf:
             raise OSError(msg)
         self._btf = ctypes.c_void_p(handle)
         self.offset = lru_cache(maxsize=None)(self._offset)
-        self._modules = [part for name in modules if (part := self._module(name)) is not None]
+        parts = [self._module(name) for name in modules]
+        for name in welcome:
+            with suppress(OSError, AttributeError):  # libbpf before 0.3 cannot read them
+                parts.append(self._module(name))
+        self._modules = [part for part in parts if part is not None]
 
     def _module(self, name: str) -> Btf | None:
         """A module's types, on top of the kernel's; None when it is no module here."""

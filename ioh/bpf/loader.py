@@ -178,7 +178,7 @@ def _attach(
     with captured_stderr() as told:
         try:
             layer = find_layer(name)
-            btf = Btf(layer.modules)
+            btf = Btf(layer.modules, layer.welcome_modules)
             host = HostFacts(btf, trusted_loads=can_trust_pointers(btf))
             attached = attach_program(layer, host, Filters(**filters))
         except OSError as error:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Counters = NDArray[np.uint64]
 
 _PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
+_NOEXIST = 1  # BPF_NOEXIST
 _BATCH = 1024
 
 
@@ -115,6 +116,14 @@ class Map:
         if self._lib.bpf_map_update_elem(self.fd, key, value, 0) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+    def ensure(self, key: bytes) -> None:
+        """Make an entry of zeros where there is none and where there is room."""
+        value = bytes(self._read_size)
+        if self._lib.bpf_map_update_elem(self.fd, key, value, _NOEXIST) != 0:
+            code = ctypes.get_errno()
+            if code not in {errno.EEXIST, errno.E2BIG}:
+                raise OSError(code, os.strerror(code))
 
     def delete(self, key: bytes) -> None:
         """Drop one entry; that it is gone already is no error."""

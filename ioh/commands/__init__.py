@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from ioh import __version__
-from ioh.commands.output import ReaderGoneError, flush_stdout, write_stdout
+from ioh.commands.output import (
+    ReaderGoneError,
+    fill_standard_streams,
+    flush_stdout,
+    write_stdout,
+)
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
@@ -143,6 +148,7 @@ def with_command(argv: Sequence[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``ioh``; returns the exit status, see ExitCode."""
+    fill_standard_streams()
     try:
         try:
             args = build_parser().parse_args(with_command(sys.argv[1:] if argv is None else argv))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from ioh.commands.options import moment
 from ioh.commands.output import write_stdout
+from ioh.commands.playback import tell_remarks
 from ioh.commands.report import clock
 from ioh.commands.sample import recording
-from ioh.commands.text import terminal_width
+from ioh.commands.text import hist_style, terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 
@@ -46,9 +48,9 @@ second, histograms in operations of 10,000."""
         """Print the comparison."""
         from ioh.session.reader import Session
         from ioh.sinks.compare import render_comparison
-        from ioh.sinks.histogram import HistStyle
         from ioh.sources.period import read_period
 
+        style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
         spans = (
             ("A", args.a, args.begin, args.end),
             ("B", args.b, args.begin_b or args.begin, args.end_b or args.end),
@@ -57,15 +59,15 @@ second, histograms in operations of 10,000."""
         for label, path, begin, end in spans:
             with Session(path) as session:
                 period = read_period(session, begin, end, utc=args.utc)
+            tell_remarks(period.notes)
             snapshot = period.snapshot
-            since = clock(snapshot.time_unix_s - snapshot.interval_s, utc=args.utc)
+            since = clock(period.begin_unix_s, utc=args.utc)
             lines.append(
                 f"{label}  {printable(path)}  {printable(snapshot.hostname)}  "
                 f"from {since}, {snapshot.interval_s:.0f} s"
             )
             lines += [f"!  {label}: {printable(remark)}" for remark in period.remarks]
             found.append(snapshot)
-        style = HistStyle(width=terminal_width(sys.stdout.fileno()))
         table = render_comparison(found[0], found[1], style, every_op=args.all)
         write_stdout("\n".join(lines) + "\n\n" + table)
         return ExitCode.OK

@@ -19,6 +19,7 @@ from ioh.commands.playback import speed_factor
 from ioh.commands.run import Ending, Signalled
 from ioh.commands.screen import add_screen_arguments, show_demo, wants_screen
 from ioh.commands.text import add_section_arguments, terminal_width, text_options
+from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.pipeline import SnapshotSink, judged, snapshots, until
@@ -75,6 +76,9 @@ every number is made up, and the host's name and each layer's source say DEMO.""
     def run(self, args: argparse.Namespace) -> int:
         """Show the demo until asked to end."""
         if args.json:
+            if args.sections:
+                cause = "-d is for text: JSON has all there is"
+                raise IohError(cause, "Leave it out, or give --text", ExitCode.USAGE)
             from ioh.sinks.json import JsonSink
 
             return run_demo(args, lambda: JsonSink(args.top))

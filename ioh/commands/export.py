@@ -11,9 +11,9 @@ from ioh.commands.options import (
     add_when_arguments,
 )
 from ioh.commands.output import write_stdout
-from ioh.commands.playback import Faults, run_replay
+from ioh.commands.playback import Faults, run_replay, tell_remarks
 from ioh.commands.sample import recording
-from ioh.model.errors import ExitCode
+from ioh.model.errors import ExitCode, IohError
 from ioh.pipeline import SnapshotSink
 
 FORMATS = ("csv", "jsonl", "openmetrics")
@@ -46,7 +46,12 @@ running totals and histograms, as Prometheus wants them."""
         add_findings_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Write it to stdout."""
+        """Write it to stdout.
+
+        Raises:
+            IohError: An option has no meaning in this format, or there is nothing to write.
+        """
+        _refuse_what_is_not_in(args)
         if args.format == "openmetrics":
             return _openmetrics(args)
         is_csv = args.format == "csv"
@@ -61,14 +66,24 @@ running totals and histograms, as Prometheus wants them."""
         return run_replay(args, sink, speed=None, with_tables=tables, judges=not is_csv)
 
 
+def _refuse_what_is_not_in(args: argparse.Namespace) -> None:
+    """Only JSON lines have breakdowns and findings."""
+    given = {"--top": args.has_top, "--findings-config": args.findings_config is not None}
+    for option, is_given in given.items():
+        if is_given and args.format != "jsonl":
+            what = "breakdowns" if option == "--top" else "findings"
+            cause = f"{option}: {args.format} has no {what}"
+            raise IohError(cause, "Give --format jsonl", ExitCode.USAGE)
+
+
 def _openmetrics(args: argparse.Namespace) -> int:
     from ioh.commands.playback import choose_layers
     from ioh.model.span import Thinner, chosen_layers
     from ioh.session.stream import Tick
     from ioh.sinks.openmetrics import OpenMetrics
-    from ioh.sources.replay import ReplaySource, Span
+    from ioh.sources.replay import ReplaySource, Span, no_interval
 
-    faults = Faults()
+    faults, ticks = Faults(), 0
     thinner = Thinner(args.cycle_s or 0.0)
     names: frozenset[str] | None = None
     first_ns: int | None = None
@@ -81,6 +96,7 @@ def _openmetrics(args: argparse.Namespace) -> int:
             faults.take(item)
             if not isinstance(item, Tick):
                 continue
+            ticks += 1
             if first_ns is None:
                 first_ns, names = item.sample.mono_ns, choose_layers(args, item.sample)
             sample = thinner.take(chosen_layers(item.sample, names))
@@ -88,7 +104,11 @@ def _openmetrics(args: argparse.Namespace) -> int:
                 metrics.take(sample)
             if args.run_s is not None and (item.sample.mono_ns - first_ns) / 1e9 >= args.run_s:
                 break
+        if ticks < 2:
+            faults.report()
+            raise no_interval(args.file, span)
         for piece in metrics.render():
             write_stdout(piece)
+    tell_remarks(source.part.remarks)
     faults.report()
     return ExitCode.OK

@@ -33,6 +33,7 @@ Only root and the user who records can."""
         Raises:
             IohError: No recording runs, several do, or it refused.
         """
+        from ioh.session.filename import is_part_of
         from ioh.session.marks import running_recordings, send_mark
 
         if not args.text.strip():
@@ -41,7 +42,8 @@ Only root and the user who records can."""
         running = running_recordings()
         if args.file is not None:
             wanted = os.path.abspath(args.file)  # noqa: PTH100
-            running = [recording for recording in running if recording.file == wanted]
+            same = [recording for recording in running if recording.file == wanted]
+            running = same or [each for each in running if is_part_of(each.file, wanted)]
         if not running:
             which = f" into {printable(args.file)}" if args.file else ""
             cause = f"no recording{which} is under way that you may mark"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -164,13 +165,29 @@ def add_shown_arguments(parser: argparse.ArgumentParser, *, top: int | None) -> 
         help="all layers but these; live, their probes are not attached",
     )
     if top is not None:
-        shown.add_argument(
-            "--top",
-            metavar="N",
-            type=row_count,
-            default=top,
-            help=f"rows of each breakdown (default {top}), or all",
-        )
+        add_top_argument(shown, top)
+
+
+class _Rows(argparse.Action):
+    """``--top``, and whether it was given: it means more than its default does."""
+
+    def __call__(
+        self, _parser: object, args: argparse.Namespace, value: object, *_: object
+    ) -> None:
+        args.top, args.has_top = value, True
+
+
+def add_top_argument(parser: argparse._ActionsContainer, top: int) -> None:
+    """Declare ``--top``: ``args.top``, and ``args.has_top`` where it was given."""
+    parser.set_defaults(has_top=False)
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=row_count,
+        action=_Rows,
+        default=top,
+        help=f"rows of each breakdown (default {top}), or all; in text, shows them",
+    )
 
 
 def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
@@ -247,8 +264,8 @@ def filters_from(args: argparse.Namespace) -> Filters:
         if not comm or "\0" in comm:
             cause = "--comm is empty"
             raise IohError(cause, "Give a name as in ps -o comm", ExitCode.USAGE)
-    if args.pid is not None and not Path(f"/proc/{args.pid}").exists():
-        raise IohError(f"there is no process {args.pid}", "See: ps -e", ExitCode.USAGE)  # noqa: EM102, TRY003
+    if args.pid is not None:
+        check_process(args.pid)
     return Filters(
         pid=args.pid,
         comm=comm,
@@ -257,6 +274,26 @@ def filters_from(args: argparse.Namespace) -> Filters:
         device_name=device_name,
         port=args.port,
     )
+
+
+def check_process(pid: int, root: Path = Path("/proc")) -> None:
+    """Refuse what no probe would ever see as a process.
+
+    Raises:
+        IohError: There is no such process, or it is a thread of one.
+    """
+    from ioh.procfs.files import read_text
+
+    folder = root / str(pid)
+    if not folder.exists():
+        cause = f"there is no process {pid}"
+        raise IohError(cause, "See: ps -e", ExitCode.USAGE)
+    # The kernel does not list threads in /proc, and yet answers for them.
+    process = re.search(r"^Tgid:\s*(\d+)$", read_text(f"{folder}/status") or "", re.MULTILINE)
+    if process is not None and int(process[1]) != pid:
+        name = printable((read_text(f"{root}/{process[1]}/comm") or "?").strip())
+        cause = f"{pid} is a thread of process {process[1]} ({name})"
+        raise IohError(cause, f"Use --pid {process[1]}", ExitCode.USAGE)
 
 
 def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:

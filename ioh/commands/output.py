@@ -45,6 +45,20 @@ def flush_stdout() -> None:
         raise
 
 
+def fill_standard_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr is closed, so that no other file takes its place.
+
+    The interpreter has None for such a stream, and whatever is opened next gets its number.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 (of os)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 @contextlib.contextmanager
 def _failures_named() -> Iterator[None]:
     try:

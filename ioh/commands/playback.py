@@ -23,6 +23,7 @@ from ioh.pipeline import SnapshotSink, until
 
 if TYPE_CHECKING:
     from ioh.session.stream import Item
+    from ioh.sources.replay import Span
 
 MAX_SPEED = 1e6
 _COLLECT_EVERY = 50_000  # objects made and not freed; 700 by default
@@ -116,6 +117,14 @@ class Faults:
                 sys.stderr.flush()
 
 
+def tell_remarks(remarks: tuple[str, ...]) -> None:
+    """Say on stderr what is to be known of what is shown."""
+    for text in remarks:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"ioh: {text}\n")
+            sys.stderr.flush()
+
+
 class Intervals:
     """Samples, derived in pairs; a clock that went back begins anew."""
 
@@ -127,6 +136,8 @@ class Intervals:
 
     def _begin(self) -> None:
         cycle_s = self._args.cycle_s
+        self._first_ns: int | None = None
+        self._last_ns = 0
         self._thinner = Thinner(cycle_s) if cycle_s is not None else None
         self._older: Sample | None = None
 
@@ -144,6 +155,9 @@ class Intervals:
         """
         if not self._checked:
             self._names, self._checked = choose_layers(self._args, sample), True
+        if self._first_ns is None:
+            self._first_ns = sample.mono_ns
+        self._last_ns = sample.mono_ns
         sample = chosen_layers(sample, self._names)
         thinned = self._thinner.take(sample) if self._thinner else sample
         if thinned is None:
@@ -153,12 +167,21 @@ class Intervals:
             return None
         return derive(older, thinned)
 
+    def why_none(self, span: Span) -> str:
+        """Why no interval was made of samples that came; "" where none could be."""
+        cycle_s, first_ns = self._args.cycle_s, self._first_ns
+        if cycle_s is None or first_ns is None or self._last_ns <= first_ns:
+            return ""
+        part = "that part of " if span.begin or span.end else ""
+        there = f"{(self._last_ns - first_ns) / 1e9:.0f} s, in {printable(self._args.file)}"
+        return f"-c {cycle_s:g} is longer than {part}what was recorded, {there}"
+
 
 def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | None:
     """The layers asked for, of those in the recording; None for all.
 
     Raises:
-        IohError: One is not in it.
+        IohError: One is not in it, or none is left.
     """
     if args.layers is None and not args.no_layer:
         return None
@@ -170,7 +193,11 @@ def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | 
             cause = f'no layer "{printable(name)}" in this recording'
             names = ", ".join(printable(k) for k in known)
             raise IohError(cause, f"Its layers: {names}", ExitCode.USAGE)
-    return frozenset(wanted) - frozenset(without)
+    left = frozenset(wanted) - frozenset(without)
+    if not left:
+        cause = "--layers and --no-layer leave nothing to show"
+        raise IohError(cause, f"Its layers: {', '.join(map(printable, known))}", ExitCode.USAGE)
+    return left
 
 
 @contextlib.contextmanager
@@ -219,7 +246,7 @@ def run_replay(  # noqa: PLR0913
     from ioh.sources.replay import ReplaySource, Span, no_interval
 
     engine = engine_from(args) if judges else None
-    faults = Faults()
+    faults, intervals = Faults(), Intervals(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
         _few_collections(),
@@ -239,7 +266,7 @@ def run_replay(  # noqa: PLR0913
             source=source,
             sink=make_sink(),
             engine=engine,
-            intervals=Intervals(args),
+            intervals=intervals,
             faults=faults,
             remarks=remarks,
             ending=ending,
@@ -254,7 +281,10 @@ def run_replay(  # noqa: PLR0913
                     break
         if is_empty and ending.received is None:
             faults.report()
+            if why := intervals.why_none(span):
+                raise IohError(why, "Give a shorter one, or none", ExitCode.USAGE)
             raise no_interval(args.file, span)
+    tell_remarks(source.part.remarks)
     faults.report()
     return ending.code
 

@@ -27,12 +27,24 @@ class Progress:
 
     def __init__(self, stream: TextIO, recorder: Recorder) -> None:
         self._stream, self._recorder = stream, recorder
-        self._is_terminal = stream.isatty()
         self._started = time.monotonic()
         self._older: Sample | None = None
         self._name = recorder.name
         self._lost_ticks = 0
         self._ticks = 0
+
+    @property
+    def _is_terminal(self) -> bool:
+        """Whether a line may stay under way there: not where a shell's prompt is by now (``&``)."""
+        try:
+            fd = self._stream.fileno()
+            if not os.isatty(fd):
+                return False
+            return os.tcgetpgrp(fd) == os.getpgrp()
+        except ValueError:  # closed
+            return False
+        except OSError:  # not this session's terminal, and so no shell's that started this
+            return True
 
     def say(self, text: str) -> None:
         """One line of its own."""

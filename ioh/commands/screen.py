@@ -40,7 +40,6 @@ THEMES = ("auto", "dark", "light", "mono")
 # A key passes through three threads, each of which would wait 5 ms for one that reads the past; and
 # so does the first interval for the libraries that are imported meanwhile.
 _TURN_S = 0.001
-TEXT_TOP = 5  # rows of each breakdown as text, unless another number is asked for
 
 
 def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = True) -> None:
@@ -66,7 +65,7 @@ def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = 
 
 def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
     """Whether to show the screen: there is a terminal, and no option is one of text alone."""
-    is_text = getattr(args, "no_tui", False) or bool(args.sections) or args.top != TEXT_TOP
+    is_text = getattr(args, "no_tui", False) or bool(args.sections) or args.has_top
     return not is_text and has_terminal(stdin_is_pipe=stdin_is_pipe)
 
 

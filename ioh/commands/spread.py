@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ioh.findings.engine import Engine, Look
     from ioh.session.reader import Session
     from ioh.sinks.text import TextSink
+    from ioh.sources.moments import Part
 
 # More would not fit into 100 MB with what they have in common.
 MAX_WORKERS = 4
@@ -40,7 +41,7 @@ class Work:
     """What is to be told of a recording, the same in every process.
 
     Shape:
-        ``first_tick`` is the first sample of all that is told; nothing before it counts.
+        ``part`` is all that is told of it; nothing before that counts.
     """
 
     session: Session
@@ -50,8 +51,7 @@ class Work:
     remarks: Remarks
     with_tables: bool
     with_parts: bool
-    first_tick: int
-    end_unix_s: float | None
+    part: Part
 
 
 class Looked(NamedTuple):
@@ -88,7 +88,7 @@ def look_through(
         ticks = _look_back_ticks(work, work.engine)
     while True:
         with suppress(_TooLateError):
-            yield from _look_from(work, max(work.first_tick, begin - 1 - ticks), begin, end)
+            yield from _look_from(work, max(work.part.begin_tick, begin - 1 - ticks), begin, end)
             return
         ticks *= 2  # samples come closer together here than on average
 
@@ -116,7 +116,7 @@ def _look_from(work: Work, before: int, begin: int, end: int | None) -> Iterator
             yield Looked(snapshot.interval_s, work.sink.lay_out(snapshot), look)
         elif snapshot is not None and engine is not None:
             engine.remember(snapshot)
-        is_first = item.tick == begin - 1 and before > work.first_tick
+        is_first = item.tick == begin - 1 and before > work.part.begin_tick
         if is_first and engine is not None and not engine.has_span:
             raise _TooLateError
 
@@ -136,7 +136,7 @@ def _items(
             if is_told:
                 yield item, True
             continue
-        if work.end_unix_s is not None and item.sample.time_unix_s > work.end_unix_s:
+        if work.part.is_over(item.tick, item.sample.time_unix_s):
             yield None, True
             return
         if item.tick >= begin and not is_told:
@@ -290,8 +290,8 @@ def spans_of(
         workers: How many processes there may be.
     """
     end = last = len(work.session)
-    if work.end_unix_s is not None:
-        end = last = work.session.tick_at(work.end_unix_s) + 1
+    if work.part.has_end:
+        end = last = work.part.last_tick(work.session) + 1
     if run_s is not None:
         end = min(last, begin + ceil(run_s / _cycle_s(work.session)))
     least = 1

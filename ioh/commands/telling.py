@@ -104,8 +104,7 @@ class Telling:
             remarks=self.remarks,
             with_tables=self.source.with_tables,
             with_parts=self.source.with_parts,
-            first_tick=self.source.begin_tick,
-            end_unix_s=self.source.end_unix_s,
+            part=self.source.part,
         )
 
     def _spread(self, work: Work, spans: list[Span]) -> Iterator[Told]:

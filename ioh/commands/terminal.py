@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import termios
 import threading
 import time
@@ -79,7 +80,8 @@ def _size() -> tuple[int, int]:
         columns, lines = os.get_terminal_size(1)
         if columns and lines:
             return columns, lines
-    return _USUAL_SIZE
+    size = shutil.get_terminal_size(_USUAL_SIZE)  # of the environment, as the screen has it then
+    return size.columns, size.lines
 
 
 def _tell(text: bytes) -> None:

@@ -53,6 +53,22 @@ def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -
     """What to print, from the arguments and ioh.sh's two environment variables.
 
     Raises:
+        IohError: CWIDTH is no width, or the arguments contradict each other.
+    """
+    chosen = frozenset[str]().union(*args.sections)
+    if "findings" in chosen and args.no_findings:
+        cause = "-d findings shows what --no-findings leaves out"
+        raise IohError(cause, "Give one of them", ExitCode.USAGE)
+    if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
+        chosen |= {"top"}  # whoever says how many rows wants to see them
+    style = hist_style(env, width)
+    return TextOptions(sections=chosen, top=args.top, hist=style, utc=args.utc)
+
+
+def hist_style(env: Mapping[str, str], width: int) -> HistStyle:
+    """How histograms look, from ioh.sh's two environment variables.
+
+    Raises:
         IohError: CWIDTH is no width.
     """
     column_width: int | None = None
@@ -63,9 +79,7 @@ def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -
             hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
             raise IohError(cause, hint, ExitCode.USAGE)
         column_width = int(text)
-    style = HistStyle(width=width, column_width=column_width, pad=printable(env.get("PAD", "")))
-    chosen = frozenset[str]().union(*args.sections)
-    return TextOptions(sections=chosen, top=args.top, hist=style, utc=args.utc)
+    return HistStyle(width=width, column_width=column_width, pad=printable(env.get("PAD", "")))
 
 
 def terminal_width(fd: int) -> int:

@@ -37,6 +37,11 @@ class Device:
         """Whether its I/O appears again on another device."""
         return bool(self.settings.get("stacked"))
 
+    @property
+    def node(self) -> str:
+        """Where udev has it; to be quoted in a command, as every name."""
+        return f"/dev/{self.name}"
+
     def queue_file(self, name: str) -> str:
         """Where sysfs has a setting of its queue."""
         return f"/sys/block/{self.name.replace('/', '!')}/queue/{name}"

@@ -198,11 +198,17 @@ def _finding(rule: Rule, state: _State) -> Finding:
         cause=printable(verdict.cause, MAX_TEXT),
         evidence=tuple(map(_evidence, verdict.evidence)),
         advice=printable(verdict.advice, MAX_TEXT),
-        command=printable(verdict.command, MAX_TEXT),
+        command=_command(verdict.command),
         false_alarm=rule.false_alarm,
         since_unix_s=state.since_unix_s,
         subject=printable(verdict.subject, MAX_TEXT),
     )
+
+
+def _command(text: str) -> str:
+    """The command as it can be printed; "" where it is too long: half of it is another one."""
+    whole = printable(text, MAX_TEXT + 1)
+    return whole if len(whole) <= MAX_TEXT else ""
 
 
 def _evidence(said: Evidence) -> Evidence:

@@ -101,6 +101,7 @@ class Layer(ABC):
     prefers_typed: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
+    welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, and it can do without
     idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
 
     registry: ClassVar[dict[str, type[Layer]]] = {}

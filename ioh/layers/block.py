@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Layer, raw
 from ioh.layers.block_probe import block_defines
+from ioh.layers.block_rows import DeviceRows
 from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
 from ioh.layers.block_unseen import UnseenRequests
+from ioh.layers.owned_totals import OwnedTotals
 from ioh.layers.submitters import SubmitterTable
-from ioh.model.derive import add_ops
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
-from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
+from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import BlockDevices, read_block_device
+from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device
 from ioh.procfs.files import path_under, read_text
 
 if TYPE_CHECKING:
@@ -137,12 +138,16 @@ SPEC = LayerSpec(
         LIMITS,
         JOBS,
     ),
-    lost=("no_start", "map_full", "negative", "unseen"),  # the probe counts all but the last
+    # The probe counts all but the last.  processes_full: bios without a row of their process.
+    lost=("no_start", "map_full", "negative", "processes_full", "unseen"),
 )
 
 _DEV_OP = struct.Struct("=II")
 _RECENT = struct.Struct("=64xQQQ")  # 8 ends, next, judged, sequential
 _STAMP_MISSING_PCT = 50
+_NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+_OTHERS = 0xFFFFFFFF  # no dev_t; stands for the devices for which the probe has no room
+_COUNTED = "all"  # the owner of what devices do that are part of the layer's sums
 
 
 class Block(Layer):
@@ -186,43 +191,50 @@ class Block(Layer):
         super().__init__(filters, root)
         self._devices = BlockDevices(root)
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
-        self._previous: dict[bytes, OpTotals] = {}
+        self._previous: dict[tuple[int, int], OpTotals] = {}
+        self._seen: set[int] = set()
+        self._is_full = False
         self._keeps_issue_times = False
         self._machine = MachineTables(root, self._devices)
         self._submitters = SubmitterTable()
         self._unseen = UnseenRequests()
+        self._sums, self._named = OwnedTotals(), OwnedTotals()
+        self._rows = DeviceRows(next(t for t in SPEC.tables if t.name == "device"))
+        self._positions: dict[int, list[int]] = {}
+        self._judged = self._sequential = 0
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats alone."""
         disks = self._diskstats.sample()
         if isinstance(disks, Unavailable):
             return disks
-        return replace(disks, tables={**disks.tables, **self._machine.read()})
+        tables = {**disks.tables, **self._machine.read()}
+        return replace(disks, tables=tables, notes=(*disks.notes, *self._filter_notes()))
+
+    def _filter_notes(self) -> tuple[str, ...]:
+        """A request may be of many processes' pages, or of none: write-back."""
+        given = self.filters.pid, self.filters.comm, self.filters.cgroup_id
+        names = [n for n, g in zip(("--pid", "--comm", "--cgroup"), given, strict=True) if g]
+        return (f"{', '.join(names)} not applied here: all requests are shown",) if names else ()
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each device's totals, and from diskstats what the kernel counts itself."""
-        ended = advance_epoch(maps["epoch"])
         # In this order, see UnseenRequests.note().
-        parts = None if self._unseen.has_begun else self._read_devices(maps["totals"], ended)
+        parts = None if self._unseen.has_begun else self._read_devices(maps)
         disks = self._diskstats.sample()
         if parts is None:
-            parts = self._read_devices(maps["totals"], ended)
+            parts = self._read_devices(maps)
         self._see_to_stamps(maps["need_issue"], parts)
         known = disks if isinstance(disks, LayerSample) else LayerSample("proc")
-        counted = [ops for dev, ops in parts.items() if self._is_counted(dev)]
-        by_op: dict[str, list[OpTotals]] = defaultdict(list)
-        for ops in counted:
-            for name, op in ops.items():
-                by_op[name].append(op)
-        nothing = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        by_class = self._sums.update(parts, self._class_of)
+        named = self._named.update(parts, self._name_of)
         judged, sequential = self._read_positions(maps["recents"])
         requeues, splits = (int(maps["events"].sum_cpus(maps["events"].at(i))[0]) for i in range(2))
-        named = {self._name(dev): ops for dev, ops in parts.items()}
         # Else a row's first interval would have all that the probe has counted since it began.
         rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
         return LayerSample(
             source="bpf",
-            ops={name: add_ops(by_op[name]) if by_op[name] else nothing for name in SPEC.ops},
+            ops={**_NOTHING, **by_class.get(_COUNTED, {})},
             metrics={
                 **known.metrics,
                 "splits_total": splits,
@@ -231,34 +243,55 @@ class Block(Layer):
                 "positioned_total": judged,
             },
             tables={
-                "device": _device_rows(rows, named),
+                "device": self._rows.merge(rows, named),
                 "process": self._submitters.read(maps["submitters"]),
                 **self._machine.read(),
             },
             parts=named,
             lost={
                 **decode_lost(maps["lost"], SPEC.lost),
-                "unseen": self._unseen.note(known.parts, named),
+                # Where some of a device's requests are among the others, it cannot be known.
+                "unseen": self._unseen.note({} if self._is_full else known.parts, named),
             },
-            notes=() if isinstance(disks, LayerSample) else (disks.reason,),
+            notes=(
+                *self._filter_notes(),
+                *(() if isinstance(disks, LayerSample) else (disks.reason,)),
+            ),
         )
 
-    def _read_devices(self, totals: Map, ended: int) -> dict[int, dict[str, OpTotals]]:
+    def _read_devices(self, maps: Maps) -> dict[int, dict[str, OpTotals]]:
+        # Nothing slow in between: a request that ends there has its maximum in the next interval.
+        ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
         inflight: dict[int, tuple[int | None, int | None]] = {}
-        for key, value in totals.items_bytes():
-            dev, op = _DEV_OP.unpack(key)
+        items = [(_DEV_OP.unpack(key), value) for key, value in totals.items_bytes()]
+        if any(dev not in self._seen for (dev, _), _ in items):
+            self._note_hidden(maps["disk_names"])
+            self._seen.update(dev for (dev, _), _ in items)
+        self._is_full = len(items) >= totals.spec.max_entries
+        if self._is_full:
+            items += [((_OTHERS, op), maps["others"].at(op)) for op in range(len(SPEC.ops))]
+        for (dev, op), value in items:
             name = SPEC.ops[op]
             decoded = decode_op_totals(
-                totals.per_cpu(value), ended, queue=True, previous=self._previous.get(key)
+                totals.per_cpu(value), ended, queue=True, previous=self._previous.get((dev, op))
             )
-            self._previous[key] = decoded
-            if name in ("read", "write"):
+            if dev == _OTHERS and not decoded.count_total:
+                continue
+            self._previous[dev, op] = decoded
+            if name in ("read", "write") and dev != _OTHERS:
                 if dev not in inflight:
                     inflight[dev] = self._read_inflight(dev)
                 decoded = replace(decoded, inflight=inflight[dev][op])
             parts[dev][name] = replace(decoded, started_total=None)
         return parts
+
+    def _note_hidden(self, names: Map) -> None:
+        """Tell what numbers mean that sysfs does not know, though the disk is there."""
+        for key, value in names.items_bytes():
+            name = value.split(b"\0", 1)[0].decode(errors="replace")
+            if disk_of_path(name):
+                self._devices.note_hidden(int.from_bytes(key, sys.byteorder), name)
 
     def _read_inflight(self, dev: int) -> tuple[int | None, int | None]:
         """Reads and writes accepted and not completed, as the kernel counts them."""
@@ -269,14 +302,14 @@ class Block(Layer):
             return None, None
         return int(words[0]), int(words[1])
 
-    def _is_counted(self, dev: int) -> bool:
+    def _class_of(self, dev: int) -> str | None:
         """A stacked device's I/O appears again below it and must not be counted twice."""
-        device = self._devices.get(dev)
-        return self.filters.device is not None or device is None or device.is_counted
+        if dev == _OTHERS or self.filters.device is not None or self._devices.is_counted(dev):
+            return _COUNTED
+        return None
 
-    def _name(self, dev: int) -> str:
-        device = self._devices.get(dev)
-        return device.name if device is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
+    def _name_of(self, dev: int) -> str:
+        return OTHERS if dev == _OTHERS else self._devices.name_of(dev)
 
     def _see_to_stamps(self, need_issue: Map, parts: Mapping[int, Mapping[str, OpTotals]]) -> None:
         """Have the probe keep issue times where the queue does not stamp its requests."""
@@ -290,26 +323,15 @@ class Block(Layer):
             self._keeps_issue_times = True
 
     def _read_positions(self, recents: Map) -> tuple[int, int]:
-        judged = sequential = 0
+        """Requests of counted devices whose position was judged, and those that followed one."""
         for key, value in recents.items_bytes():
-            if self._is_counted(int.from_bytes(key, sys.byteorder)):
-                _, seen, hits = _RECENT.unpack(value)
-                judged += seen
-                sequential += hits
-        return judged, sequential
-
-
-def _device_rows(rows: Table, parts: Mapping[str, Mapping[str, OpTotals]]) -> Table:
-    """The rows of diskstats, with the probe's times (ns) in place of its own (ms)."""
-    table = next(t for t in SPEC.tables if t.name == "device")
-    columns = [c.name for c in table.raw_columns]
-    merged: dict[tuple[str, ...], Row] = {}
-    for key, row in rows.items():
-        values: dict[str, Value] = dict(zip(columns, row, strict=True))
-        for op, totals in parts.get(key[0], {}).items():
-            if op in ("read", "write"):
-                values[f"{op}s_total"] = totals.count_total
-                values[f"{op}_bytes_total"] = totals.bytes_total
-                values[f"{op}_ns_total"] = totals.latency_ns_total
-        merged[key] = tuple(values[name] for name in columns)
-    return merged
+            dev = int.from_bytes(key, sys.byteorder)
+            if dev not in self._sums:  # its first request ended after the totals had been read
+                continue
+            _, *now = _RECENT.unpack(value)
+            before = self._positions.get(dev, [0, 0])
+            self._positions[dev] = now
+            if self._sums.owner(dev) == _COUNTED:
+                self._judged += now[0] - before[0]
+                self._sequential += now[1] - before[1]
+        return self._judged, self._sequential

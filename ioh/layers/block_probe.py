@@ -19,6 +19,7 @@ _REQ_OPS = tuple(
     f"REQ_OP_{name}"
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
 )
+DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
@@ -32,9 +33,13 @@ def block_defines(
         ("request", "rq_flags"),
         ("request", "__data_len"),
         ("request", "__sector"),
+        ("request", "bio"),
         ("request", "start_time_ns"),
         ("request", "io_start_time_ns"),
         ("gendisk", "major"),
+        ("gendisk", "disk_name"),
+        ("task_struct", "group_leader"),
+        ("task_struct", "comm"),
         ("bio", "bi_opf"),
         ("bio", "bi_iter.bi_size"),
     ]
@@ -71,6 +76,7 @@ def block_defines(
         **offsets,
         "LOST_REASONS": lost,
         "MAX_DEV_OPS": _room(host),
+        "DISK_NAME_BYTES": DISK_NAME_BYTES,
         "RQF_FLUSH_SEQ": 1 << flush_seq,
         "FLUSH_FLAGS": (1 << flags.get("__REQ_PREFLUSH", 18) | 1 << flags.get("__REQ_FUA", 17)),
         # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.

@@ -9,7 +9,8 @@ from ioh.model.sample import OpTotals
 Parts = Mapping[str, Mapping[str, OpTotals]]
 
 # /proc/diskstats counts write zeroes and zone appends as writes; flushes only where a queue
-# has a write cache, so they are left out.
+# has a write cache, so they are left out.  But one that request-based dm sends down (multipath)
+# is no part of a flush sequence of the disk below, and a read to it (op_stat_group()).
 _COUNTED = ("read", "write", "write_zeroes", "zone_append", "discard")
 
 
@@ -25,8 +26,10 @@ class UnseenRequests:
     def __init__(self) -> None:
         self.has_begun = False
         self._start: dict[str, int] = {}
+        self._start_flushes: dict[str, int] = {}
         self._grown: dict[str, int] = {}
         self._probed: dict[str, int] = {}
+        self._probed_flushes: dict[str, int] = {}
         self._unseen: dict[str, int] = {}
         self._before = 0
 
@@ -46,9 +49,10 @@ class UnseenRequests:
             All unseen so far; it never goes down.
         """
         counts = {name: _count(ops) for name, ops in probed.items()}
+        flushes = {name: _flushes(ops) for name, ops in probed.items()}
         if not self.has_begun:
             self.has_begun = True
-            self._start = counts
+            self._start, self._start_flushes = counts, flushes
         for name, ops in disks.items():
             if name not in counts:
                 continue
@@ -56,12 +60,19 @@ class UnseenRequests:
             if grown < self._grown.get(name, 0):  # the name means another device now
                 self._before += self._unseen.pop(name, 0)
                 self._start[name] = self._probed.get(name, 0)
+                self._start_flushes[name] = self._probed_flushes.get(name, 0)
             self._grown[name] = grown
-            missing = grown - (counts[name] - self._start.get(name, 0))
+            flushed = flushes[name] - self._start_flushes.get(name, 0)
+            as_reads = max(0, flushed - _flushes(ops)) if "flush" in ops else 0
+            missing = grown - (counts[name] - self._start.get(name, 0)) - as_reads
             self._unseen[name] = max(missing, self._unseen.get(name, 0))
-        self._probed = counts
+        self._probed, self._probed_flushes = counts, flushes
         return self._before + sum(self._unseen.values())
 
 
 def _count(ops: Mapping[str, OpTotals]) -> int:
     return sum(ops[name].count_total or 0 for name in _COUNTED if name in ops)
+
+
+def _flushes(ops: Mapping[str, OpTotals]) -> int:
+    return ops["flush"].count_total or 0 if "flush" in ops else 0

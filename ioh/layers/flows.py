@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, padding
 _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
 _FILE_KEY = struct.Struct("=QQ")  # ino, dev
+_BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 _PATH_HEAD = struct.Struct("=II")  # length, complete
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
@@ -206,7 +207,8 @@ class FlowTables:
         where = mount.mount_point if mount is not None else f"device {major}:{minor}"
         fstype = mount.fstype if mount is not None else ""
         if (ino, dev) not in self._paths:
-            return Location(f"inode {ino} on {where}", where, fstype, "")
+            number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
+            return Location(f"inode {number} on {where}", where, fstype, "")
         shown = printable(path if complete else f"/…{path}")
         return Location(f"{where}:{shown}", where, fstype, "")
 

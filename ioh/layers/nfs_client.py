@@ -20,7 +20,9 @@ from ioh.layers.nfs_mounts import (
     procedure_rows,
     procedure_table,
 )
+from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW, mean
+from ioh.layers.nfs_superblocks import ProcTotals
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
@@ -199,17 +201,20 @@ class NfsClient(Layer):
         self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
         self._totals = DevTotals(SPEC.ops, queue=True)
         self._mounts = MountCounters(root)
+        self._proc = ProcTotals()
         self._where = MountTable(root)
+        self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each mount's totals, and from mountstats what the kernel counts itself."""
+        mounts = read_mountstats(self.root)  # before the tick ends: it takes milliseconds
         ended = advance_epoch(maps["epoch"])
-        mounts = read_mountstats(self.root)
         parts = self._totals.read(maps["totals"], ended)
         procedures = read_procedures(maps["procedures"])
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
         flows = self._flows.read(maps["flows"], maps["paths"])
+        self._where.refresh()
         return LayerSample(
             source="bpf",
             ops={
@@ -227,9 +232,9 @@ class NfsClient(Layer):
                 "file": flows["file"],
                 "procedure": {key: tuple(row) for key, row in procedures.items()},
             },
-            parts={self._name(dev): ops for dev, ops in parts.items()},
+            parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=self._filter_notes(),
+            notes=(*self._filter_notes(), *self._mounts.notes()),
         )
 
     def read_proc(self) -> LayerSample | Unavailable:
@@ -238,26 +243,30 @@ class NfsClient(Layer):
         if mounts is None:
             return Unavailable("/proc/self/mountstats cannot be read", "is /proc mounted?")
         tables = self._mounts.update(mounts)
-        sums = add_procedures(mounts)
-        procedures = procedure_rows(mounts)
+        self._proc.add(self._mounts.superblocks)
+        versions = self._proc.versions
+        procedures = procedure_rows(versions)
         return LayerSample(
             source="proc",
             ops={
-                **proc_ops(sums, mounts),
+                **proc_ops(add_procedures(versions), versions),
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
-            tables={**tables, "procedure": procedure_table(mounts)},
-            parts={m.export: proc_ops(m.procedures, [m]) for m in mounts},
-            notes=(*self._filter_notes(), "only mounts of ioh's own mount namespace are counted"),
+            tables={**tables, "procedure": procedure_table(versions)},
+            parts={
+                name: proc_ops(part.procedures, [part]) for name, part in self._proc.parts.items()
+            },
+            notes=(
+                *self._filter_notes(),
+                *self._mounts.notes(),
+                "only mounts of ioh's own mount namespace are counted",
+            ),
         )
 
-    def _name(self, dev: int) -> str:
-        self._where.refresh()
-        found = self._where.locate(dev, "/")
-        if found is None:
-            return f"{dev >> 20}:{dev & 0xFFFFF}"
-        return f"{found.source} on {found.mount_point}"
+    def _find_name(self, dev: int) -> str | None:
+        found = self._where.of_dev(dev)
+        return None if found is None else f"{found.source} on {found.mount_point}"
 
     def _filter_notes(self) -> tuple[str, ...]:
         filters = self.filters

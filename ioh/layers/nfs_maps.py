@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import WORDS, decode_op_totals
+from ioh.bpf.totals import STARTED, WORDS, decode_op_totals
 from ioh.layers.base import PLEASE_REPORT
 from ioh.model.derive import add_ops
 from ioh.model.printable import printable
@@ -24,6 +24,8 @@ PROCEDURE_KEY = struct.Struct("=I28s")  # version, name
 PROCEDURE_WORDS = 7
 _MOST_BYTES = 32 << 20  # of kernel memory for the totals of all file systems and CPUs
 _FLOWS_MOST_BYTES = 16 << 20
+# Stands for all file systems that find the table full; no device has major number 4095.
+OTHER_DEVS = 0xFFFFFFFF
 NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -31,6 +33,7 @@ def map_sizes(host: HostFacts, flow_bytes: int) -> dict[str, int]:
     """How many entries the per-CPU maps have, within bounds on big hosts."""
     return {
         "MAX_DEV_OPS": max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count))),
+        "OTHER_DEVS": OTHER_DEVS,
         "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (flow_bytes * host.cpu_count))),
     }
 
@@ -48,18 +51,28 @@ def alias_define(btf: Btf) -> dict[str, int] | Unavailable:
 
 
 class DevTotals:
-    """Totals of each file system and op; remembers the last reading to spare idle ops."""
+    """Totals of each file system and op; remembers the last reading to spare idle ops.
+
+    Each op has an entry from the start for the file systems that find the table full.
+    """
 
     def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
         self._ops = ops
         self._queue = queue
         self._previous: dict[bytes, OpTotals] = {}
+        self._has_others = False
 
     def read(self, totals: Map, ended: int) -> dict[int, dict[str, OpTotals]]:
         """By the file system's dev_t, then by op."""
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
+        if not self._has_others:
+            for op in range(len(self._ops)):
+                totals.ensure(DEV_OP.pack(OTHER_DEVS, op))
+            self._has_others = True
         for key, value in totals.items_bytes():
             dev, op = DEV_OP.unpack(key)
+            if dev == OTHER_DEVS and not totals.per_cpu(value)[:, STARTED].any():
+                continue
             decoded = decode_op_totals(
                 totals.per_cpu(value), ended, queue=self._queue, previous=self._previous.get(key)
             )

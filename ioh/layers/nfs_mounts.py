@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from operator import add
 from pathlib import Path
 
 from ioh.layers.nfs_specs import BY_BYTES, mean
+from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
 from ioh.model.metric import TableSpec, counter, gauge
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
@@ -20,6 +21,10 @@ _MS = 1_000_000  # nanoseconds
 # A call that waits is sent again within that time with timeo=600; one whose program was killed, or
 # that was given up, never is, and there is nothing that an idle mount waits for.
 _FORGOTTEN_S = 150.0
+_SHARED = (
+    "mounts of one file system of a server have the same counters (one superblock): each of their "
+    "rows shows what was done on all of them; sums count it once"
+)
 
 _COUNTERS = (
     counter("reads_total", "READs, each attempt counted.", "r/s"),
@@ -34,7 +39,6 @@ _COUNTERS = (
     counter("retransmits_total", "Requests sent again.", "retrans/s"),
     counter("timeouts_total", "Times that a reply was not waited for longer.", "timeo/s"),
 )
-_COUNTED = sum(1 for column in _COUNTERS if column.kind == "counter")
 
 MOUNTS = TableSpec(
     "mount",
@@ -77,7 +81,7 @@ def is_any_mounted(root: Path) -> bool:
     )
 
 
-def _counted(mount: NfsMount) -> Row:
+def _counted(mount: NfsMount) -> tuple[int, ...]:
     read, write, commit = (mount.stats_of(name) for name in ("READ", "WRITE", "COMMIT"))
     every = mount.procedures.values()
     return (
@@ -93,8 +97,15 @@ def _counted(mount: NfsMount) -> Row:
     )
 
 
+def _added(row: list[int] | None, counted: tuple[int, ...]) -> list[int]:
+    return list(counted) if row is None else list(map(add, row, counted))
+
+
 class MountCounters:
     """Tables by mount and server, and what the page cache spared the server.
+
+    Rows add up what their superblocks have grown by since the first reading: where a mount comes
+    or goes, its superblock's history is no traffic of that moment.
 
     Args:
         root: Where /proc and sysfs are.
@@ -103,57 +114,77 @@ class MountCounters:
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._silences: dict[tuple[str, str], _Silence] = {}
         self._root = root
+        self._superblocks = Superblocks(root)
+        self.superblocks: list[Superblock] = []  # as of the last reading
+        self._by_mount: dict[tuple[str, ...], list[int]] = {}
+        self._by_server: dict[tuple[str, ...], list[int]] = {}
+        self._silences: dict[SuperblockId, _Silence] = {}
+        self._ahead: dict[SuperblockId, int] = {}  # bytes fetched and not yet read
         self.app_bytes = 0
         self.cached_bytes = 0
-        self._seen: dict[tuple[str, str], tuple[int, int]] = {}
-        self._ahead: dict[tuple[str, str], int] = {}  # bytes fetched and not yet read
 
     def update(self, mounts: list[NfsMount]) -> dict[str, Table]:
         """Take in one reading of mountstats."""
-        by_mount: dict[tuple[str, ...], Row] = {}
-        by_server: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0] * _COUNTED)
+        now_s = self._clock()
+        self.superblocks = self._superblocks.take_in(mounts, now_s)
+        by_mount: dict[tuple[str, ...], list[int]] = {}
+        by_server: dict[tuple[str, ...], list[int]] = {}
+        gauges: dict[tuple[str, ...], Row] = {}
         read_setting = cache(lambda name: read_line(path_under(self._root, name)))
-        for mount in mounts:
-            self._note_cached(mount)
-            counted = _counted(mount)
-            limit = slots_limit(mount, read_setting)
-            by_mount[_key(mount)] = (*counted, *_settings(mount), limit, *self._waiting(mount))
-            server = by_server[printable(mount.server),]
-            for at, value in enumerate(counted):
-                server[at] += int(value or 0)
+        for superblock in self.superblocks:
+            grown = superblock.grown
+            counted = _counted(grown)
+            limit = slots_limit(grown, read_setting)
+            waiting = self._waiting(superblock, now_s)
+            self._note_cached(superblock)
+            for mount in superblock.mounts:
+                key = _key(mount)
+                by_mount[key] = _added(self._by_mount.get(key), counted)
+                gauges[key] = (*_settings(mount), limit, *waiting)
+            server = (printable(grown.server),)
+            by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
+        self._by_mount, self._by_server = by_mount, by_server
+        self._forget()
         return {
-            "mount": by_mount,
+            "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
             "server": {key: tuple(row) for key, row in by_server.items()},
         }
 
-    def _note_cached(self, mount: NfsMount) -> None:
+    def notes(self) -> tuple[str, ...]:
+        """What the rows of the mounts do not say."""
+        if all(len(superblock.mounts) == 1 for superblock in self.superblocks):
+            return ()
+        return (_SHARED,)
+
+    def _note_cached(self, superblock: Superblock) -> None:
         """Bytes read by programs and not fetched, in this tick or ahead in an earlier one.
 
         Read-ahead that nobody comes to read hides as many bytes of later hits: never too much.
         """
-        key = mount.export, mount.mount_point
-        read = mount.normal_read_bytes + mount.direct_read_bytes
-        fetched = mount.server_read_bytes
-        before = self._seen.get(key)
-        self._seen[key] = read, fetched
-        if before is None or read < before[0] or fetched < before[1]:
-            self._ahead[key] = 0
+        if superblock.is_new:
+            self._ahead[superblock.id] = 0
             return
-        grown = read - before[0]
-        self.app_bytes += grown
-        ahead = self._ahead[key] + (fetched - before[1]) - grown
+        grown = superblock.grown
+        read = grown.normal_read_bytes + grown.direct_read_bytes
+        self.app_bytes += read
+        ahead = self._ahead[superblock.id] + grown.server_read_bytes - read
         self.cached_bytes += max(0, -ahead)
-        self._ahead[key] = max(0, ahead)
+        self._ahead[superblock.id] = max(0, ahead)
 
-    def _waiting(self, mount: NfsMount) -> tuple[Value, ...]:
+    def _waiting(self, superblock: Superblock, now_s: float) -> tuple[Value, ...]:
         """How many requests have no reply, and how long there has been none at all."""
-        if mount.sent is None or mount.replied is None:
+        sent, replied = superblock.grown.sent, superblock.grown.replied
+        if sent is None or replied is None:
             return (None, None)
-        silence = self._silences.setdefault((mount.export, mount.mount_point), _Silence())
-        silent_s = silence.note(mount.sent, mount.replied, self._clock())
-        return (max(0, mount.sent - mount.replied), silent_s)
+        silence = self._silences.setdefault(superblock.id, _Silence())
+        return (max(0, sent - replied), silence.note(sent, replied, now_s))
+
+    def _forget(self) -> None:
+        """Forget what is no longer mounted."""
+        ids = {superblock.id for superblock in self.superblocks}
+        self._ahead = {key: ahead for key, ahead in self._ahead.items() if key in ids}
+        self._silences = {key: one for key, one in self._silences.items() if key in ids}
 
     def metrics(self) -> dict[str, Value]:
         """The layer's metrics that come from here."""

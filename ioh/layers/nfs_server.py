@@ -13,6 +13,7 @@ from ioh.layers.base import Event, Layer, offset_defines, raw
 from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
 from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
+from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
@@ -204,6 +205,7 @@ class NfsServer(Layer):
         self._flows = ClientTables(root)
         self._totals = DevTotals(SPEC.ops, queue=False)
         self._where = MountTable(root)
+        self._parts = Parts(self._find_name)
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each exported file system's totals, clients, files and procedures."""
@@ -212,6 +214,7 @@ class NfsServer(Layer):
         stats = read_nfsd(self.root)
         unlisted = int(maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0])
         procedures = read_procedures(maps["procedures"])
+        self._where.refresh()
         return LayerSample(
             source="bpf",
             ops=sum_parts(parts, SPEC.ops),
@@ -227,7 +230,7 @@ class NfsServer(Layer):
                 **self._flows.read(maps["flows"], maps["paths"]),
                 "procedure": {key: (row[0], row[1], row[4]) for key, row in procedures.items()},
             },
-            parts={self._name(dev): ops for dev, ops in parts.items()},
+            parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
             notes=self._filter_notes(),
         )
@@ -260,10 +263,9 @@ class NfsServer(Layer):
             "woken_total": None if pools is None else pools.woken,
         }
 
-    def _name(self, dev: int) -> str:
-        self._where.refresh()
-        found = self._where.locate(dev, "/")
-        return found.mount_point if found is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
+    def _find_name(self, dev: int) -> str | None:
+        found = self._where.of_dev(dev)
+        return None if found is None else found.mount_point
 
     def _filter_notes(self) -> tuple[str, ...]:
         filters = self.filters

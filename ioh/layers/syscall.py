@@ -13,10 +13,11 @@ from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Late, Layer, Step, raw
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
-from ioh.layers.syscall_probe import URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
+from ioh.layers.syscall_probe import DEVICES, URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
+from ioh.procfs.holders import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
 from ioh.procfs.syscall_fallback import SyscallFallback
 
@@ -78,7 +79,11 @@ SPEC = LayerSpec(
         "write": ("write_buffered", "write_direct", "write_sync"),
     },
     metrics=(
-        counter("read_calls_total", "Read calls that were watched for what they became.", ""),
+        counter(
+            "read_calls_total",
+            "Read calls that were watched for what they became: none of FUSE, CIFS or ZFS.",
+            "",
+        ),
         counter("read_calls_cached_total", "Of these, calls that touched no lower layer.", ""),
         ratio(
             "cached_pct",
@@ -128,8 +133,9 @@ SPEC = LayerSpec(
 
 _CLEANING_TICKS = 60
 _NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
+_TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are left out."
 _OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
-_ASYNC = struct.Struct("=8xQ12xII")  # struct async of probes/syscall_async.h: file, op, tgid
+_ASYNC = struct.Struct("=8xQ12xH2xI")  # struct async of probes/syscall_async.h: file, op, tgid
 
 
 class Syscall(Layer):
@@ -138,6 +144,7 @@ class Syscall(Layer):
     spec = SPEC
     probe = "syscall"
     prefers_typed = True
+    welcome_modules = ("btrfs",)
     events = (
         Event("exit", (raw("sys_exit", "on_exit"),)),
         Event(
@@ -196,6 +203,7 @@ class Syscall(Layer):
         self._tick = 0
         self._abandoned: Counter[str] = Counter()
         self._are_pids_the_kernels = are_pids_the_kernels(root)
+        self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
     def read(self, maps: Maps) -> LayerSample:
@@ -221,12 +229,19 @@ class Syscall(Layer):
             metrics=dict(zip(counters, charges, strict=False)),
             tables=self._flows.read(maps["flows"], maps["paths"]),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=self._notes(),
+            notes=self._notes,
         )
 
-    def _notes(self) -> tuple[str, ...]:
-        notes = () if self.filters.device is None else (_NO_MSYNC,)
-        return notes if self._are_pids_the_kernels else (*notes, _OTHER_PIDS)
+    def notes(self) -> tuple[str, ...]:
+        """What the filters and this host leave out."""
+        found = () if self._are_pids_the_kernels else (_OTHER_PIDS,)
+        if self.filters.device is None:
+            return found
+        count = len(numbers_on(self.filters.device, self.root))
+        if count > DEVICES:
+            name = self.filters.device_name or "the disk"
+            found = (_TOO_MANY.format(name, count, count - DEVICES), *found)
+        return (_NO_MSYNC, *found)
 
     def _forget_the_dead(self, asyncs: Map) -> None:
         """Drop requests of processes that ended without reaping them, now and then."""

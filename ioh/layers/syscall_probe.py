@@ -11,7 +11,7 @@ from ioh.bpf.totals import hist_defines
 from ioh.layers.base import offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
-from ioh.procfs.btrfs import btrfs_on
+from ioh.procfs.holders import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
 _COMM_BYTES = 15
-_SUPERS = 3  # btrfs file systems of one disk that --device knows
+DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
 _MEMBERS = [
     ("task_struct", "files"),
@@ -42,6 +42,7 @@ _MEMBERS = [
     ("inode", "i_ino"),
     ("inode", "i_rdev"),
     ("super_block", "s_dev"),
+    ("super_block", "s_flags"),
     ("super_block", "s_magic"),
     ("dentry", "d_inode"),
     ("dentry", "d_parent"),
@@ -49,6 +50,12 @@ _MEMBERS = [
     ("bio", "bi_opf"),
     ("bio", "bi_iter.bi_size"),
 ]
+# Members that the probe reads by one call of a helper.
+_SPANS = {
+    "FILE": ("file", ("f_inode", "f_flags")),
+    "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
+    "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
+}
 _X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
 _FILTER_MEMBERS = [
     ("super_block", "s_bdev"),
@@ -68,6 +75,13 @@ _URING_MEMBERS = [
     ("io_kiocb", "file"),
     ("io_kiocb", "flags"),
     ("io_kiocb", "cqe.fd"),
+]
+
+
+_BTRFS_MEMBERS = [
+    ("btrfs_inode", "vfs_inode"),
+    ("btrfs_inode", "root"),
+    ("btrfs_root", "root_key.objectid"),
 ]
 
 
@@ -112,9 +126,9 @@ def syscall_defines(
     offsets = offset_defines(host.btf, _members(host, filters))
     if isinstance(offsets, Unavailable):
         return offsets
-    spans = _spans(offsets, "file", ("f_inode", "f_flags")) | _spans(
-        offsets, "inode", ("i_mode", "i_flags", "i_sb", "i_ino")
-    )
+    spans: dict[str, int] = {}
+    for name, (owner, members) in _SPANS.items():
+        spans |= _span(offsets, name, owner, members)
     per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
     defines: dict[str, int | str] = {
         **hist_defines(),
@@ -129,6 +143,9 @@ def syscall_defines(
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),
     }
+    subvolumes = offset_defines(host.btf, _BTRFS_MEMBERS)
+    if not isinstance(subvolumes, Unavailable):
+        defines |= subvolumes
     if has_uring(host.btf):
         uring = offset_defines(host.btf, _URING_MEMBERS)
         if not isinstance(uring, Unavailable):
@@ -155,11 +172,13 @@ def _members(host: HostFacts, filters: Filters) -> list[tuple[str, str]]:
     return members
 
 
-def _spans(offsets: Mapping[str, int], owner: str, members: tuple[str, ...]) -> dict[str, int]:
+def _span(
+    offsets: Mapping[str, int], name: str, owner: str, members: tuple[str, ...]
+) -> dict[str, int]:
     """First byte and length of the stretch of a struct that holds all these members."""
     at = [offsets[f"OFF_{owner}_{member}"] for member in members]
     base = min(at)
-    return {f"{owner.upper()}_BASE": base, f"{owner.upper()}_SPAN": max(at) + 8 - base}
+    return {f"{name}_BASE": base, f"{name}_SPAN": max(at) + 8 - base}
 
 
 def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
@@ -192,6 +211,7 @@ def _filter_defines(filters: Filters) -> dict[str, int | str]:
         defines["FILTER_CGROUP"] = filters.cgroup_id
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
-        supers = (*btrfs_on(filters.device), *[0] * _SUPERS)[:_SUPERS]
-        defines |= {f"FILTER_SUPER_{at}": dev for at, dev in enumerate(supers, 1)}
+        # What is not used stands for the disk itself.
+        above = (*numbers_on(filters.device), *[filters.device] * DEVICES)[:DEVICES]
+        defines |= {f"FILTER_ABOVE_{at}": dev for at, dev in enumerate(above, 1)}
     return defines

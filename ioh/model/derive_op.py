@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache, reduce
 from operator import add, attrgetter, is_
 
@@ -186,6 +186,17 @@ def add_ops(parts: list[OpTotals]) -> OpTotals:
     )
 
 
+def subtract_ops(newer: OpTotals, older: OpTotals) -> OpTotals:
+    """What was counted since ``older``, as totals; maximum and operations under way are of now."""
+    return replace(
+        newer,
+        **{name: int_delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
+        latency=newer.latency and newer.latency - (older.latency or LatencyHist()),
+        size_lat=newer.size_lat and newer.size_lat - (older.size_lat or SizeLatencyHist()),
+    )
+
+
+_COUNTERS = tuple(field.name for field in fields(OpTotals) if field.name.endswith("_total"))
 _summed = attrgetter(
     "count_total", "bytes_total", "errors_total", "latency_ns_total", "queue_ns_total",
     "queued_total", "started_total", "inflight", "weighted_ns_total",

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
+IsWanted = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,13 @@ class Feed(Protocol):
         """
         ...
 
-    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """The same with its findings, for which several intervals before it are looked at.
 
         Args:
             tick: Its number.
-            is_wanted: Asked before each; where it says no, None is returned at once.
+            is_wanted: Asked before each, given how many are yet to be looked at; where it says
+                no, None is returned at once.
         """
         ...
 

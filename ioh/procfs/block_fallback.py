@@ -9,7 +9,7 @@ from pathlib import Path
 from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
-from ioh.procfs.blockdev import BlockDevice, BlockDevices
+from ioh.procfs.blockdev import BlockDevice, BlockDevices, disk_of_path
 from ioh.procfs.diskstats import DiskStats, read_diskstats
 from ioh.procfs.files import ROOT
 
@@ -163,14 +163,16 @@ class BlockFallback:
         total: Totals = self._sum if self._sum is not None else _zero(s for s, _ in disks)
         for disk, device in disks:
             growth = self._advance(disk, device, is_first=is_first)
-            is_counted = device is None or device.is_counted or self._device is not None
-            if growth is not None and is_counted:
+            if growth is not None and self._is_counted(disk.dev):
                 total = add_totals(total, growth)
         self._sum = total
         for dev in self._accounts.keys() - {disk.dev for disk, _ in disks}:
             del self._accounts[dev]
             self._devices.forget(dev)
         return self._as_sample(total, disks)
+
+    def _is_counted(self, dev: int) -> bool:
+        return self._device is not None or self._devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
         """Have rows of these devices from now on, whatever diskstats says of them.
@@ -193,16 +195,31 @@ class BlockFallback:
     def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
         names = {s.name for s in stats}
         disks = []
-        for disk in stats:
-            if self._device is not None and disk.dev != self._device:
-                continue
+        for disk in self._chosen(stats):
             device = self._devices.get(disk.dev)
+            if device is not None and device.name != printable(disk.name):
+                # The number means another disk since the last tick.
+                self._devices.forget(disk.dev)
+                device = self._devices.get(disk.dev)
             is_partition = (
                 looks_like_partition(disk.name, names) if device is None else device.is_partition
             )
             if not is_partition:
                 disks.append((disk, device))
         return disks
+
+    def _chosen(self, stats: list[DiskStats]) -> list[DiskStats]:
+        """Those asked for, each with a number of its own.
+
+        Of an NVMe disk with several ways to it, those: the disk itself counts since Linux 6.5
+        only, and in bios.
+        """
+        each = [s if s.dev else s._replace(dev=self._devices.number_of(s.name)) for s in stats]
+        if self._device is None:
+            return each
+        chosen = next((disk.name for disk in each if disk.dev == self._device), None)
+        ways = [disk for disk in each if chosen and disk_of_path(disk.name) == chosen]
+        return ways or [disk for disk in each if disk.dev == self._device]
 
     def _advance(
         self, disk: DiskStats, device: BlockDevice | None, *, is_first: bool

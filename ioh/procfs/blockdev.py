@@ -14,7 +14,10 @@ from ioh.procfs.mountinfo import MountTable
 
 # Disks made by software.  Their drivers say that they turn unless somebody told them otherwise.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
+# NVMe with several ways to one disk: nvme0c1n1 is one of those to nvme0n1.
+_PATH_NAME = re.compile(r"(nvme\d+)c\d+(n\d+)")
 _VIRTUAL_MODEL = re.compile(r"QEMU|VBOX|VMware|Virtual|PersistentDisk|BlockVolume|LIO-|TCMU")
+_LOOP_MAJOR = 7
 _NEW_TICKS = 5
 _NEW_AT_ONCE = 4  # a thousand disks that come at once are read in turn
 _MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
@@ -99,13 +102,19 @@ def device_folder(dev: int, root: Path = ROOT) -> str | None:
     return folder if os.path.isdir(folder) else None  # noqa: PTH112 (a str all along)
 
 
+def disk_of_path(name: str) -> str:
+    """The disk to which ``nvme0c1n1`` is one of several ways; ``""`` for any other name."""
+    found = _PATH_NAME.fullmatch(name)
+    return "".join(found.groups()) if found else ""
+
+
 def folder_name(folder: str) -> str:
     """The kernel's name of the device in a sysfs folder: ``!`` stands for ``/`` there."""
     return folder.rpartition("/")[2].replace("!", "/")
 
 
 def read_block_device(
-    dev: int, root: Path = ROOT, mounts: MountTable | None = None
+    dev: int, root: Path = ROOT, mounts: MountTable | None = None, hidden: str = ""
 ) -> BlockDevice | None:
     """Describe the device with the kernel's number ``dev`` (major << 20 | minor).
 
@@ -116,11 +125,14 @@ def read_block_device(
         root: Where /sys and /proc are.
         mounts: The caller's mount table, to tell where a loop device's file lies; without
             it one is made when needed.
+        hidden: Name of a disk that has no number there.
 
     Returns:
         None when sysfs does not know the device.
     """
-    folder = device_folder(dev, root)
+    folder = device_folder(dev, root) if dev > 0 else None
+    if folder is None and hidden:
+        folder = _hidden_folder(hidden, root)
     if folder is None:
         return None
     is_partition = read_line(f"{folder}/partition") is not None
@@ -153,6 +165,11 @@ def read_block_device(
         write_cache=_printable_line(f"{queue}/write_cache"),
         model=model,
     )
+
+
+def _hidden_folder(name: str, root: Path) -> str | None:
+    folder = os.path.realpath(path_under(root, f"sys/block/{name.replace('/', '!')}"))
+    return folder if os.path.isdir(folder) else None  # noqa: PTH112
 
 
 def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
@@ -188,6 +205,8 @@ def _describe_stack(
     if backing_file is not None:
         return _describe_loop(backing_file, root, mounts)
     slaves = list_folder(f"{folder}/slaves")
+    if ways := [] if slaves else _ways_to(folder, root):
+        return f"{name} on {','.join(map(printable, ways))}", True
     own = read_line(f"{folder}/dm/name") or read_line(f"{folder}/md/level")
     own_name = printable(own) if own else name
     if not slaves:
@@ -201,6 +220,14 @@ def _describe_stack(
         stack, is_stacked = _describe_stack(below, root, mounts, depth + 1)
         parts.append(f"{slave_name} ({stack})" if is_stacked else slave_name)
     return f"{own_name} on {','.join(parts)}", True
+
+
+def _ways_to(folder: str, root: Path) -> list[str]:
+    """Hidden disks that are the ways to an NVMe disk; it has no requests of its own then."""
+    name = folder_name(folder)
+    if not name.startswith("nvme") or os.path.isdir(f"{folder}/mq"):  # noqa: PTH112
+        return []
+    return [way for way in list_folder(path_under(root, "sys/block")) if disk_of_path(way) == name]
 
 
 def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:
@@ -238,6 +265,10 @@ class BlockDevices:
         self._mounts = MountTable(root)
         self._known: dict[int, BlockDevice | None] = {}
         self._new: dict[int, int] = {}  # how often it will be read again soon
+        self._hidden: dict[int, str] = {}  # disks that sysfs does not list by their numbers
+        self._loop_files: dict[int, str | None] = {}
+        self._was_counted: dict[int, bool] = {}  # these two outlive the device
+        self._names: dict[int, str] = {}
         self._ticks = 0
 
     def get(self, dev: int) -> BlockDevice | None:
@@ -248,9 +279,61 @@ class BlockDevices:
                 self._new[dev] = _NEW_TICKS
         return self._known[dev]
 
+    def number_of(self, name: str) -> int:
+        """A number of ours, below 0, for a disk that has none: diskstats has 0:0 for hidden ones.
+
+        Those are the ways to an NVMe disk that can be reached by several (GENHD_FL_HIDDEN).
+        """
+        known = (dev for dev, hidden in self._hidden.items() if dev < 0 and hidden == name)
+        number = next(known, -1 - len(self._hidden))
+        self._hidden[number] = name
+        return number
+
+    def note_hidden(self, dev: int, name: str) -> None:
+        """A disk whose number is known to the kernel's inside only, as a probe saw it."""
+        if self._hidden.get(dev) != name:
+            self._hidden[dev] = name
+            self.forget(dev)
+
+    def name_of(self, dev: int) -> str:
+        """Its name, also of a device that is gone; the numbers of one never seen."""
+        device = self.get(dev)
+        if device is not None:
+            self._names[dev] = device.name
+        return self._names.get(dev) or "{}:{}".format(*split_dev(dev))
+
+    def is_counted(self, dev: int) -> bool:
+        """Whether what it has just done is part of a sum over all devices.
+
+        Ask in every tick in which it did something.  A device that is gone did it as what it was,
+        and so did a loop device without a file, which can do nothing now.  One that sysfs does
+        not know is counted; a loop device that came and went unseen mostly lay on a disk.
+        """
+        is_idle_loop = False
+        if dev >> 20 == _LOOP_MAJOR:
+            file = self._loop_file(dev)
+            is_idle_loop = file is None
+            if file is not None and file != self._loop_files.get(dev):
+                self._read(dev)
+        elif dev in self._new and dev not in self._was_counted:
+            self._read(dev)  # dm lists a device before it has what it lies on
+        device = self.get(dev)
+        if device is None or is_idle_loop:
+            return self._was_counted.get(dev, device is None)
+        self._was_counted[dev] = device.is_counted
+        return device.is_counted
+
+    def _loop_file(self, dev: int) -> str | None:
+        major, minor = split_dev(dev)
+        folder = path_under(self._root, f"sys/dev/block/{major}:{minor}")
+        return read_line(f"{folder}/loop/backing_file")
+
     def _read(self, dev: int) -> None:
         self._known.pop(dev, None)
-        self._known[dev] = read_block_device(dev, self._root, self._mounts)
+        if dev >> 20 == _LOOP_MAJOR:  # first: a file that comes in between is seen next time
+            self._loop_files[dev] = self._loop_file(dev)
+        hidden = self._hidden.get(dev, "")
+        self._known[dev] = read_block_device(dev, self._root, self._mounts, hidden)
 
     def refresh(self) -> None:
         """Read the device again that was read longest ago, and new ones; call it once a tick."""

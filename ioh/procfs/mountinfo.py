@@ -154,6 +154,17 @@ class MountTable:
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
 
+    def of_dev(self, dev: int) -> Location | None:
+        """The mount by which a file system is known: of its root; else the oldest of a directory.
+
+        NFSv4 mounts of subdirectories show no root; those of one file system share its dev_t.
+        """
+        mount = self.find(dev, "/") or next(iter(self._by_dev.get(dev, ())), None)
+        if mount is None:
+            return None
+        shown = _shown(mount.mount_point)
+        return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
+
     def locate(self, dev: int, path: str) -> Location | None:
         """Where the user finds ``path`` (from the file system's own root) of file system ``dev``.
 

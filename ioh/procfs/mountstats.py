@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ioh.procfs.files import ROOT, path_under, read_text
@@ -11,7 +11,6 @@ from ioh.procfs.mountinfo import decode_octal
 
 # Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
 _MIN_COLUMNS = 8
-_BYTES_MIN_COLUMNS = 6
 # Of a transport's line.
 _SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}  # replies follow, awaited ones and others
 _SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # rdma has none
@@ -21,6 +20,14 @@ _CONNECTION_SLOTS = {
     "udp": "proc/sys/sunrpc/udp_slot_table_entries",
     "rdma": "proc/sys/sunrpc/rdma_slot_table_entries",
 }
+_BYTES = (
+    "normal_read_bytes",
+    "normal_write_bytes",
+    "direct_read_bytes",
+    "direct_write_bytes",
+    "server_read_bytes",
+    "server_write_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ class NfsMount:
         (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight;
         ``sent`` and ``replied`` count their requests and replies, also to requests that nobody
         waits for any more; None where no line tells.
-        Mounts of one server can share connections, and then have the same numbers.
+        Mounts of one server can share connections, and then have the same numbers; those of one
+        superblock, which is ``age_s`` seconds old, have all numbers the same.
     """
 
     export: str
@@ -78,6 +86,7 @@ class NfsMount:
     slots_used: int | None = None
     sent: int | None = None
     replied: int | None = None
+    age_s: int | None = None
     procedures: dict[str, ProcedureStats] = field(default_factory=dict)
 
     @property
@@ -131,6 +140,8 @@ def _parse_line(mount: NfsMount, line: str) -> None:
     elif name == "sec":
         fields = dict(part.partition("=")[::2] for part in rest.strip().split(","))
         mount.flavor = fields.get("flavor", "")
+    elif name == "age":
+        mount.age_s = _number(words, 0)
     elif name == "bytes":
         _parse_bytes(mount, words)
     elif name == "xprt" and words:
@@ -166,12 +177,10 @@ def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> i
 
 
 def _parse_bytes(mount: NfsMount, words: list[str]) -> None:
-    if len(words) < _BYTES_MIN_COLUMNS or not all(word.isdecimal() for word in words):
+    if len(words) < len(_BYTES) or not all(word.isdecimal() for word in words):
         return
-    numbers = [int(word) for word in words]
-    mount.normal_read_bytes, mount.normal_write_bytes = numbers[0:2]
-    mount.direct_read_bytes, mount.direct_write_bytes = numbers[2:4]
-    mount.server_read_bytes, mount.server_write_bytes = numbers[4:6]
+    for name, word in zip(_BYTES, words, strict=False):
+        setattr(mount, name, int(word))
 
 
 def _parse_transport(mount: NfsMount, words: list[str]) -> None:
@@ -213,6 +222,35 @@ def add_procedures(mounts: list[NfsMount]) -> Mapping[str, ProcedureStats]:
     return sums
 
 
+def add_mount(total: NfsMount, mount: NfsMount) -> None:
+    """Add a mount's counters to those of ``total``."""
+    for name in _BYTES:
+        setattr(total, name, getattr(total, name) + getattr(mount, name))
+    if mount.procedures:
+        total.procedures = dict(add_procedures([total, mount]))
+
+
+def grown_since(newer: NfsMount, older: NfsMount) -> NfsMount:
+    """``newer`` with what its counters have grown by; procedures without a new call are left out.
+
+    A counter that has fallen has grown by a negative number.
+    """
+    grown = {name: getattr(newer, name) - getattr(older, name) for name in _BYTES}
+    procedures = {
+        name: _subtract(stats, before)
+        for name, stats in newer.procedures.items()
+        if stats != (before := older.procedures.get(name, NO_CALLS))
+    }
+    return replace(newer, **grown, procedures=procedures)
+
+
+def has_fallen(grown: NfsMount) -> bool:
+    """Whether a counter was less at the second of two readings."""
+    return any(getattr(grown, name) < 0 for name in _BYTES) or any(
+        stats.calls < 0 for stats in grown.procedures.values()
+    )
+
+
 def stats_of(procedures: Mapping[str, ProcedureStats], name: str) -> ProcedureStats:
     """READ, WRITE or COMMIT, all procedures that do it added up; zeros where there is none."""
     total = NO_CALLS
@@ -233,4 +271,18 @@ def _add(a: ProcedureStats, b: ProcedureStats) -> ProcedureStats:
         a.rtt_ms + b.rtt_ms,
         a.execute_ms + b.execute_ms,
         None if a.errors is None or b.errors is None else a.errors + b.errors,
+    )
+
+
+def _subtract(a: ProcedureStats, b: ProcedureStats) -> ProcedureStats:
+    return ProcedureStats(
+        a.calls - b.calls,
+        a.transmissions - b.transmissions,
+        a.timeouts - b.timeouts,
+        a.wire_sent_bytes - b.wire_sent_bytes,
+        a.wire_received_bytes - b.wire_received_bytes,
+        a.queue_ms - b.queue_ms,
+        a.rtt_ms - b.rtt_ms,
+        a.execute_ms - b.execute_ms,
+        None if a.errors is None or b.errors is None else a.errors - b.errors,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
 from ioh.session.output import FileOutput
-from ioh.session.reader import open_for_reading
+from ioh.session.reader import STDIN, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
 from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
 from ioh.session.writer import SessionWriter
@@ -94,18 +94,19 @@ def check(path: str, repaired: str | None = None) -> Findings:
     No file is made of a recording without a sample.
 
     Raises:
-        IohError: It is no recording, or the new file cannot be made.
+        IohError: It is no recording or cannot be read, or the new file cannot be made.
         OSError: The new file cannot be written.
     """
     found = Findings()
     writer: SessionWriter | None = None
     held: list[Item] = []
+    name = STDIN if path == "-" else path
     fd = open_for_reading(path) if path != "-" else os.dup(0)
     try:
-        reader = ItemReader()
+        reader = ItemReader(name=name)
         at_end = False
         while not at_end:
-            piece = os.read(fd, _CHUNK_BYTES)
+            piece = _read(fd, name)
             at_end = not piece
             found.size_bytes += len(piece)
             reader.feed(piece)
@@ -126,6 +127,14 @@ def check(path: str, repaired: str | None = None) -> Findings:
         if writer is not None:
             writer.close()
     return found
+
+
+def _read(fd: int, name: str) -> bytes:
+    """The next bytes; what fails here is not the copy."""
+    try:
+        return os.read(fd, _CHUNK_BYTES)
+    except OSError as error:
+        raise unreadable(name, error) from error
 
 
 def _new_writer(header: Header, path: str) -> SessionWriter:

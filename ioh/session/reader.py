@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
@@ -28,8 +29,9 @@ from ioh.session.records import (
     to_text,
 )
 from ioh.session.specs import check_spec
-from ioh.session.stream import MAX_HEADER_OFFSET_BYTES, Item, ItemReader, Tick
+from ioh.session.stream import Item, ItemReader, Tick
 
+STDIN = "stdin"  # what errors call it
 _CHUNK_BYTES = 1 << 16
 _WHOLE = (Kind.FULL, Kind.CHECKPOINT)
 
@@ -70,6 +72,12 @@ def open_for_reading(path: str) -> int:
         cause = f"{shown} is a directory"
         raise IohError(cause, "Give the recording itself", ExitCode.USAGE)
     return fd
+
+
+def unreadable(path: str, error: OSError) -> IohError:
+    """What to raise where reading fails."""
+    cause = f"cannot read {printable(path)}: {error.strerror}"
+    return IohError(cause, "See what the kernel says of it with: dmesg")
 
 
 class Session(Closing):
@@ -156,8 +164,10 @@ class Session(Closing):
 
     @property
     def end_unix_s(self) -> float:
-        """Time of the last sample known."""
-        return self._places.last_unix_s if len(self) else self.start_unix_s
+        """Time of the last sample known, or of an earlier one where the clock was set back."""
+        if not len(self):
+            return self.start_unix_s
+        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._whole_entries())])
 
     def refresh(self) -> int:
         """Look for what was appended since; returns the number of samples now known."""
@@ -227,7 +237,12 @@ class Session(Closing):
         """A reader for a sample and what follows, and the offset to feed it from."""
         entry = self._whole_before(from_tick if begin is None else begin)
         if entry is None or entry.tick == 0:
-            made = ItemReader(with_tables=with_tables, with_parts=with_parts, from_tick=from_tick)
+            made = ItemReader(
+                with_tables=with_tables,
+                with_parts=with_parts,
+                from_tick=from_tick,
+                name=self.path,
+            )
             return made, 0
         made = ItemReader(
             entry.offset,
@@ -259,33 +274,36 @@ class Session(Closing):
         return None
 
     def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last sample not later than a time; 0 for any earlier time."""
+        """Number of the last sample before the first that is later than a time; 0 for any earlier.
+
+        Where the clock was set back, samples behind that count as being of the time it was then.
+        """
         whole = self._whole_entries()
-        at = bisect_right([entry.time_unix_s for entry in whole], time_unix_s) - 1
-        if at < 0:
+        times = list(accumulate((entry.time_unix_s for entry in whole), max))
+        behind = bisect_right(times, time_unix_s)
+        if behind == 0:
             return 0
-        end = whole[at + 1].offset if at + 1 < len(whole) else self.size_bytes
-        return last_tick_until(self._read, whole[at], end, time_unix_s)
+        # The first record of that time: before those that a clock set back gave none of their own.
+        begin = whole[bisect_left(times, times[behind - 1])]
+        end = whole[behind].offset if behind < len(whole) else self.size_bytes
+        return last_tick_until(self._read, begin, end, time_unix_s)
 
     def _read(self, offset: int, length: int) -> bytes:
-        return os.pread(self._fd, length, offset)
+        try:
+            return os.pread(self._fd, length, offset)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def _read_header(self) -> Header:
-        reader = ItemReader()
+        reader = ItemReader(name=self.path)
         at = 0
-        while piece := self._read(at, _CHUNK_BYTES):
+        while True:
+            piece = self._read(at, _CHUNK_BYTES)
             at += len(piece)
             reader.feed(piece)
-            for item in reader.items():
+            for item in reader.items(at_end=not piece):  # raises where there is none
                 if isinstance(item, Header):
                     return item
-        for item in reader.items(at_end=True):
-            if isinstance(item, Header):
-                return item
-        cause = f"{printable(self.path)} is not a recording of ioh"
-        if at >= MAX_HEADER_OFFSET_BYTES or at == 0:
-            cause += " (empty)" if at == 0 else ""
-        raise IohError(cause, "ioh record makes one")
 
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
         return [entry for entry in self._places.entries if entry.kind in kinds]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec
+from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.decoder import Decoder
 from ioh.session.frame import SAMPLE_KINDS, Damage, Event, Frame, FrameScanner, Kind
@@ -89,9 +90,10 @@ class ItemReader:
         with_tables: False leaves tables out, which is much faster.
         with_parts: False leaves single devices and mounts out.
         from_tick: Samples before this one are decoded, but not built.
+        name: Of the file, for errors.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         offset: int = 0,
         specs: dict[str, LayerSpec] | None = None,
@@ -99,7 +101,9 @@ class ItemReader:
         with_tables: bool = True,
         with_parts: bool = True,
         from_tick: int = 0,
+        name: str = "this",
     ) -> None:
+        self._name = name
         self._scanner = FrameScanner(offset)
         self._mender = Mender(0 if offset == 0 else None)
         self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
@@ -133,7 +137,9 @@ class ItemReader:
             for mended in self._mender.finish():
                 yield from self._items_of(mended)
         if self._needs_header and (at_end or self._fed_bytes > MAX_HEADER_OFFSET_BYTES):
-            raise IohError("not a recording of ioh", "ioh record makes one")  # noqa: EM101, TRY003
+            cause = f"{printable(self._name)} is not a recording of ioh"
+            cause += "" if self._fed_bytes else " (empty)"
+            raise IohError(cause, "ioh record makes one")
 
     def _items_of(self, event: Event) -> Iterator[Item]:
         if isinstance(event, Damage):

@@ -53,6 +53,7 @@ class AttachedLayer:
         self.is_awaited = False
         self.late = LatePart(layer.late, layer.root)
         self.late_fds: list[int] = []
+        self._is_warm = False
 
     def restart(self, why_proc: str) -> None:
         """Detach; the layer begins anew, without what it remembers, when it is wanted again."""
@@ -78,9 +79,20 @@ class AttachedLayer:
             self.late_fds = [self.maps["late_offsets"].fd, *self.program_fds[: answer["late"]]]
         self.link_fds = fds[first_link:]
         self.copies, self._skipped = int(answer["copies"]), 0
+        self._is_warm = False
         self.points, self.missing = answer["points"], answer["missing"]
         self.attach_seconds = answer["seconds"]
         self.why_proc = self.hint = ""
+
+    def warm_up(self) -> None:
+        """Read a probe for nothing before it is read the first time, which takes longest.
+
+        All layers of a sample have one time, which is that of its end: what one of them takes
+        longer than at the next sample is missing in the first interval of those read before it.
+        """
+        if self.maps and not self._is_warm:
+            self._is_warm = True
+            self.read()
 
     def read(self) -> LayerSample | Unavailable:
         """Read the layer once; a layer that fails is left out from then on, the rest goes on."""

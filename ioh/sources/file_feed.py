@@ -9,7 +9,16 @@ from dataclasses import replace
 
 from ioh.model.closing import Closing
 from ioh.model.derive import derive
-from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
+from ioh.model.feed import (
+    Extent,
+    FeedEnded,
+    IsWanted,
+    Mode,
+    Moment,
+    News,
+    Overview,
+    RecordingState,
+)
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -18,7 +27,7 @@ from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.stream import Tick
 from ioh.sources.judgements import Judgements, LookBack, MakeJudge, no_judge
-from ioh.sources.moments import span_unix_s
+from ioh.sources.moments import part_of
 from ioh.sources.player import Player, walk
 from ioh.sources.replay import POLL_S, Span, no_interval
 from ioh.sources.scan import Scan
@@ -101,8 +110,9 @@ class FileFeed(Closing):
             self._played.close()
             self._visited.close()
             raise
-        self._visits = Player(self._visited)
-        self._look_back = LookBack(self.visit, make_judge, self.cycle_s)
+        # One each: what is looked back at lies far from where the screen goes on stepping.
+        self._visits, self._looks_back = Player(self._visited), Player(self._visited)
+        self._look_back = LookBack(self._before, make_judge, self.cycle_s)
         self._moments: tuple[int, tuple[Moment, ...]] = (-1, ())
         if scan is not None:
             scan.start()
@@ -119,25 +129,24 @@ class FileFeed(Closing):
 
     def _find_span(self, span: Span, run_s: float | None, *, utc: bool) -> None:
         session = self._played
-        begin, end = span_unix_s(span.begin, span.end, session, utc=utc)
-        begin_s = session.start_unix_s if begin is None else begin
-        end_s = float("inf") if end is None else end
+        part = part_of(span.begin, span.end, session, utc=utc)
         if run_s is not None:
-            end_s = min(end_s, begin_s + run_s)
-        self._begin, self._end_unix_s = session.tick_at(begin_s), end_s
-        self._first = session.sample_at(self._begin)
+            begin_s = max(part.begin_unix_s, session.start_unix_s)
+            part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + run_s))
+        self._part = part
+        self._first = session.sample_at(part.begin_tick)
         self._look()
 
     def _look(self) -> None:
         """See how far the recording goes by now."""
-        session = self._played
+        session, part = self._played, self._part
         session.refresh()
         is_growing = session.is_growing
         last, end_s = len(session) - 1, session.end_unix_s
-        if end_s >= self._end_unix_s:
-            last, end_s, is_growing = session.tick_at(self._end_unix_s), self._end_unix_s, False
+        if part.is_over(last + 1, end_s) or end_s == part.end_unix_s:
+            last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
         start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
-        self._extent = Extent(self._begin + 1, last, start_s, end_s, is_growing)
+        self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
 
     @property
     def mode(self) -> Mode:
@@ -223,7 +232,8 @@ class FileFeed(Closing):
             if isinstance(item, Gap):
                 self._due = 0.0  # nobody wants to sit through it
                 continue
-            if item.sample.time_unix_s > self._end_unix_s or self._is_interrupted:
+            is_over = self._part.is_over(item.tick, item.sample.time_unix_s)
+            if is_over or self._is_interrupted:
                 return
             if older is not None and item.tick == older.tick + 1:
                 yield item.tick, older.sample, item.sample
@@ -291,20 +301,27 @@ class FileFeed(Closing):
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None where it is lost."""
+        found = self._snapshot(self._visits, tick)
+        return None if found is None else self._judgements.onto(tick, found)
+
+    def _before(self, tick: int) -> Snapshot | None:
+        return self._snapshot(self._looks_back, tick)
+
+    def _snapshot(self, player: Player, tick: int) -> Snapshot | None:
         extent = self._extent
         if not extent.first <= tick <= extent.last:
             return None
         if tick >= len(self._visited):
             self._visited.refresh()
-        self._visits.tick = tick
-        found = self._visits.snapshot()
-        return None if found is None else self._judgements.onto(tick, self._chosen(found))
+        player.tick = tick
+        found = player.snapshot()
+        return None if found is None else self._chosen(found)
 
-    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """The same judged, with the intervals before it where they were not told."""
         if tick not in self._judgements:
             judged = self._look_back.judge(tick, self._extent.first, is_wanted)
-            if judged is None and not is_wanted():
+            if judged is None and not is_wanted(0):
                 return None
             if judged is not None:
                 self._judgements.keep(tick, self._with_begins(judged))
@@ -347,7 +364,7 @@ class FileFeed(Closing):
                 for m in (*session.marks(), *session.gaps())
                 if is_time(m.time_unix_s, m.until_unix_s or 0.0)
                 and extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
-                and m.time_unix_s <= self._end_unix_s
+                and m.time_unix_s <= self._part.end_unix_s
             ]
             found.sort(key=lambda moment: moment.time_unix_s)
             self._moments = (session.size_bytes, tuple(found))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Protocol
 
+from ioh.model.feed import IsWanted
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.snapshot import Snapshot
 
@@ -87,13 +88,14 @@ class LookBack:
         self._look_back_s = 0.0 if self._judge is None else self._judge.look_back_s
         self._begin, self._last = 1, 0  # judged without a gap
 
-    def judge(self, tick: int, first: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+    def judge(self, tick: int, first: int, is_wanted: IsWanted) -> Snapshot | None:
         """One interval judged; who steps on, or asks again, goes on where the last one ended.
 
         Args:
             tick: Its number.
             first: That of the first interval there is.
-            is_wanted: Asked before each interval; False ends it.
+            is_wanted: Asked before each interval, given how many are yet to be judged; False
+                ends it.
 
         Returns:
             None where it is lost, not wanted any more, or nobody judges.
@@ -103,7 +105,7 @@ class LookBack:
             self._judge, self._begin, self._last = self._make_judge(), begin, begin - 1
         judged: Snapshot | None = None
         while self._judge is not None and self._last < tick:
-            if not is_wanted():
+            if not is_wanted(tick - self._last):
                 return None
             snapshot = self._visit(self._last + 1)
             self._last += 1

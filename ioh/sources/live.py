@@ -333,6 +333,8 @@ class LiveSource(Closing):
 
         host = read_host()
         self._follow_modules()
+        for attached in self.attached.values():
+            attached.warm_up()
         layers = {name: attached.read() for name, attached in self.attached.items()}
         return Sample(
             time_unix_s=time.time(),

@@ -7,13 +7,13 @@ import datetime as dt
 import re
 import time
 from dataclasses import dataclass
+from math import inf
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
-from ioh.session.reader import Session
+from ioh.session.reader import Moment, Session
 
 _CLOCK = re.compile(r"(?:(\d{4})-(\d\d?)-(\d\d?)[T ])?(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?")
-_DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,14 @@ class When:
     """A moment as written.
 
     Shape:
-        ``offset_s`` from the start of the recording, or ``clock`` as (year, month, day or
-        None, seconds into the day), or else the ``text`` of a mark.
+        ``offset_s`` from the start of the recording, or ``clock`` with the ``date`` (year,
+        month, day) where one was written, or else the ``text`` of a mark.
     """
 
     text: str
     offset_s: float | None = None
-    clock: tuple[tuple[int, int, int] | None, float] | None = None
+    clock: tuple[int, int, float] | None = None  # hour, minute, second
+    date: tuple[int, int, int] | None = None
 
 
 def parse_when(text: str) -> When:
@@ -51,11 +52,22 @@ def parse_when(text: str) -> When:
     date = (int(year), int(month), int(day)) if year else None
     if date is not None:
         dt.date(*date)
-    return When(text, clock=(date, int(hour) * 3600 + int(minute) * 60 + float(second or 0)))
+    return When(text, clock=(int(hour), int(minute), float(second or 0)), date=date)
 
 
-def clock_unix_s(when: When, start_unix_s: float, *, utc: bool = False) -> float:
-    """Unix time of a clock time: on the day of the start, or the next one if it was over then.
+def clock_unix_s(
+    when: When, start_unix_s: float, end_unix_s: float | None = None, *, utc: bool = False
+) -> float:
+    """Unix time of a clock time, which without a date is one of two.
+
+    It is on the day of the start, or where it was over then on the next one, whichever is nearer
+    to the recording: ``14:31`` of one that began at 14:31:38 is no time of tomorrow.
+
+    Args:
+        when: A clock time.
+        start_unix_s: Of the recording.
+        end_unix_s: Of what is there of it; None where that is not known.
+        utc: Whether it is UTC, not local time.
 
     Raises:
         ValueError: The date is none, or ``when`` is no clock time.
@@ -63,19 +75,92 @@ def clock_unix_s(when: When, start_unix_s: float, *, utc: bool = False) -> float
     if when.clock is None:
         msg = "no clock time"
         raise ValueError(msg)
-    date, seconds = when.clock
     start = time.gmtime(start_unix_s) if utc else time.localtime(start_unix_s)
-    year, month, day = date or start[:3]
-    whole = (year, month, day, 0, 0, int(seconds), 0, 0, -1)
-    made = calendar.timegm(whole) if utc else time.mktime(whole)
-    found = made + seconds % 1
-    if date is None and found < int(start_unix_s):
-        found += _DAY_S
+    year, month, day = when.date or start[:3]
+    found = _unix_s(year, month, day, when.clock, utc=utc)
+    if when.date is None and found < int(start_unix_s):
+        end = start_unix_s if end_unix_s is None else end_unix_s
+        tomorrow = _unix_s(year, month, day + 1, when.clock, utc=utc)
+        if tomorrow - end < start_unix_s - found:
+            return tomorrow
     return found
 
 
-def unix_s_of(when: When, session: Session, *, utc: bool = False) -> float:
+def _unix_s(year: int, month: int, day: int, clock: tuple[int, int, float], *, utc: bool) -> float:
+    """Unix time of a time of day; ``day`` may be the one behind the month's last."""
+    hour, minute, second = clock
+    # In fields of their own: seconds since midnight are an hour off where clocks were changed.
+    whole = (year, month, day, hour, minute, int(second), 0, 0, -1)
+    return (calendar.timegm(whole) if utc else time.mktime(whole)) + second % 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a session.
+
+    Shape:
+        ``begin_tick`` is the sample that its first interval begins with.  It ends before the first
+        sample later than ``end_unix_s``, and behind ``end_tick`` where it has one.
+    """
+
+    begin_tick: int = 0
+    begin_unix_s: float = -inf
+    end_unix_s: float = inf
+    end_tick: int | None = None
+    remarks: tuple[str, ...] = ()  # what whoever asked for it should know
+
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends before the recording may."""
+        return self.end_unix_s < inf or self.end_tick is not None
+
+    def is_over(self, tick: int, time_unix_s: float) -> bool:
+        """Whether a sample lies behind it."""
+        return time_unix_s > self.end_unix_s or (self.end_tick is not None and tick > self.end_tick)
+
+    def last_tick(self, session: Session) -> int:
+        """Its last sample, of those that are there."""
+        last = session.tick_at(self.end_unix_s)
+        return last if self.end_tick is None else min(last, self.end_tick)
+
+
+def part_of(begin: When | None, end: When | None, session: Session, *, utc: bool = False) -> Part:
+    """What lies between two moments of a session; None: from its begin, to its end.
+
+    Raises:
+        IohError: No mark has such a text, several have, or the end is not after the begin.
+    """
+    begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
+    end_s = None if end is None else unix_s_of(end, session, utc=utc, after_unix_s=begin_s)
+    from_tick, to_tick = _tick_of(begin, session), _tick_of(end, session)
+    by_time = from_tick is None and to_tick is None
+    if from_tick is None:
+        from_tick = 0 if begin_s is None else session.tick_at(begin_s)
+    if by_time:
+        check_order(begin, end, begin_s, end_s)
+    elif begin is not None and end is not None and end_s is not None and is_mark(end):
+        last = session.tick_at(end_s) if to_tick is None else to_tick
+        if last <= from_tick:
+            raise _not_after(begin, end)
+    return Part(
+        from_tick,
+        -inf if begin_s is None else begin_s,
+        inf if end_s is None or to_tick is not None else end_s,
+        to_tick,
+        tuple(text for when in (begin, end) if (text := _remark(when, session, utc=utc))),
+    )
+
+
+def unix_s_of(
+    when: When, session: Session, *, utc: bool = False, after_unix_s: float | None = None
+) -> float:
     """Unix time of a moment of a session.
+
+    Args:
+        when: The moment.
+        session: Whose.
+        utc: Whether clock times are UTC.
+        after_unix_s: A clock time without a date is the next one after this; None: of the session.
 
     Raises:
         IohError: No mark has that text, or several have.
@@ -84,9 +169,48 @@ def unix_s_of(when: When, session: Session, *, utc: bool = False) -> float:
     if when.offset_s is not None:
         return start + when.offset_s
     if when.clock is not None:
-        return clock_unix_s(when, start, utc=utc)
+        since = start if after_unix_s is None else max(start, after_unix_s)
+        return clock_unix_s(when, since, session.end_unix_s, utc=utc)
+    return _mark_of(when, session).time_unix_s
+
+
+def _tick_of(when: When | None, session: Session) -> int | None:
+    """The last sample before a mark, where its time leads elsewhere since the clock was set."""
+    if when is None or not is_mark(when):
+        return None
+    mark = _mark_of(when, session)
+    before = max(0, mark.tick - 1)
+    # A mark made while a sample is taken may be on either side of it.
+    return None if abs(session.tick_at(mark.time_unix_s) - before) <= 1 else before
+
+
+def is_mark(when: When) -> bool:
+    """Whether it is the text of one."""
+    return when.offset_s is None and when.clock is None
+
+
+def _remark(when: When | None, session: Session, *, utc: bool) -> str:
+    """Which of several marks of one text is taken."""
+    if when is None or not is_mark(when) or len(found := _marks_of(when, session)) < 2:
+        return ""
+    to_fields = time.gmtime if utc else time.localtime
+    times = (m.time_unix_s if 0 <= m.time_unix_s < 1e11 else 0.0 for m in found[:8])
+    clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(unix_s)) for unix_s in times)
+    text = printable(found[0].text)
+    return f'{len(found)} marks "{text}": the first is taken ({clocks}); the next is "{text}#2"'
+
+
+def _mark_of(when: When, session: Session) -> Moment:
+    return _marks_of(when, session)[0]
+
+
+def _marks_of(when: When, session: Session) -> list[Moment]:
+    """The marks that a text means, all of the same text; ``start#2`` is the second ``start``."""
     marks = session.marks()
     found = [mark for mark in marks if mark.text == when.text]
+    text, _, number = when.text.rpartition("#")
+    if not found and text and re.fullmatch(r"[1-9]\d{0,5}", number):
+        found = [mark for mark in marks if mark.text == text][int(number) - 1 :][:1]
     found = found or [mark for mark in marks if when.text in mark.text]
     shown = printable(when.text)
     if not found:
@@ -97,21 +221,7 @@ def unix_s_of(when: When, session: Session, *, utc: bool = False) -> float:
         listed = ", ".join(f'"{printable(mark.text, 40)}"' for mark in found[:8])
         cause = f'"{shown}" fits several marks: {listed}'
         raise IohError(cause, "Say more of it", ExitCode.USAGE)
-    return found[0].time_unix_s
-
-
-def span_unix_s(
-    begin: When | None, end: When | None, session: Session, *, utc: bool = False
-) -> tuple[float | None, float | None]:
-    """Unix times of both ends of a part of a session; None where it has no such end.
-
-    Raises:
-        IohError: As unix_s_of(), or the end is not after the begin.
-    """
-    begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
-    end_s = None if end is None else unix_s_of(end, session, utc=utc)
-    check_order(begin, end, begin_s, end_s)
-    return begin_s, end_s
+    return found
 
 
 def check_order(
@@ -124,5 +234,9 @@ def check_order(
     """
     if begin is None or end is None or begin_s is None or end_s is None or begin_s < end_s:
         return
+    raise _not_after(begin, end)
+
+
+def _not_after(begin: When, end: When) -> IohError:
     cause = f'"{printable(end.text)}" is not after "{printable(begin.text)}"'
-    raise IohError(cause, "Give --from the earlier one", ExitCode.USAGE)
+    return IohError(cause, "Give --from the earlier one", ExitCode.USAGE)

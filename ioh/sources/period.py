@@ -10,10 +10,12 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Maxima
-from ioh.session.reader import Session
+from ioh.session.reader import Moment, Session
 from ioh.session.stream import Tick
-from ioh.sources.moments import When, span_unix_s
+from ioh.sources.moments import When, part_of
 from ioh.sources.replay import Span, no_interval
+
+MIN_JUMP_S = 1.0  # NTP slews by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,27 @@ class Period:
 
     Shape:
         ``snapshot`` derived from its first and last sample, with the maxima of all between;
-        ``ticks`` intervals in it; ``remarks`` say what does not cover all of it.
+        ``begin_unix_s`` as the first one's clock was, which may have been set since; ``remarks``
+        say what does not cover all of it, ``notes`` which moments were taken.
     """
 
     snapshot: Snapshot
-    ticks: int
+    first_tick: int
+    last_tick: int
+    begin_unix_s: float
     remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ticks(self) -> int:
+        """Intervals in it."""
+        return self.last_tick - self.first_tick
+
+    def holds(self, moment: Moment) -> bool:
+        """Whether a mark lies within it."""
+        if moment.tick == self.first_tick:
+            return moment.time_unix_s >= self.begin_unix_s
+        return self.first_tick < moment.tick <= self.last_tick
 
 
 @dataclass(slots=True)
@@ -91,26 +108,37 @@ def read_period(
     Raises:
         IohError: The span holds fewer than two samples, or a moment is not there.
     """
-    begin_s, end_s = span_unix_s(begin, end, session, utc=utc)
-    begin_tick = 0 if begin_s is None else session.tick_at(begin_s)
+    part = part_of(begin, end, session, utc=utc)
     first: int | None = None
-    last, before = 0, None
+    last, before, jumped_s = 0, None, 0.0
     layers, maxima = _Layers(), Maxima()
-    for item in session.items(begin_tick, with_tables=False):
+    for item in session.items(part.begin_tick, with_tables=False):
         if not isinstance(item, Tick):
             continue
         sample = item.sample
-        if end_s is not None and sample.time_unix_s > end_s:
+        if part.is_over(item.tick, sample.time_unix_s):
             break
         if first is None or before is None or sample.mono_ns <= before.mono_ns:
-            first, maxima, layers = item.tick, Maxima(), _Layers()
+            first, maxima, layers, jumped_s = item.tick, Maxima(), _Layers(), 0.0
         else:
             maxima.take(sample)
+            jumped_s += _jump_s(before, sample)
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
         raise no_interval(session.path, Span(begin, end))
-    return _joined(session, first, last, layers, maxima)
+    found = replace(_joined(session, first, last, layers, maxima), notes=part.remarks)
+    if not jumped_s:
+        return found
+    remark = f"the clock jumped by {jumped_s:+,.0f} s: it was set, or the machine slept"
+    return replace(found, remarks=(remark, *found.remarks))
+
+
+def _jump_s(before: Sample, now: Sample) -> float:
+    """By how much the clock was set between two samples; 0 where it went as time does."""
+    passed_s = (now.mono_ns - before.mono_ns) / 1e9
+    found = now.time_unix_s - before.time_unix_s - passed_s
+    return found if abs(found) >= MIN_JUMP_S else 0.0
 
 
 def _sample(session: Session, tick: int) -> Sample:
@@ -122,7 +150,8 @@ def _sample(session: Session, tick: int) -> Sample:
 
 
 def _joined(session: Session, first: int, last: int, layers: _Layers, maxima: Maxima) -> Period:
-    whole = derive(_sample(session, first), maxima.onto(_sample(session, last)))
+    begin = _sample(session, first)
+    whole = derive(begin, maxima.onto(_sample(session, last)))
     shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
     for name, runs in layers.runs.items():
         run = max(runs, key=lambda run: run.ticks)
@@ -135,7 +164,8 @@ def _joined(session: Session, first: int, last: int, layers: _Layers, maxima: Ma
             f"{name}: {run.ticks} of {last - first} intervals, {part.interval_s:.0f} s; "
             "its totals began anew, or it was not there all the time"
         )
-    return Period(replace(whole, layers=shown, specs=specs), last - first, tuple(remarks))
+    snapshot = replace(whole, layers=shown, specs=specs)
+    return Period(snapshot, first, last, begin.time_unix_s, tuple(remarks))
 
 
 def _only(sample: Sample, name: str) -> Sample:

@@ -14,7 +14,8 @@ from ioh.session.stream import Tick
 # Samples read on from the last position rather than from a checkpoint, which lies farther away.
 _NEAR_TICKS = 16
 # Who steps back goes on so: the samples before are kept on the way from the checkpoint to the one.
-_BACK_TICKS = 16
+# Each is built for it, so the first time they are few: it may have been the one step.
+_FEW_BACK, _BACK_TICKS = 4, 16
 _KEPT = _BACK_TICKS + 4
 
 
@@ -78,6 +79,7 @@ class Player:
         self._kept: dict[int, Sample] = {}
         self._ahead: Iterator[Tick] = iter(())
         self._ahead_tick = -1  # number of the sample that it gave last
+        self._goes_back = False
 
     def snapshot(self) -> Snapshot | None:
         """The interval that ends at the position; None at the first sample, or where it is lost."""
@@ -106,8 +108,9 @@ class Player:
     def _sample(self, tick: int) -> Sample | None:
         found = self._kept.get(tick) or self._read_on(tick)
         if found is None:
-            steps_back = bool(self._kept) and 0 < min(self._kept) - tick <= 2
-            begin = max(self.session.first_tick, tick - _BACK_TICKS) if steps_back else tick
+            steps_back = tick + 1 in self._kept or tick + 2 in self._kept
+            back = (_BACK_TICKS if self._goes_back else _FEW_BACK) if steps_back else 0
+            begin, self._goes_back = max(self.session.first_tick, tick - back), steps_back
             self._ahead, self._ahead_tick = self.session.ticks(begin), begin - 1
             # Where the records right there are damaged, others may lead there too.
             found = self._read_on(tick) or self.session.sample_at(tick)

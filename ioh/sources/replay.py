@@ -12,10 +12,10 @@ from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.reader import Session
+from ioh.session.reader import STDIN, Session, unreadable
 from ioh.session.records import Gap, Header, Mark
 from ioh.session.stream import Item, ItemReader, Tick
-from ioh.sources.moments import When, check_order, clock_unix_s, span_unix_s
+from ioh.sources.moments import Part, When, check_order, clock_unix_s, is_mark, part_of
 
 POLL_S = 0.2
 _PIPE_CHUNK_BYTES = 1 << 16
@@ -72,13 +72,12 @@ class ReplaySource(Closing):
         self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
         self.session: Session | None = None
         # Of a file, known with its first item.
-        self.begin_tick = 0
-        self.end_unix_s: float | None = None
+        self.part = Part()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._fd = -1
         if path == "-":
             self._fd = stdin_fd
-            marks = [w for w in (self._span.begin, self._span.end) if w and _is_mark(w)]
+            marks = [w for w in (self._span.begin, self._span.end) if w and is_mark(w)]
             if marks:
                 cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
                 raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
@@ -115,14 +114,9 @@ class ReplaySource(Closing):
             yield item
 
     def _file_items(self, session: Session) -> Iterator[Item]:
-        begin_s, end = span_unix_s(self._span.begin, self._span.end, session, utc=self._utc)
-        self.end_unix_s = end
-        if begin_s is None:
-            begin_s = float("-inf")
-        else:
-            self.begin_tick = session.tick_at(begin_s)
+        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._utc)
         reader, at = session.reader(
-            self.begin_tick, with_tables=self.with_tables, with_parts=self.with_parts
+            part.begin_tick, with_tables=self.with_tables, with_parts=self.with_parts
         )
         begun = False
         while not self._stopped:
@@ -132,9 +126,9 @@ class ReplaySource(Closing):
             over = not piece and not self._awaits_more(session, at)
             for item in reader.items(at_end=over):
                 begun = begun or isinstance(item, Tick)
-                if end is not None and isinstance(item, Tick) and item.sample.time_unix_s > end:
+                if isinstance(item, Tick) and part.is_over(item.tick, item.sample.time_unix_s):
                     return
-                if begun or not isinstance(item, Mark) or item.time_unix_s >= begin_s:
+                if begun or not isinstance(item, Mark) or item.time_unix_s >= part.begin_unix_s:
                     yield item
             if over or reader.ended:
                 return
@@ -149,14 +143,14 @@ class ReplaySource(Closing):
         return not self._stopped
 
     def _pipe_items(self) -> Iterator[Item]:
-        reader = ItemReader(with_tables=self.with_tables, with_parts=self.with_parts)
+        reader = ItemReader(with_tables=self.with_tables, with_parts=self.with_parts, name=STDIN)
         begin = end = None
         held: Tick | None = None
         while not self._stopped:
             ready, _, _ = select.select([self._fd, self._wake_read], [], [])
             if self._wake_read in ready:
                 return
-            piece = os.read(self._fd, _PIPE_CHUNK_BYTES)
+            piece = self._read_pipe()
             reader.feed(piece)
             for item in reader.items(at_end=not piece):
                 if isinstance(item, Header):
@@ -175,6 +169,12 @@ class ReplaySource(Closing):
             if not piece or reader.ended:
                 return
 
+    def _read_pipe(self) -> bytes:
+        try:
+            return os.read(self._fd, _PIPE_CHUNK_BYTES)
+        except OSError as error:
+            raise unreadable(STDIN, error) from error
+
     def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
         found: list[float | None] = []
         for when in (self._span.begin, self._span.end):
@@ -183,7 +183,8 @@ class ReplaySource(Closing):
             elif when.offset_s is not None:
                 found.append(start_unix_s + when.offset_s)
             else:
-                found.append(clock_unix_s(when, start_unix_s, utc=self._utc))
+                since = max([start_unix_s, *(begin for begin in found if begin is not None)])
+                found.append(clock_unix_s(when, since, utc=self._utc))
         check_order(self._span.begin, self._span.end, found[0], found[1])
         return found[0], found[1]
 
@@ -210,10 +211,6 @@ class ReplaySource(Closing):
         deadline = time.monotonic() + seconds
         while not self._stopped and (left := deadline - time.monotonic()) > 0:
             select.select([self._wake_read], [], [], left)
-
-
-def _is_mark(when: When) -> bool:
-    return when.offset_s is None and when.clock is None
 
 
 def no_interval(path: str, span: Span | None = None) -> IohError:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from ioh.model.closing import Closing
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Extent, FeedEnded, Mode, Moment, News, Overview, RecordingState
+from ioh.model.feed import (
+    Extent,
+    FeedEnded,
+    IsWanted,
+    Mode,
+    Moment,
+    News,
+    Overview,
+    RecordingState,
+)
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -226,7 +235,7 @@ class StreamFeed(Closing):
         found = self._visits.snapshot()
         return None if found is None else self._judgements.onto(tick, found)
 
-    def judge(self, tick: int, is_wanted: Callable[[], bool]) -> Snapshot | None:
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """As visit(): every interval was judged when it was told."""
         del is_wanted
         return self.visit(tick)

@@ -278,3 +278,10 @@ def typed(state: ViewState, key: str, character: str | None) -> ViewState:
     if character is not None and character.isprintable() and len(pattern) < 80:
         return state.with_table(name, pattern=pattern + character, cursor=0)
     return state
+
+
+def pasted(state: ViewState, text: str) -> ViewState:
+    """The filter after a paste: its characters, and none of it a key; nothing elsewhere."""
+    for character in text if state.is_typing else "":
+        state = typed(state, character, character)
+    return state

@@ -17,7 +17,7 @@ from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui import keeping, textual_fixes
-from ioh.tui.actions import Context, act, typed, with_valid_choice
+from ioh.tui.actions import Context, act, pasted, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.feed import Feed, News
 from ioh.tui.finding_times import FindingTimes
@@ -294,6 +294,11 @@ class IohApp(App[int]):
         key = find_key(event.key)
         if key is not None:
             self.do(key.action, key.argument)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Type what a terminal pastes in one piece."""
+        self.state = pasted(self.state, event.text)
+        self.redraw()
 
     def on_canvas_clicked(self, message: Canvas.Clicked) -> None:
         """Do what stands where the mouse clicked."""

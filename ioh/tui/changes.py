@@ -24,18 +24,42 @@ def changed_runs(old: Line, new: Line) -> Runs:
     old_text, new_text = "".join([text for text, _ in was]), "".join([text for text, _ in now])
     if is_narrow(old_text) and is_narrow(new_text):
         length = len(new_text)
-        compared = zip(old_text, new_text, _styles(was), _styles(now), strict=True)
-        columns = [
-            x
-            for x, (a, b, c, d) in enumerate(compared)
-            if a != b or (c != d and (a != " " or c in SHOWN_ON_SPACES or d in SHOWN_ON_SPACES))
-        ]
+        columns = _differing(was, now)
     else:
         old_cells, new_cells = _cells(was), _cells(now)
         length = len(new_cells)
         pairs = zip(old_cells, new_cells, strict=True)
         columns = [x for x, (a, b) in enumerate(pairs) if a != b]
     return _joined(columns, new.width - length)
+
+
+def _differing(was: Sequence[Span], now: Sequence[Span]) -> list[int]:
+    """Columns that differ in lines of narrow characters, both of the same length.
+
+    Piece by piece: most of those between two changes of style are the same in both.
+    """
+    columns: list[int] = []
+    x = 0
+    before, c = "", ""
+    rest = iter(was)
+    for text, d in now:
+        left = text
+        while left:
+            if not before:
+                before, c = next(rest)
+            size = min(len(before), len(left))
+            old, new = before[:size], left[:size]
+            pairs = enumerate(zip(old, new, strict=True), x)
+            if c == d:
+                if old != new:
+                    columns += [at for at, (a, b) in pairs if a != b]
+            elif c in SHOWN_ON_SPACES or d in SHOWN_ON_SPACES:
+                columns += range(x, x + size)
+            else:
+                columns += [at for at, (a, b) in pairs if a != b or a != " "]
+            x += size
+            before, left = before[size:], left[size:]
+    return columns
 
 
 def _joined(columns: Sequence[int], offset: int) -> Runs:
@@ -63,14 +87,6 @@ def _same_spans(old: Sequence[Span], new: Sequence[Span]) -> int:
     while same and any(s[same:] and not char_width(s[same][0][0]) for s in (old, new)):
         same -= 1
     return same
-
-
-def _styles(spans: Sequence[Span]) -> list[str]:
-    """The style of each character."""
-    styles: list[str] = []
-    for text, style in spans:
-        styles += [style] * len(text)
-    return styles
 
 
 def _cells(spans: Sequence[Span]) -> list[_Cell]:

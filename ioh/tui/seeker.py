@@ -12,6 +12,9 @@ from ioh.tui.past import Past
 
 # So long the screen has a CPU to itself to draw what was found: longer than that takes.
 DRAW_S = 0.03
+# Who goes from key to key gets the CPU; looking far back for findings takes most of a second of it.
+REST_S = 0.25
+FAR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +102,28 @@ class Seeker:
                 found = self._feed.visit(tick)
                 self._is_visiting = False
                 self._tell(Found(tick, found))
-                self._let_draw()
+                self._wait(DRAW_S)
                 self._fill(tick)
                 self._judge(tick)
             elif to_fill is not None:
                 self._fill(to_fill)
 
-    def _let_draw(self) -> None:
+    def _wait(self, seconds: float) -> None:
         with self._wake:
-            self._wake.wait_for(self._has_other_work, DRAW_S)
+            self._wake.wait_for(self._has_other_work, seconds)
 
     def _judge(self, tick: int) -> None:
         """Findings come last: they take a look at several intervals before."""
-        judged = self._feed.judge(tick, lambda: not self._has_other_work())
+        rested = False
+
+        def is_wanted(left: int) -> bool:
+            nonlocal rested
+            if left >= FAR and not rested:
+                rested = True
+                self._wait(REST_S)
+            return not self._has_other_work()
+
+        judged = self._feed.judge(tick, is_wanted)
         if judged is not None and not self._has_other_work():
             self._tell(Found(tick, judged))
 

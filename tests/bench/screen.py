@@ -13,6 +13,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from ioh.session.output import FileOutput
@@ -29,11 +30,13 @@ BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
 CPU_PCT, MEMORY_MB = 2.0, 60.0
 FIRST_PAINT_S, FIRST_NUMBERS_S, KEY_MS = 0.6, 1.5, 50.0
 SETTLE_S = 4.0
-BETWEEN_KEYS_S = 0.13  # no multiple of a tick
+# No multiple of a tick; by the end of the longer one, the screen looks for findings where it went.
+BETWEEN_KEYS_S = (0.13, 0.6)
 GIVE_UP_S = 5.0
 _PANELS = "lgh"
 _TITLES = ("latency by size", "latency over time", "throughput, B/s")
-_JUMPS = ("\x1b[F", "b", "\x1b[D", "n", "\x1b[C", "b", "b", "\x1b[H")  # each goes elsewhere
+# Each to where it was not before: the end, minutes and steps back; the begin, minutes and steps on.
+_JUMPS = ("\x1b[F", *("b", "b", "\x1b[D") * 14, "\x1b[H", *("n", "n", "\x1b[C") * 14)
 _TICK_S = os.sysconf("SC_CLK_TCK")
 _KB = 1024 / 1e6
 
@@ -71,13 +74,13 @@ def start(command: Sequence[str], size: tuple[int, int], *, prefix: Sequence[str
 def key_times_ms(on: Emulated, keys: Sequence[str], look: Callable[[Emulated], str]) -> list[float]:
     """From each key until what ``look`` finds on the terminal has changed."""
     found = []
-    for key in keys:
+    for key, wait_s in zip(keys, cycle(BETWEEN_KEYS_S), strict=False):
         before, began = look(on), time.monotonic()
         os.write(on.fd, key.encode())
         while look(on) == before and time.monotonic() - began < GIVE_UP_S:
             on.read(0.5)
         found.append((on.read_at_s - began) * 1e3)
-        read_for(on, BETWEEN_KEYS_S)
+        read_for(on, wait_s)
     return found
 
 
@@ -162,7 +165,7 @@ def measure_seeking(report: Report, seconds: int) -> None:
             on.wait_for("block")
             os.write(on.fd, b" ")
             read_for(on, 1.0)
-            times = key_times_ms(on, _JUMPS * 5, clock_shown)
+            times = key_times_ms(on, _JUMPS, clock_shown)
             quit_from(on)
     name = f"screen: key to its answer, seeking in {seconds:,} s"
     report.figure(name, "ms", times, KEY_MS)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from tests.kernel.aio import PREAD, Aio
+from tests.kernel.fuse import fuse
+from tests.kernel.part import part_of
 from tests.kernel.rig import MIB, Ioh, Volume, about, aligned, opened, recording
+from tests.kernel.uring import READ, Uring
 
 CHUNK = 8192
 CALLS = 8 * MIB // CHUNK
@@ -93,3 +99,39 @@ def test_synchronous_writes_are_charged(volume: Volume) -> None:
     assert ioh.metric("syscall", "write_calls") == 23
     assert ioh.metric("syscall", "write_lower_ops") == 23
     assert ioh.metric("syscall", "write_lower_bytes") == about(23 * CHUNK)
+
+
+def test_reads_that_a_file_systems_own_server_answers(volume: Volume, tmp_path: Path) -> None:
+    """FUSE, CIFS, Ceph …: whether one was served from cache is not known, so it is in no share."""
+    local = volume.file("data", CHUNK)
+    folder = tmp_path / "fuse"
+    folder.mkdir()
+    size = 64 * CHUNK
+    with (
+        fuse(folder, os.urandom(size)) as server,
+        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
+        opened(folder / "data", os.O_RDONLY) as far,
+        opened(local, os.O_RDONLY) as near,
+    ):
+        os.pread(near, CHUNK, 0)
+        for count, fd in ((23, far), (7, near)):
+            with part_of(ioh) as part:
+                for i in range(count):
+                    assert len(os.pread(fd, CHUNK, i * CHUNK if fd == far else 0)) == CHUNK
+                with closing(Aio(8)) as aio:
+                    assert aio.submit([aio.prepare(fd, PREAD) for _ in range(5)]) == 5
+                    assert aio.reap(5, 8) == [4096] * 5
+                with closing(Uring(8)) as ring:
+                    for _ in range(3):
+                        ring.queue(READ, fd)
+                    assert ring.submit(3) == 3
+                    assert len(ring.reap()) == 3
+            calls = part.metric("syscall", "read_calls")
+            cached = part.metric("syscall", "read_calls_cached")
+            shares = {i["layers"]["syscall"]["metrics"]["cached_pct"] for i in part.intervals}
+            assert part.total("syscall", "read_buffered") == count + 5 + 3
+            if fd == far:
+                assert server.reads
+                assert (calls, cached, shares) == (0, 0, {None})
+            else:
+                assert (calls, cached, shares - {None}) == (count + 8, count + 8, {100.0})

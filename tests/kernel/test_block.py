@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import os
 import random
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ioh.model.sample import OTHERS
+from tests.kernel import rig
 from tests.kernel.rig import (
     MIB,
     Ioh,
@@ -202,6 +209,27 @@ def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
     assert submitters[str(os.getpid()), comm]["read_bytes"] == about(23 * 8192)
 
 
+def test_a_thread_with_a_name_of_its_own_stands_with_its_process(volume: Volume) -> None:
+    path = volume.file("data", 23 * 8192)
+    comm = Path("/proc/self/comm").read_text().strip()
+
+    def read() -> None:
+        ctypes.CDLL(None).prctl(15, b"ioh-thread")
+        for i in range(23):
+            os.preadv(fd, [buffer], i * 8192)
+
+    with (
+        recording("--device", volume.device, "--layers", "block") as ioh,
+        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(8192) as buffer,
+    ):
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    rows = ioh.table("block", "process", "pid", "comm")
+    assert {key: row["reads"] for key, row in rows.items()} == {(str(os.getpid()), comm): 23}
+
+
 def test_the_processes_bytes_add_up_to_the_devices(loop: Loop) -> None:
     """Also where most of what is submitted joins an earlier request, in the plug list."""
     batches = {"iodepth": 32, "iodepth_batch": 32, "iodepth_batch_complete": 32}
@@ -239,3 +267,119 @@ def test_proc_counts_the_same(volume: Volume) -> None:
         for op in ("read", "write"):
             assert ioh.total("block", op, "bytes") == proc.total("block", op, "bytes")
     assert all(numbers.get("p99_us") is None for numbers in proc.ops("block", "read"))
+
+
+# <linux/loop.h>
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
+SPARE = 77
+TICK_S = 0.1
+
+
+def on_disks() -> int:
+    """Reads and writes of every device with requests that lies on no other one."""
+    count = 0
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        words = line.split()
+        folder = Path("/sys/block") / words[2]
+        if not words[2].startswith("loop") and (folder / "mq").is_dir():
+            assert not list((folder / "slaves").iterdir())
+            count += int(words[3]) + int(words[7])
+    return count
+
+
+def read_times(path: str, count: int) -> None:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+        for i in range(count):
+            os.preadv(fd, [buffer], i * 4096)
+
+
+def control_loops(request: int) -> None:
+    with opened("/dev/loop-control", os.O_RDWR) as fd:
+        fcntl.ioctl(fd, request, SPARE)
+
+
+@contextlib.contextmanager
+def spare_loop(image: Path) -> Iterator[str]:
+    """A loop device that was not there before, and is not afterwards."""
+    control_loops(LOOP_CTL_ADD)
+    path = f"/dev/loop{SPARE}"
+    try:
+        run("losetup", path, image)
+        try:
+            yield path
+        finally:
+            run("losetup", "--detach", path)
+    finally:
+        for _ in range(50):
+            with contextlib.suppress(OSError):  # busy until its last opener has let go of it
+                control_loops(LOOP_CTL_REMOVE)
+                break
+            time.sleep(0.1)
+
+
+def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
+    """It is that of the disks below: no request of a loop device over a file is in it, ever.
+
+    All that is read are holes, of which nothing reaches the disk.
+    """
+    image = tmp_path / "holes.img"
+    with image.open("wb") as stream:
+        stream.truncate(64 * MIB)
+    before = on_disks()
+    with recording("--layers", "block", cycle_s=TICK_S) as ioh:
+        begun = on_disks()
+        path = run("losetup", "--find", "--show", image).strip()
+        try:
+            read_times(path, 1009)  # an unused node of before gets a file
+            ioh.settle()
+            read_times(path, 2003)  # and loses it
+        finally:
+            run("losetup", "--detach", path)
+        with spare_loop(image) as path:
+            read_times(path, 4001)
+            ioh.settle()
+            read_times(path, 307)  # a node of its own goes away
+        ioh.settle()
+        with spare_loop(image) as path:
+            read_times(path, 23)  # and comes back
+            ioh.settle()
+        ended = on_disks()
+        # One device's facts are read again in a tick: until all of them have been.
+        ioh.wait_for_lines(len(ioh.intervals) + len(list(Path("/sys/block").iterdir())) + 8)
+    after = on_disks()
+    told = sum(ioh.total("block", op) for op in ("read", "write", "write_zeroes", "zone_append"))
+    assert ended - begun - ioh.unseen <= told <= after - before
+    parts: dict[str, int] = {}
+    for interval in ioh.intervals_of("block"):
+        for name, ops in interval["layers"]["block"]["parts"]["device"].items():
+            parts[name] = parts.get(name, 0) + ops.get("read", {"count": 0})["count"]
+    assert not [part for part in parts if ":" in part]
+    name, others = f"loop{SPARE}", 64  # udev looks at a new disk, too
+    assert 4331 - ioh.unseen <= parts[name] <= 4331 + others
+    # The last that it did before it went away has no row any more.
+    row_reads = ioh.table("block", "device", "device")[name,]["reads"]
+    assert 4024 - ioh.unseen <= row_reads <= 4331 + others
+
+
+def test_devices_without_room_in_the_probe(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host of many CPUs the probe has room for few devices; all requests count there, too."""
+    program = (
+        "import sys, ioh.commands, ioh.layers.block_probe as probe\n"
+        "probe._room = lambda host: 1\n"
+        "raise SystemExit(ioh.commands.main(sys.argv[1:]))"
+    )
+    monkeypatch.setattr(rig, "ioh_command", lambda *words: [sys.executable, "-c", program, *words])
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        before = loop.stats()
+        with opened(loop.path, os.O_RDWR | os.O_DIRECT) as fd, aligned(4096) as buffer:
+            for i in range(23):
+                os.preadv(fd, [buffer], i * 4096)
+            for i in range(11):
+                os.pwritev(fd, [buffer], i * 4096)
+                os.fdatasync(fd)
+        disk = loop.stats() - before
+    assert disk.reads == 23
+    assert disk.flushes == 11
+    ioh.assert_block_agrees(disk)
+    parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
+    assert {name for part in parts for name in part} == {loop.name, OTHERS}

@@ -26,24 +26,34 @@ from tests.kernel.rig import (
     run,
 )
 
-# Reads the file each time that a line with a number comes, and says when it has.
+# Reads the file each time that a line with a number comes, and says when it has: in a thread of its
+# own, where that is to have a name of its own.
 READER = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(15, sys.argv[2].encode())
-fd = os.open(sys.argv[1], os.O_RDONLY)
-for line in sys.stdin:
-    for _ in range(int(line)):
-        os.pread(fd, 1000, 0)
-    print("done", flush=True)
+import ctypes, os, sys, threading
+def name(comm): ctypes.CDLL(None).prctl(15, comm.encode())
+def serve():
+    name(sys.argv[-1])
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    for line in sys.stdin:
+        for _ in range(int(line)):
+            os.pread(fd, 1000, 0)
+        print("done", flush=True)
+name(sys.argv[2])
+if len(sys.argv) > 3:
+    thread = threading.Thread(target=serve)
+    thread.start()
+    thread.join()
+else:
+    serve()
 """
 
 
 class Reader:
-    """A process that reads a file when it is told to."""
+    """A process, or a thread of one, that reads a file when it is told to."""
 
-    def __init__(self, path: Path, comm: str) -> None:
+    def __init__(self, path: Path, *comms: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", READER, str(path), comm],
+            [sys.executable, "-c", READER, str(path), *comms],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -100,6 +110,20 @@ def test_by_name(volume: Volume) -> None:
             wanted.read(11)
             others[-1].read(13)
         assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
+
+
+def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
+    """As ps -o comm, /proc and the tables have it: mysqld, java and qemu name their threads."""
+    reader = Reader(volume.file("data", 1000), "ioh-process", "ioh-thread")
+    row = (str(reader.pid), "ioh-process")
+    with reader.process:
+        with recording("--comm", "ioh-process", "--layers", "syscall") as ioh:
+            reader.read(23)
+        with recording("--comm", "ioh-thread", "--layers", "syscall") as thread:
+            reader.read(19)
+    assert only_rows(ioh) == {row: 23}
+    assert ioh.counts("syscall") == {"read_buffered": 23}
+    assert only_rows(thread) == {}
 
 
 def test_by_process_in_a_container() -> None:
@@ -196,8 +220,11 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
         ):
             for _ in range(23):
                 os.preadv(fd, [buffer], 0)
-        assert ioh.counts("syscall") == {"read_direct": 23}
-        assert ioh.total("block", "read") + ioh.unseen == 23
+            with opened(partition, os.O_RDONLY | os.O_DIRECT) as raw:
+                for _ in range(19):
+                    os.preadv(raw, [buffer], 0)
+        assert ioh.counts("syscall") == {"read_direct": 23 + 19}
+        assert ioh.total("block", "read") + ioh.unseen == 23 + 19
         (note,) = ioh.messages.lines
         assert b"is a partition" in note
         assert loop.name.encode() in note

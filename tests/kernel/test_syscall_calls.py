@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.part import WatchedVolume, assert_calls, assert_seen
-from tests.kernel.rig import MIB, Volume, aligned, fio, opened, recording, run
+from tests.kernel.part import WatchedVolume, assert_calls, assert_seen, part_of
+from tests.kernel.rig import MIB, Loop, Volume, aligned, fio, opened, recording, run
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -135,6 +135,33 @@ def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
             assert os.write(fd, buffer) == 4096
     assert_calls(ioh, {op: 13}, 4096)
     assert ioh.total("syscall", "write", "bytes") == ioh.total("syscall", op) * 4096
+
+
+@pytest.mark.parametrize("fstype", ["ext4", "xfs"])
+def test_class_of_a_write_by_its_mount(loop: Loop, tmp_path: Path, fstype: str) -> None:
+    """The kernel's IS_SYNC() asks the mount, too, whose option dirsync is for names alone."""
+    mount = tmp_path / "mnt"
+    mount.mkdir()
+    run(f"mkfs.{fstype}", "-q", loop.path)
+    run("mount", "-o", "dirsync", loop.path, mount)
+    try:
+        with (
+            recording("--device", loop.path, "--layers", "syscall") as ioh,
+            opened(mount / "data", os.O_WRONLY | os.O_CREAT) as fd,
+        ):
+            for option, op, times in [
+                (None, "write_buffered", 7),
+                ("sync", "write_sync", 13),
+                ("async", "write_buffered", 11),
+            ]:
+                if option is not None:
+                    run("mount", "-o", f"remount,{option}", mount)
+                with part_of(ioh) as part:
+                    for _ in range(times):
+                        assert os.pwrite(fd, bytes(1000), 0) == 1000
+                assert_calls(part, {op: times}, 1000)
+    finally:
+        run("umount", mount)
 
 
 def test_fsync_family(watched: WatchedVolume) -> None:

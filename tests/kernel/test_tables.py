@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import Volume, ioh_command, ioh_environment, opened, recording, run
+from tests.kernel.rig import Loop, Volume, ioh_command, ioh_environment, opened, recording, run
 
 HOSTILE_COMM = b"\x1b[31m[/b]"
 HOSTILE_FILE = b"new\nline \xe2\x80\xaegnp.exe \xff\x1b[2J\xc2\x9b"
@@ -197,3 +197,26 @@ def test_the_device_node_itself(volume: Volume, flags: int) -> None:
     assert ioh.total("syscall", "read", "bytes") == 4096
     ((shown,),) = ioh.table("syscall", "file", "path").keys()
     assert shown == volume.device
+
+
+def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) -> None:
+    """A snapshot's files have the inode numbers and the device number of those it was made of."""
+    mount = tmp_path / "mnt"
+    mount.mkdir()
+    run("mkfs.btrfs", "-q", loop.path)
+    run("mount", loop.path, mount)
+    try:
+        run("btrfs", "subvolume", "create", mount / "live")
+        (mount / "live" / "data").write_bytes(bytes(SIZE))
+        run("btrfs", "subvolume", "snapshot", "-r", mount / "live", mount / "snap")
+        paths = [mount / "live" / "data", mount / "snap" / "data"]
+        assert len({path.stat().st_ino for path in paths}) == 1
+        with recording("--device", loop.path, "--layers", "syscall") as ioh:
+            for path, times in zip(paths, (23, 19), strict=True):
+                with opened(path, os.O_RDONLY) as fd:
+                    for _ in range(times):
+                        os.pread(fd, 1000, 0)
+    finally:
+        run("umount", mount)
+    rows = {key[0]: row["reads"] for key, row in ioh.table("syscall", "file", "path").items()}
+    assert rows == {str(paths[0]): 23, str(paths[1]): 19}

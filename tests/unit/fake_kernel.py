@@ -25,7 +25,7 @@ _MEMBERS = {
     "fdtable": "max_fds fd",
     "file": "f_inode f_flags f_path.dentry",
     "files_struct": "fdt",
-    "gendisk": "major",
+    "gendisk": "major disk_name",
     "inet_sock": "inet_sport",
     "inode": "i_mode i_flags i_sb i_ino i_rdev i_dentry.first",
     "css_set": "dfl_cgrp",
@@ -44,7 +44,7 @@ _MEMBERS = {
     "nfsd4_op": "u.write",
     "nfsd4_write": "wr_stable_how",
     "pt_regs": "di si dx r10 r9",
-    "request": "cmd_flags rq_flags __data_len __sector start_time_ns io_start_time_ns q",
+    "request": "cmd_flags rq_flags __data_len __sector bio start_time_ns io_start_time_ns q",
     "request_queue": "disk",
     "rpc_clnt": "cl_prog cl_vers",
     "rpc_procinfo": "p_name",
@@ -53,7 +53,9 @@ _MEMBERS = {
     "sock": "sk_protocol",
     "sock_common": "skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr"
     " skc_v6_daddr skc_v6_rcv_saddr",
-    "super_block": "s_dev s_magic s_bdev s_root",
+    "btrfs_inode": "vfs_inode root",
+    "btrfs_root": "root_key.objectid",
+    "super_block": "s_dev s_flags s_magic s_bdev s_root",
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
     "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
@@ -273,6 +275,8 @@ class FakeLibbpf:
 
     def bpf_map_update_elem(self, fd: int, key: Any, value: Any, flags: int) -> int:
         held, raw = self._asked("update", fd, key)
+        if flags == 1 and raw in held.entries:
+            return _refuse(errno.EEXIST)
         if raw not in held.entries and len(held.entries) >= held.spec.max_entries:
             return _refuse(errno.E2BIG)
         held.entries[raw] = _bytes(value, held.value_size)

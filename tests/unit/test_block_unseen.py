@@ -44,3 +44,13 @@ def test_a_name_that_comes_to_mean_another_device() -> None:
     assert unseen.note({"loop0": of(read=100)}, {"loop0": of(read=98)}) == 2
     assert unseen.note({"loop0": of(read=10)}, {"loop0": of(read=108)}) == 2
     assert unseen.note({"loop0": of(read=20)}, {"loop0": of(read=117)}) == 3
+
+
+def test_flushes_from_multipath_are_reads_of_the_disk_below() -> None:
+    """As on Linux 6.1: diskstats tells 53 reads and no flush of 37 reads and 16 flushes."""
+    unseen = UnseenRequests()
+    unseen.note({}, {"sda": of(read=5, flush=9)})
+    disks = {"sda": of(read=53, write=29, flush=0)}
+    assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 0
+    disks = {"sda": of(read=54, write=29, flush=0)}
+    assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 1

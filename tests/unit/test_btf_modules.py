@@ -74,6 +74,12 @@ def test_a_module_that_is_not_asked_for_is_not_read(lib: TwoParts) -> None:
     assert lib.parsed == []
 
 
+def test_a_module_that_is_welcome_may_lack_its_types(lib: TwoParts) -> None:
+    assert Btf(welcome=("nfs",)).offset("rpc_task", "first") == 16
+    lib.module_handle = None
+    assert Btf(welcome=("nfs", "btrfs")).offset("rpc_task", "first") is None
+
+
 def test_a_module_built_into_the_kernel_has_no_types_of_its_own(lib: TwoParts) -> None:
     assert Btf(("sunrpc",)).offset("inode", "first") == 8
 

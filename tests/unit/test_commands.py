@@ -43,6 +43,21 @@ def start(*args: str, kind: str = "seeded", delay_s: float = 0.0, **options: Any
     return subprocess.Popen([sys.executable, "-c", program, *args], **how)
 
 
+def wait_until_it_heeds(process: Any) -> None:
+    """Until the program has its own handlers of signals: a busy machine takes its time."""
+    deadline = time.monotonic() + 20
+    status = Path(f"/proc/{process.pid}/status")
+    # The last one that it installs; Python has one for SIGINT itself.
+    while not _caught(status.read_text()) >> (signal.SIGALRM - 1) & 1:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _caught(status: str) -> int:
+    return next(int(line.split()[1], 16) for line in status.splitlines() if "SigCgt" in line)
+
+
 def run(*args: str, **how: Any) -> tuple[int, str, str]:
     process = start(*args, **how)
     out, err = process.communicate(timeout=30)
@@ -223,7 +238,9 @@ def test_a_signal_ends_it_soon_after_a_whole_line(
     command: str, number: signal.Signals, code: int
 ) -> None:
     process = start(command, delay_s=5.0 if command == "text" else 0.001)
-    select.select([process.stdout], [], [], 20) if command == "json" else time.sleep(1.0)
+    wait_until_it_heeds(process)
+    if command == "json":
+        select.select([process.stdout], [], [], 20)
     sent = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=10)
@@ -238,6 +255,7 @@ def test_a_signal_ends_it_soon_after_a_whole_line(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_ends_it_while_nobody_reads_the_pipe(number: signal.Signals, code: int) -> None:
     with start("json") as process:
+        wait_until_it_heeds(process)
         time.sleep(1.5)  # the pipe is full by now and the write blocks
         assert process.poll() is None
         sent = time.monotonic()

@@ -158,10 +158,10 @@ def test_what_was_told_is_judged_and_what_was_not_on_demand(path: str) -> None:
         listener.wait_for_tick(1)
         assert told(listener.snapshots[1]) == told(feed.visit(1)) == "1"
         assert told(feed.visit(6)) == ""
-        assert feed.judge(6, lambda: False) is None
+        assert feed.judge(6, lambda _: False) is None
         assert told(feed.visit(6)) == ""
         # Judged with those before it, by a judge of its own.
-        assert told(feed.judge(6, lambda: True)) == "6"
+        assert told(feed.judge(6, lambda _: True)) == "6"
         assert told(feed.visit(6)) == "6"
         assert told(feed.visit(5)) == ""
         feed.play_from(9)

@@ -55,14 +55,16 @@ def test_wsize_cuts_direct_writes() -> None:
     assert finding.cause == (
         "Writes of 1 MB become 32 WRITEs of 32 KB, one after another. wsize=32768 on 10.0.0.5:/e."
     )
-    assert finding.command.startswith("umount /mnt/n && mount -o wsize=1048576 10.0.0.5:/e")
+    assert finding.command.startswith("findmnt -o SOURCE,OPTIONS /mnt/n   # ")
+    assert "wsize=1048576" in finding.command
+    assert "umount and mount" in finding.advice
     assert finding.confidence == "high"
 
 
 def test_a_mounts_name_is_one_word_of_the_command() -> None:
     layers = mount(30, MB, 64_000, 960, 32 * KB, 2_000, 32 * KB, place="/mnt/a b;reboot")
     command = found(layers)["nfs_fragmentation"].command
-    assert command.startswith("umount '/mnt/a b;reboot' && mount -o wsize=1048576 10.0.0.5:/e '")
+    assert command.startswith("findmnt -o SOURCE,OPTIONS '/mnt/a b;reboot'   # ")
 
 
 def test_calls_under_way_at_the_windows_edges_change_no_ratio() -> None:
@@ -188,6 +190,15 @@ def test_reads_from_the_nfs_clients_memory(share: float, fires: bool) -> None:
         (("/mnt/n", "nfs4"), {"reads_per_s": 7_000.0, "read_bytes_per_s": read.bytes_per_s}),
     ]})  # fmt: skip
     assert ("caching" in found({"syscall": app, "nfs_client": client})) is fires
+
+
+@pytest.mark.parametrize(("watched", "fires"), [(7_000.0, True), (50.0, False)])
+def test_few_cached_reads_beside_many_of_which_nobody_knows(watched: float, fires: bool) -> None:
+    """FUSE, CIFS …: no read of theirs is among the watched ones."""
+    read = op(7_000, 128 * KB, 30)
+    calls = {"read_calls_per_s": watched, "read_calls_cached_per_s": watched}
+    app = layer("syscall", {"read": read, "read_buffered": read}, metrics=calls)
+    assert ("caching" in found({"syscall": app})) is fires
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,19 @@ def test_from_proc(name: str) -> None:
     check_shown(layer, older, newer)
 
 
+@pytest.mark.parametrize("name", ["block", "nfs_client", "nfs_server", "tcp"])
+@pytest.mark.parametrize("chosen", [Filters(pid=7), Filters(comm="fio"), Filters(cgroup_id=9)])
+def test_a_layer_that_shows_all_processes_says_so(
+    name: str, chosen: Filters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    for filters, is_said in ((chosen, True), (Filters(), False)):
+        layer = LAYERS[name](filters, ROOTS[0])
+        for sample in (layer.read(maps), layer.read_proc()):
+            assert isinstance(sample, LayerSample)
+            assert any("not applied here: all " in note for note in sample.notes) == is_said
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_without_a_proc_it_says_so(name: str, tmp_path: Path) -> None:
     sample = LAYERS[name](Filters(), tmp_path).read_proc()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -30,14 +28,16 @@ WAITED = "its probe is still being compiled"
 Read = Callable[[], LayerSample]
 
 
-def make_layer(name: str, rank: int, *, probe: str = "", read: Read | None = None) -> type[Layer]:
+def make_layer(
+    name: str, rank: int, *, probe: str = "", read: Read | None = None, look: Read | None = None
+) -> type[Layer]:
     """A layer that is known to this test only."""
 
     class Made(Layer):
         spec = LayerSpec(name, name, rank, (), {}, (), ())
 
         def read(self, maps: object) -> LayerSample:
-            return LayerSample("bpf")
+            return look() if look is not None else LayerSample("bpf")
 
         def read_proc(self) -> LayerSample:
             return read() if read is not None else LayerSample("proc")
@@ -284,116 +284,3 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
         )
         assert isinstance(sample.layers["b"], LayerSample)
     assert asked == [1]
-
-
-class Clock:
-    """Time that passes only when somebody waits."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        self.late: Iterator[float] = itertools.repeat(0.0)
-        times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
-        same = {"time": time.time, "process_time_ns": time.process_time_ns}
-        patch.setattr(live, "time", SimpleNamespace(**times, **same))
-        patch.setattr(live, "select", SimpleNamespace(select=self.wait))
-
-    def wait(self, *args: Any) -> None:
-        self.now += args[3]
-
-    def reading(self) -> LayerSample:
-        self.now += next(self.late)
-        return LayerSample("proc")
-
-
-def ticks(host: Host, interval_s: float, *late_s: float) -> list[float]:
-    """When each reading began, where reading takes so long each time."""
-    clock = Clock(host.patch)
-    clock.late = iter(late_s)
-    host.know(make_layer("a", 10, read=clock.reading))
-    with source(interval_s=interval_s) as running:
-        samples = itertools.islice(running, len(late_s))
-        ended = [s.mono_ns / 1e9 - 1000 for s in samples]
-    return [round(end - late, 6) for end, late in zip(ended, late_s, strict=True)]
-
-
-def test_the_first_interval_is_short(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 0, 0) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_short_interval_is_not_made_longer(host: Host) -> None:
-    assert ticks(host, 0.1, 0, 0, 0, 0) == [0.0, 0.1, 0.2, 0.3]
-
-
-def test_reading_time_does_not_shift_the_ticks(host: Host) -> None:
-    assert ticks(host, 1.0, 0.2, 0.2, 0.9, 0.2) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_late_tick_is_not_made_up_for(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 3.5, 0, 0) == [0.0, 0.2, 1.2, 5.7, 6.7]
-
-
-def test_stop_ends_the_iteration_at_once(host: Host) -> None:
-    with source(interval_s=60.0) as running:
-        iterator = iter(running)
-        next(iterator)
-        next(iterator)
-        thread = threading.Timer(0.05, running.stop)
-        thread.start()
-        started = time.monotonic()
-        assert list(iterator) == []
-        assert time.monotonic() - started < 5.0
-        thread.join()
-
-
-def test_stop_before_the_first_tick_and_many_times(host: Host) -> None:
-    with source(interval_s=60.0) as running:
-        for _ in range(70_000):  # more than a pipe holds
-            running.stop()
-        assert len(list(running)) == 1
-
-
-def test_the_probes_cost_is_measured_in_a_short_window(root: Host) -> None:
-    root.attach("a")
-    clock = Clock(root.patch)
-    spent = itertools.count(0, 5_000_000)  # 5 ms of each window of 100 ms
-    with source("a") as running:
-        root.patch.setattr(running.attached["a"], "run_time_ns", lambda: next(spent))
-        root.patch.setattr(running._loader.__class__, "ask", lambda *_: stats_answer())
-        assert running.read().bpf_ns_total is None
-        running._measure_cost()
-        clock.now += 2.0
-        assert running.read().bpf_ns_total == pytest.approx(2.0 * 0.05 * 1e9)
-
-
-def stats_answer() -> tuple[dict[str, str], list[int]]:
-    return {"verb": "stats"}, [os.open(os.devnull, os.O_RDONLY)]
-
-
-def test_counting_run_time_lets_the_kernel_stop_afterwards(root: Host) -> None:
-    root.attach("a")
-    with source("a") as running:
-        root.patch.setattr(running._loader.__class__, "ask", lambda *_: stats_answer())
-        before = open_descriptors()
-        with running.counting_run_time() as run_time_ns:
-            assert run_time_ns() == 0
-            assert open_descriptors() == before + 1
-        assert open_descriptors() == before
-
-
-@pytest.mark.parametrize("answered", [None, {"verb": "stats"}])
-def test_a_kernel_that_does_not_count_run_time(
-    root: Host, answered: dict[str, object] | None
-) -> None:
-    with source("a") as running:
-        if answered is not None:
-            thread = threading.Timer(0.03, root.answer, [answered])
-            thread.start()
-        with running.counting_run_time() as run_time_ns:
-            assert run_time_ns() is None
-        if answered is not None:
-            thread.join()
-
-
-def test_without_a_loader_run_time_is_not_known(host: Host) -> None:
-    with source() as running, running.counting_run_time() as run_time_ns:
-        assert run_time_ns() is None

@@ -279,7 +279,7 @@ def attach(
             raise outcome
         return outcome
 
-    monkeypatch.setattr("ioh.bpf.btf.Btf", lambda _modules: object())
+    monkeypatch.setattr("ioh.bpf.btf.Btf", lambda *_modules: object())
     monkeypatch.setattr("ioh.bpf.typed.can_trust_pointers", lambda _: True)
     monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
     monkeypatch.setattr("ioh.bpf.program.attach_program", attach_program)

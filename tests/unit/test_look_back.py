@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Session
+from ioh.session.stream import Tick
 from ioh.sources.file_feed import FileFeed
 from ioh.sources.judgements import LookBack
 from ioh.sources.replay import Span
@@ -47,7 +49,7 @@ def test_going_to_an_interval_finds_what_was_found_live(name: str, rule: str) ->
     said = [tick for tick, found in wanted.items() if rule in {f.rule for f in found}]
     for tick in (said[0] - 1, said[0], said[-1]):
         with feed(name) as visited:
-            judged = visited.judge(tick, lambda: True)
+            judged = visited.judge(tick, lambda _: True)
         assert judged is not None
         assert judged.findings == wanted[tick]
 
@@ -66,29 +68,58 @@ def look_back(visits: list[int], lost: int = -1) -> LookBack:
 def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
     visits: list[int] = []
     judge = look_back(visits)
-    assert told(judge.judge(30, 1, lambda: True)) == "16"
+    assert told(judge.judge(30, 1, lambda _: True)) == "16"
     assert visits == list(range(15, 31))
     visits.clear()
-    assert told(judge.judge(32, 1, lambda: True)) == "18"
+    assert told(judge.judge(32, 1, lambda _: True)) == "18"
     assert visits == [31, 32]
     visits.clear()
-    assert told(judge.judge(29, 1, lambda: True)) == "16"
+    assert told(judge.judge(29, 1, lambda _: True)) == "16"
     assert visits == list(range(14, 30))
     visits.clear()
-    assert told(judge.judge(59, 1, lambda: True)) == "16"
+    assert told(judge.judge(59, 1, lambda _: True)) == "16"
     assert visits == list(range(44, 60))
 
 
 def test_what_is_wanted_again_goes_on_where_it_was_left() -> None:
     visits: list[int] = []
     judge = look_back(visits)
-    assert judge.judge(30, 1, lambda: len(visits) < 7) is None
-    assert told(judge.judge(30, 1, lambda: True)) == "16"
+    assert judge.judge(30, 1, lambda _: len(visits) < 7) is None
+    assert told(judge.judge(30, 1, lambda _: True)) == "16"
     assert visits == list(range(15, 31))
 
 
+def test_who_may_end_it_is_told_how_many_intervals_are_left() -> None:
+    left: list[int] = []
+
+    def is_wanted(count: int) -> bool:
+        left.append(count)
+        return True
+
+    look_back([]).judge(30, 1, is_wanted)
+    assert left == list(range(16, 0, -1))
+
+
+def test_looking_back_leaves_the_screen_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who steps on before the findings came does not wait for a checkpoint again."""
+    begun: list[int] = []
+    with feed("faster_tier.ioh") as visited:
+        last = visited.extent.last
+        assert visited.visit(last - 1) is not None
+        assert visited.judge(last - 1, lambda left: left > 30) is None
+        ticks = Session.ticks
+
+        def counted(self: Session, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
+            begun.append(from_tick)
+            return ticks(self, from_tick, is_brief=is_brief)
+
+        monkeypatch.setattr(Session, "ticks", counted)
+        assert visited.visit(last) is not None
+    assert not begun
+
+
 def test_there_is_nothing_before_the_first_interval_and_nothing_in_a_lost_one() -> None:
-    assert told(look_back([]).judge(5, 1, lambda: True)) == "5"
-    assert told(look_back([]).judge(30, 28, lambda: True)) == "3"
-    assert look_back([], lost=30).judge(30, 1, lambda: True) is None
-    assert LookBack(INTERVALS.__getitem__, lambda: None, 1.0).judge(5, 1, lambda: True) is None
+    assert told(look_back([]).judge(5, 1, lambda _: True)) == "5"
+    assert told(look_back([]).judge(30, 28, lambda _: True)) == "3"
+    assert look_back([], lost=30).judge(30, 1, lambda _: True) is None
+    assert LookBack(INTERVALS.__getitem__, lambda: None, 1.0).judge(5, 1, lambda _: True) is None

@@ -10,10 +10,15 @@ import pytest
 
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
-from ioh.layers.nfs_client import SPEC, _rpc_values
-from ioh.layers.nfs_maps import DevTotals, read_procedures, sum_parts
+from ioh.layers import nfs_client
+from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
+from ioh.layers.nfs_maps import OTHER_DEVS, DevTotals, read_procedures, sum_parts
+from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
+from ioh.model.filters import Filters
+from ioh.procfs.mountstats import NfsMount
 from tests.unit.fake_kernel import CPUS, install
+from tests.unit.test_layer_read import text_of
 
 V4 = ipaddress.ip_address("10.99.1.2").packed.ljust(16, b"\0")
 V6 = ipaddress.ip_address("2001:db8::7").packed
@@ -64,6 +69,29 @@ def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (total["write_unstable"].count_total, total["write_unstable"].inflight) == (0, 0)
 
 
+def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 16)])
+    totals = DevTotals(SPEC.ops, queue=True)
+    assert totals.read(maps["totals"], 0) == {}
+    counters = [0] * WORDS
+    counters[STARTED] = counters[COUNT] = 3
+    known, others = struct.pack("=II", 49, 0), struct.pack("=II", OTHER_DEVS, 0)
+    assert others in held["totals"].entries  # where the probe looks for it
+    for key in (known, others):
+        held["totals"].entries[key] = struct.pack(f"={WORDS}Q", *counters) * CPUS
+    parts = totals.read(maps["totals"], 1)
+    assert sum_parts(parts, SPEC.ops)["read"].count_total == 6 * CPUS
+    assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
+    again = DevTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
+    assert again[OTHER_DEVS]["read"].count_total == 3 * CPUS
+
+
+def test_a_table_that_is_full_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 2)])
+    assert DevTotals(SPEC.ops, queue=True).read(maps["totals"], 0) == {}
+    assert len(held["totals"].entries) == 2
+
+
 def test_reads_are_counted_whatever_the_procedure_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,3 +106,19 @@ def test_reads_are_counted_whatever_the_procedure_is_called(
     assert values["rpc_read_rtt_ns_total"] == 200 * CPUS
     assert values["rpc_writes_total"] == 0
     assert values["rpc_retransmits_total"] == 8 * CPUS
+
+
+def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An operation that ends in between counts in this tick, its maximum in the next."""
+    maps, held, _ = install(monkeypatch, text_of(NfsClient).maps())
+    ended: list[int] = []
+
+    def read_mountstats(_: Path) -> list[NfsMount]:
+        ended.append(len(held["epoch"].entries))
+        return []
+
+    monkeypatch.setattr(nfs_client, "read_mountstats", read_mountstats)
+    NfsClient(Filters(), tmp_path).read(maps)
+    assert (ended, len(held["epoch"].entries)) == ([0], 1)

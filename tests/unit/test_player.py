@@ -79,6 +79,23 @@ def test_steps_back_do_not_each_read_from_a_checkpoint(
     assert len(begun) <= 2 + 40 // 15
 
 
+def test_a_step_back_after_a_jump_builds_few_samples_more(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes milliseconds, and who stepped back once waits for all of them."""
+    begun: list[int] = []
+    player = Player(history)
+    for tick in (3, 140):
+        player.tick = tick
+        assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    for _ in range(5):
+        assert player.step(-1)
+        tick = player.tick
+        assert player.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    assert begun == [134]
+
+
 def test_a_brief_reading_tells_the_same_of_each_layer(history: History) -> None:
     brief = list(history.ticks(140, is_brief=True))
     assert [item.tick for item in brief] == list(range(140, 150))

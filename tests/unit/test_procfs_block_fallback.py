@@ -10,6 +10,7 @@ import pytest
 from ioh.layers.block import SPEC
 from ioh.model.sample import LayerSample, Unavailable
 from ioh.procfs.block_fallback import BlockFallback, increase, looks_like_partition
+from ioh.procfs.blockdev import read_block_device
 from ioh.procfs.diskstats import make_dev
 
 DATA = Path(__file__).parents[1] / "data"
@@ -69,6 +70,54 @@ def test_a_device_of_which_somebody_else_knows_more(root: Path) -> None:
     assert dict(zip(COLUMNS, rows["sdb", "sdb"], strict=True))["reads_total"] == 0
     assert not fallback.activate([make_dev(8, 16)])
     assert read(fallback).tables["device"] == {**before, **rows}
+
+
+WAY, LATER = "100 0 800 50 0 0 0 0 0 50 50", "130 4 1040 65 0 0 0 0 0 60 65"
+
+
+@pytest.fixture
+def nvme(root: Path) -> Path:
+    """An NVMe disk with two ways to it, as of Linux 6.1: the disk itself counts nothing."""
+    with (root / "proc/diskstats").open("a") as file:
+        file.write("259 0 nvme0n1 0 0 0 0 0 0 0 0 0 0 0\n")
+        file.write(f"0 0 nvme0c0n1 {WAY}\n0 0 nvme0c1n1 {WAY.replace('100', '7')}\n")
+    for name in ("nvme0n1", "nvme0c0n1", "nvme0c1n1"):
+        (root / f"sys/devices/{name}/queue").mkdir(parents=True)
+        (root / f"sys/block/{name}").symlink_to(f"../devices/{name}")
+        (root / f"sys/devices/{name}/queue/nr_requests").write_text("1023\n")
+        if "c" in name:
+            (root / f"sys/devices/{name}/mq").mkdir()
+    (root / "sys/dev/block/259:0").symlink_to("../../devices/nvme0n1")
+    return root
+
+
+def test_each_way_to_an_nvme_disk_is_a_device(nvme: Path) -> None:
+    fallback = BlockFallback(SPEC, root=nvme)
+    read(fallback)
+    sample = read(fallback)
+    assert sample.ops["read"].count_total == 0, "what each had before is the past"
+    rewrite(nvme, nvme0c0n1=LATER)
+    sample = read(fallback)
+    assert sample.ops["read"].count_total == 30
+    assert sample.metrics["read_merges_total"] == 4
+    assert list(sample.parts) == ["nvme0c0n1"]
+    disk = read_block_device(make_dev(259, 0), nvme)
+    assert disk is not None
+    assert disk.stack == "nvme0n1 on nvme0c0n1,nvme0c1n1"
+    assert disk.is_stacked
+    row = dict(zip(COLUMNS, sample.tables["device"]["nvme0c0n1", "nvme0c0n1"], strict=True))
+    assert (row["reads_total"], row["queue_depth_limit"]) == (30, 1023)
+
+
+@pytest.mark.parametrize("own", ["0 0 0 0 0 0 0 0 0 0 0", "30 0 240 15 0 0 0 0 0 10 15"])
+def test_an_nvme_disk_is_the_ways_to_it(nvme: Path, own: str) -> None:
+    """Since Linux 6.5 it counts itself, too."""
+    fallback = BlockFallback(SPEC, make_dev(259, 0), root=nvme)
+    read(fallback)
+    rewrite(nvme, nvme0c0n1=LATER, nvme0n1=own)
+    sample = read(fallback)
+    assert sample.ops["read"].count_total == 30
+    assert list(sample.parts) == ["nvme0c0n1"]
 
 
 def test_growth_of_one_disk(root: Path) -> None:

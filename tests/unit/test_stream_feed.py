@@ -231,7 +231,7 @@ def test_what_was_found_is_found_again(source: Source) -> None:
         listener.wait_for_tick(7)
         assert [told(listener.snapshots[tick]) for tick in (1, 4, 7)] == ["1", "4", "7"]
         for tick in (7, 2):
-            assert told(feed.visit(tick)) == told(feed.judge(tick, lambda: True)) == str(tick)
+            assert told(feed.visit(tick)) == told(feed.judge(tick, lambda _: True)) == str(tick)
         for _, snapshot in feed.walk(1, 3):
             assert snapshot.not_evaluated == ()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.tui.actions import PAGE, Argument, Context, act, typed, with_valid_choice
+from ioh.tui.actions import PAGE, Argument, Context, act, pasted, typed, with_valid_choice
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.render.glyphs import UNICODE
@@ -230,6 +230,14 @@ def test_a_filter_is_typed_kept_and_forgotten() -> None:
     gone = typed(state, "escape", None)
     assert not gone.is_typing
     assert gone.table_of("syscall").pattern == ""
+
+
+def test_a_paste_is_its_printable_characters_and_no_keys() -> None:
+    state = pasted(press(START, "slash"), "d\nb\x1bX\t\u202e\x7f")
+    assert state.table_of("syscall").pattern == "dbX"
+    assert state.is_typing
+    assert len(pasted(state, "y" * 500).table_of("syscall").pattern) == 80
+    assert pasted(START, "db") == START
 
 
 @pytest.mark.parametrize("char", ["\x1b", "\n", "\x00", "\u202e", None])

@@ -186,6 +186,20 @@ def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile() -> 
     stage(flow, live())
 
 
+def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.paste("qR")
+        assert on.feed.calls == []
+        assert on.app.is_running
+        await on.press("slash", "w")
+        await on.paste("ri\n\x1b[2J\u202e1")
+        assert "filter: wri[2J1_" in on.lines[-1]
+        assert on.feed.calls == []
+
+    stage(flow, live())
+
+
 def test_sorting_marks_its_column_and_reorders_the_rows() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)

@@ -126,3 +126,15 @@ def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> Non
             check_saved(on, tmp_path, number)
         on.press("q")
         assert on.wait() == 0
+
+
+def test_a_size_in_the_environment_is_not_the_terminals(tmp_path: Path) -> None:
+    env = {"NO_COLOR": "", "COLUMNS": "120", "LINES": "40"}
+    with Emulated((*IOH, *REPLAY), tmp_path, 80, 24, env) as on:
+        on.wait_for_line("block")
+        run_until_ticks(on, 2)
+        wait_for_scan(on)
+        on.press(" ")
+        check_saved(on, tmp_path, 1)
+        on.press("q")
+        assert on.wait() == 0

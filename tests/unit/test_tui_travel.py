@@ -308,6 +308,22 @@ def test_what_is_found_may_be_drawn_before_its_past_is_read(
     assert not feed.walked
 
 
+@pytest.mark.parametrize("looks_back", [1, 100])
+def test_who_goes_from_key_to_key_does_not_share_the_cpu_with_a_far_look_back(
+    looks_back: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeker, "REST_S", 3600.0)
+    feed = FakeFeed(minute(), mode="replay")
+    feed.looks_back = looks_back
+    feed.judged = {30: minute()[29], 40: minute()[39]}
+    with Seeking(feed) as seeking:
+        for count, tick in enumerate((30, 40), 1):
+            seeking.seeker.request(tick)
+            each = 2 if looks_back > 1 else 3  # itself, its past, its findings
+            seeking.wait_for(lambda: len(seeking.found) >= each * count)  # noqa: B023
+    assert [found.tick for found in seeking.found] == [30] * each + [40] * each
+
+
 def test_what_is_lost_is_told_as_lost() -> None:
     feed = FakeFeed(minute(), mode="replay")
     feed.lost.add(7)

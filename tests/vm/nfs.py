@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ioh.procfs.mountstats import NfsMount, ProcedureStats, read_mountstats
-from tests.kernel.part import remarks
-from tests.kernel.rig import Ioh, run
+from tests.kernel.part import part_of, remarks
+from tests.kernel.rig import MIB, Ioh, about, aligned, opened, run
 
 EXPORT = Path("/srv/export")
 DISK = "/dev/vda"
@@ -132,8 +133,9 @@ def mounted(
     client: int = 1,
     place: str = "/mnt/nfs",
     host_name: str | None = None,
+    folder: str = "",
 ) -> Iterator[Path]:
-    """The export as one client sees it.
+    """The export, or a folder of it, as one client sees it.
 
     Since NFSv4.1 a client is known by its host name.  Two of one name are to the server one
     machine that restarted: each takes the other's session away, at every renewal.
@@ -147,7 +149,7 @@ def mounted(
     # Not `ip netns exec`, which would mount in a mount namespace of its own.
     enter = ["nsenter", f"--net=/run/netns/cli{client}", "unshare", "--uts", "sh", "-ec"]
     mount = 'echo "$0" >/proc/sys/kernel/hostname; exec "$@"'
-    remote = f"10.99.{client}.1:{source}"
+    remote = f"10.99.{client}.1:{Path(source, folder)}"
     name = host_name or f"client{client}"
     run(*enter, mount, name, "mount", "-t", "nfs", "-o", ",".join(words), remote, where)
     try:
@@ -215,6 +217,70 @@ def client_counts(place: Path) -> ClientCounts:
         mount.server_write_bytes,
         {name: s.transmissions - s.calls for name, s in mount.procedures.items()},
     )
+
+
+def check_that_one_superblock_counts_once(ioh: Ioh, one: Path) -> None:
+    """Read in one folder of the export, mount another folder beside it, read in both.
+
+    The kernel gives both mounts one superblock, whose counters mountstats prints for each.
+    """
+    (one / "file").write_bytes(os.urandom(MIB))
+    Server.drop_caches()
+    version = mount_of(one).options["vers"]
+    with part_of(ioh) as part:
+        before = client_counts(one)
+        read_directly(one / "file", 31)
+        ioh.settle()
+        halfway = client_counts(one)
+        with mounted(version, place="/mnt/two", folder="shared-two") as two:
+            assert one.stat().st_dev == two.stat().st_dev
+            (two / "file").write_bytes(os.urandom(MIB))
+            read_directly(one / "file", 23)
+            read_directly(two / "file", 11)
+            ioh.settle()
+            told, told_again = (client_counts(place) for place in (one, two))
+    assert told == told_again
+    told, told_later = told - before, told - halfway
+    assert (told.read_bytes, told_later.read_bytes) == (65 * 8192, 34 * 8192)
+    assert told.write_bytes == MIB
+    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+        assert part.metric("nfs_client", f"rpc_{op}s") == stats.calls, op
+        # From /proc each attempt is an operation, also one that failed.
+        failed = stats.errors or 0
+        assert stats.calls - failed <= part.total("nfs_client", op) <= stats.calls, (op, failed)
+    assert part.total("nfs_client", "read", "bytes") == told.read_bytes
+    assert part.total("nfs_client", "write", "bytes") == told.write_bytes
+    assert rows_of(part, "server")[mount_of(one).server,] == row_of(told)
+    assert rows_of(part, "mount")[str(one),] == row_of(told)
+    assert rows_of(part, "mount")[str(two),] == row_of(told_later)  # since it was mounted
+    assert busy_parts(part) == {f"{mount_of(one).export} on {one}"}
+
+
+def row_of(told: ClientCounts) -> tuple[Any, ...]:
+    return told.read.calls, about(told.read_bytes), about(told.write_bytes)
+
+
+def rows_of(ioh: Ioh, table: str) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """READs, their bytes, and bytes written of each mount or server."""
+    return {
+        key: tuple(row[column] for column in ("reads", "read_bytes", "write_bytes"))
+        for key, row in ioh.table("nfs_client", table, table).items()
+    }
+
+
+def busy_parts(ioh: Ioh) -> set[str]:
+    return {
+        name
+        for interval in ioh.intervals_of("nfs_client")
+        for name, ops in interval["layers"]["nfs_client"]["parts"]["mount"].items()
+        if "read" in ops and ops["read"]["count"]
+    }
+
+
+def read_directly(path: Path, count: int) -> None:
+    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(8192) as buffer:
+        for i in range(count):
+            os.preadv(fd, [buffer], i * 8192)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 # One run of pytest each: calls and TCP are told apart from NFS's own, the modules' tests need a
 # machine without an NFS mount, the played anomalies have an ioh of their own, and the others share
 # one, since starting it takes half a minute.  test_nfs_findings.py runs by name only.
-vm_layer_tests="tests/vm/test_kernel.py"
+vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_multipath.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
@@ -31,7 +31,7 @@ test_in_vm() { # $1 is the kernel, the rest are pytest's arguments
     shift
     vm_out=$(mktemp -d)
     vm_status=0
-    VM_OUT=$vm_out VM_TIMEOUT_S=${VM_TIMEOUT_S:-1500} \
+    VM_OUT=$vm_out VM_TIMEOUT_S=${VM_TIMEOUT_S:-3000} \
         "$root/tests/vm/boot.sh" "$kernel_dir" "$(vm_command "$@")" || vm_status=$?
     if [ "$vm_status" = 0 ] && ! cmp -s "$vm_out/ran-on" "$kernel_dir/version"; then
         say "the tests did not run on the kernel that was asked for"

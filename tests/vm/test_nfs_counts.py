@@ -14,6 +14,7 @@ from tests.vm.nfs import (
     ClientCounts,
     Server,
     ServerCounts,
+    check_that_one_superblock_counts_once,
     client_counts,
     mounted,
     server_counts,
@@ -146,6 +147,14 @@ def test_the_server_tells_cached_reads_from_those_of_the_disk(
     # The first pass reads the disk, in part ahead; the two others find all in memory.
     assert 1 <= ioh.total("nfs_server", "read_disk") <= 31
     assert ioh.total("nfs_server", "read_cached") >= 2 * 31
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_mounts_of_one_superblock_count_once(server: Server, both_ends: Ioh, version: str) -> None:
+    for name in ("shared-one", "shared-two"):
+        (EXPORT / name).mkdir(exist_ok=True)
+    with mounted(version, place="/mnt/one", folder="shared-one") as one:
+        check_that_one_superblock_counts_once(both_ends, one)
 
 
 @pytest.mark.parametrize("version", ["3", "4.2"])

@@ -6,7 +6,14 @@ import pytest
 
 from tests.kernel.part import remarks
 from tests.kernel.rig import fio, recording
-from tests.vm.nfs import Server, client_counts, mounted, server_counts
+from tests.vm.nfs import (
+    EXPORT,
+    Server,
+    check_that_one_superblock_counts_once,
+    client_counts,
+    mounted,
+    server_counts,
+)
 
 
 @pytest.mark.parametrize("version", ["3", "4.2"])
@@ -39,3 +46,15 @@ def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None
     assert row[0] == (str(place), version)
     assert row[1]["writes"] == told.write.calls
     assert any("asked for with --proc" in str(remark) for remark in remarks(ioh))
+
+
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_mounts_of_one_superblock_count_once(server: Server, version: str) -> None:
+    for name in ("shared-one", "shared-two"):
+        (EXPORT / name).mkdir(exist_ok=True)
+    with (
+        mounted(version, place="/mnt/one", folder="shared-one") as one,
+        recording("--proc", "--layers", "nfs_client", cycle_s=0.5) as ioh,
+    ):
+        check_that_one_superblock_counts_once(ioh, one)
+    assert {i["layers"]["nfs_client"]["source"] for i in ioh.intervals[1:]} == {"proc"}

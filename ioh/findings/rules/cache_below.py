@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -85,7 +86,7 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
             ),
         ),
         advice="To measure the disk, let the loop device read past the page cache.",
-        command=f"losetup --direct-io=on /dev/{device.name}",
+        command=f"losetup --direct-io=on {shlex.quote(device.node)}",
     )
 
 
@@ -126,7 +127,7 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
             ),
         ),
         advice="To measure the medium, read far more than the cache holds, at random.",
-        command=f"cat /sys/block/{device.name}/device/model; smartctl -i /dev/{device.name}",
+        command=f"cat /sys/block/{device.name}/device/model; smartctl -i {device.node}",
     )
 
 

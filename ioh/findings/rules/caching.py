@@ -36,7 +36,8 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
     spared = 1 - min(1.0, (fetched + elsewhere) / read.bytes) if read.bytes else 0.0
-    share = cached / calls
+    # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
+    share = cached / max(calls, read.count)
     if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
         return
     top = next(iter(rows_of(window.newest, "syscall", "process")), None)
@@ -64,7 +65,7 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice="Nothing is wrong, unless you mean to test the storage: then use O_DIRECT, drop the "
         "cache before, or read far more than there is memory.",
-        command="fio --direct=1 ...   or before each run: echo 3 > /proc/sys/vm/drop_caches",
+        command="echo 3 > /proc/sys/vm/drop_caches   # before each run; or: fio --direct=1 ...",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
@@ -50,7 +51,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     for row in rows_of(window.newest, "tcp", "interface"):
-        name = row.key[0]
+        name, quoted = row.key[0], shlex.quote(row.key[0])
         for way, word in (("in", "inwards"), ("out", "outwards")):
             used = [
                 found.values.get(f"{way}_used_pct") or 0.0
@@ -83,9 +84,9 @@ def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
                     ),
                 ),
                 advice=_SHAPED if is_shaped else _FULL,
-                command=f"tc -s qdisc show dev {name}"
+                command=f"tc -s qdisc show dev {quoted}"
                 if is_shaped
-                else f"ip -s link show {name}; ethtool {name}",
+                else f"ip -s link show {quoted}; ethtool {quoted}",
             )
 
 
@@ -152,7 +153,7 @@ def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
             ),
             advice="The receiver reads too slowly, or its receive buffer is too small for the "
             "distance.",
-            command="sysctl net.ipv4.tcp_rmem   (on the receiver)",
+            command="sysctl net.ipv4.tcp_rmem   # on the receiver",
         )
 
 

@@ -40,7 +40,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice="Write all of the file or device once before a test (fallocate is not enough: it "
         "leaves blocks unwritten); a second run shows the difference.",
-        command="fio --rw=write --bs=1M --direct=1 ...   (once, before the test)",
+        command="fio --rw=write --bs=1M --direct=1 ...   # once, before the test",
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.pieces import Pieces, how
+from ioh.findings.read_ahead import ReadAhead, read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Stretch, Window, duration_s
@@ -103,11 +105,13 @@ def _verdict(
             device.sum.latency_us,
         )
         pieces = timed
-    limit = _which_limit(pieces, device, is_buffered=is_buffered)
+    ahead = read_ahead(recent, device) if is_buffered else None
+    limit = _which_limit(pieces, device, ahead)
     if limit is None:
         limit = _limit_above(recent, op, pieces)
     if limit is None and pieces.per_call < 4:
         return  # nothing to point at, and little to gain
+    advice, command = (limit.advice, limit.command) if limit else _unknown_limit(ahead)
     name = device.name if device is not None else ""
     order = how(pieces)
     is_serial = order == "one after another"
@@ -121,29 +125,33 @@ def _verdict(
         confidence="high" if limit is not None else "low",
         cause=f"{verb.capitalize()} of {size(pieces.call_size)} become {', '.join(shown)}.{where}",
         evidence=tuple(_evidence(recent, pieces, device, limit, verb)),
-        advice=limit.advice
-        if limit is not None
-        else "No limit of the device explains it: the file may lie in many pieces, or the buffer "
-        "may not be aligned, or lie scattered in memory.",
-        command=limit.command if limit is not None else "filefrag -v FILE",
+        advice=advice,
+        command=command,
     )
 
 
-def _which_limit(pieces: Pieces, device: Device | None, *, is_buffered: bool) -> _Limit | None:
+def _unknown_limit(ahead: ReadAhead | None) -> tuple[str, str]:
+    """What to do, and the command, where no setting that is known has that size."""
+    if ahead is not None and ahead.is_btrfs:
+        advice = "No limit of the device explains it: see the window of btrfs' own read-ahead."
+        return advice, f"grep . {ahead.file}"
+    advice = "No limit of the device explains it: the file may lie in many pieces, or the buffer "
+    return advice + "may not be aligned, or lie scattered in memory.", "filefrag -v FILE"
+
+
+def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None) -> _Limit | None:
     if device is None:
         return None
     request = device.setting("max_request_bytes")
     hardware = device.setting("max_hw_request_bytes")
     segments = device.setting("max_segments")
-    ahead = device.setting("read_ahead_bytes")
     chunk = device.setting("chunk_bytes")
     if pieces.is_cut_at(request) and request:
         return _request_limit(device, request, hardware, pieces.call_size)
-    if is_buffered and pieces.is_cut_at(ahead) and ahead:
-        file = device.queue_file("read_ahead_kb")
-        want = _round_kb(pieces.call_size)
+    if ahead is not None and ahead.bytes and pieces.is_cut_at(ahead.bytes):
+        command = ahead.set_to(_round_kb(pieces.call_size))
         advice = "The page cache fetches no more at a time: widen its window to the reads' size."
-        return _Limit("read_ahead_kb", device.name, file, ahead, advice, f"echo {want} > {file}")
+        return _Limit("read_ahead_kb", ahead.device, ahead.file, ahead.bytes, advice, command)
     if pieces.is_cut_at(chunk) and chunk:
         return _chunk_limit(device, "chunk_sectors", chunk)
     if segments and pieces.is_cut_at(segments * PAGE_BYTES):
@@ -180,7 +188,8 @@ def _request_limit(
     want = _round_kb(min(hardware or call_size, call_size))
     most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
     advice = f"Let requests be as large as the I/O{most}; a udev rule keeps it after a reboot."
-    return _Limit("max_sectors_kb", device.name, file, request, advice, f"echo {want} > {file}")
+    command = f"echo {want} > {shlex.quote(file)}"
+    return _Limit("max_sectors_kb", device.name, file, request, advice, command)
 
 
 def _round_kb(bytes_: float) -> int:

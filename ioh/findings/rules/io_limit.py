@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from ioh.findings.devices import devices
@@ -53,8 +54,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                     ),
                     advice="Raise the limit (of a systemd unit by systemctl set-property), or "
                     f"accept that {op}s wait: nothing is wrong with the disk.",
-                    command=f"grep . /sys/fs/cgroup{row.key[0]}/io.max "
-                    f"/sys/fs/cgroup/blkio{row.key[0]}/blkio.throttle.{op}_*_device",
+                    # systemd's names have backslashes, and anybody's may have anything.
+                    command=f"grep . {shlex.quote(f'/sys/fs/cgroup{row.key[0]}/io.max')} "
+                    f"{shlex.quote(f'/sys/fs/cgroup/blkio{row.key[0]}')}"
+                    f"/blkio.throttle.{op}_*_device",
                 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
@@ -19,7 +20,7 @@ _UPKEEP = re.compile(
 )
 _SOURCE = "/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, /proc/net/unix"
 _BTRFS = {
-    "scrub": "btrfs scrub status MOUNT; btrfs scrub cancel MOUNT   (resume goes on later)",
+    "scrub": "btrfs scrub status MOUNT; btrfs scrub cancel MOUNT   # resume goes on later",
     "balance": "btrfs balance status MOUNT; btrfs balance pause MOUNT",
 }
 _BTRFS_OTHER = "btrfs filesystem show"
@@ -46,7 +47,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             advice="Measure again when it has ended, or slow it down meanwhile.",
             command=_BTRFS.get(row.key[1], _BTRFS_OTHER)
             if row.key[0].startswith("btrfs ")
-            else "sysctl dev.raid.speed_limit_max=20000   (KB/s; default 200000)",
+            else "sysctl dev.raid.speed_limit_max=20000   # KB/s; default 200000",
         )
     if not jobs:  # else who does them is no second thing
         yield from _upkeep(window, limits)
@@ -94,7 +95,7 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
             ),
         ),
         advice="Measure again when it has ended, or run it at another time and at low priority.",
-        command=f"ps -C {names.split(',')[0]} -o pid,etime,args",
+        command=f"ps -C {shlex.quote(min(by_name))} -o pid,etime,args",
     )
 
 

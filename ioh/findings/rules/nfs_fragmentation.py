@@ -78,9 +78,11 @@ def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) ->
                 pieces.above_us,
             ),
         ),
-        advice=f"Mount with {setting}=1048576; the server may offer less "
-        f"(its /proc/fs/nfsd/max_block_size).{offers}",
-        command=f"umount {place} && mount -o {setting}=1048576 {shlex.quote(mount.export)} {place}",
+        advice=f"Change {setting} to 1048576 in fstab, or wherever it is mounted from, then umount "
+        "and mount: a remount does not change it. The server may offer less (its "
+        f"/proc/fs/nfsd/max_block_size).{offers}",
+        # Not a mount command: of the options that it has, a recording knows but a few.
+        command=f"findmnt -o SOURCE,OPTIONS {place}   # keep these, with {setting}=1048576",
     )
 
 

@@ -123,7 +123,7 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
         ),
         advice="Give the mount more connections (nconnect) or sessions more slots "
         "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
-        command="mount -o nconnect=8 SERVER:/EXPORT /MOUNT   (after umount)",
+        command="mount -o nconnect=8 SERVER:/EXPORT /MOUNT   # after umount",
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.devices import carrier
 from ioh.findings.nfs import off_disk_bytes
+from ioh.findings.read_ahead import read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, metric_of
@@ -35,12 +36,13 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     size_below = fetched / ops
     device = carrier(recent, "read", fetched, size_below)
-    ahead = device.setting("read_ahead_bytes") if device is not None else None
-    name = device.name if device is not None else "DEVICE"
+    ahead = read_ahead(recent, device)
     random_pct = 100 - (metric_of(window.newest, "block", "sequential_pct") or 0.0)
-    window_text = f" (read_ahead_kb of {name}: {size(ahead)})" if ahead else ""
+    window_text = ""
+    if ahead.bytes:
+        window_text = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})"
     yield Verdict(
-        subject=name,
+        subject=ahead.device,
         severity="warning",
         confidence="high" if ratio >= 2 * limits["ratio_min"] else "medium",
         cause=f"Reads of {size(buffered.avg_bytes)} fetch {times(ratio)} times what they want: "
@@ -62,7 +64,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice="Make the window small for random reads, or have the program say so "
         "(posix_fadvise POSIX_FADV_RANDOM).",
-        command=f"echo 16 > /sys/block/{name}/queue/read_ahead_kb",
+        command=ahead.set_to(16),
     )
 
 
@@ -73,7 +75,8 @@ RULE = Rule(
     judge=judge,
     watches="Bytes that buffered reads submitted themselves, beside the bytes that they returned.",
     sources="The probe's charge of requests to calls; read_ahead_kb from sysfs.",
-    blind="Faults of mappings fetch ahead, too, and belong to no call. Read-ahead over NFS.",
+    blind="Faults of mappings fetch ahead, too, and belong to no call. Read-ahead over NFS. "
+    "How large the window of btrfs is, which is no device's.",
     false_alarm="A sequential reader is ahead by one window, once; file systems that compress or "
     "use large records read more than was asked.",
     thresholds=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import Device, bottom
@@ -68,7 +69,8 @@ def _verdict(recent: Sequence[Snapshot], op: str, device: Device, service_us: fl
         ),
         advice="More load makes it slower, not faster: spread it over more disks, or have less in "
         "flight.",
-        command=f"cat {device.queue_file('nr_requests')} {device.queue_file('scheduler')}",
+        command=f"cat {shlex.quote(device.queue_file('nr_requests'))} "
+        f"{shlex.quote(device.queue_file('scheduler'))}",
     )
 
 

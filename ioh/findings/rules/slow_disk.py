@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from ioh.findings.devices import bottom
@@ -26,6 +27,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             if total.ops_per_s < limits["ops_min_per_s"] or total.latency_us is None:
                 continue
             service_us = total.latency_us - (total.queue_us or 0.0)
+            node = shlex.quote(device.node)
             transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
             depth = total.ops_per_s * total.latency_us / 1e6
             if depth > limits["depth_max"]:
@@ -52,9 +54,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 ),
                 advice="Neither the application nor the file system adds it: look at the disk, "
                 "the array behind it or the hypervisor's storage.",
-                command=f"smartctl -a /dev/{device.name}"
+                command=f"smartctl -a {node}"
                 if _REAL_DISK.match(device.name)
-                else f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME /dev/{device.name}   (what it lies on)",
+                else f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # what it lies on",
             )
 
 

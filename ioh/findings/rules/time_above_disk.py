@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import Device, carrier
@@ -85,7 +86,7 @@ def _verdict(
         f"({times((direct.latency_us or 0) / below_us)} times) are added above the disk.",
         evidence=tuple(evidence),
         advice=advice,
-        command=f"cat {device.queue_file('nr_requests')}; cat /proc/pressure/cpu",
+        command=f"cat {shlex.quote(device.queue_file('nr_requests'))}; cat /proc/pressure/cpu",
     )
 
 

@@ -29,7 +29,7 @@ class LayersView:
     Shape:
         ``points`` are the last TREND_INTERVALS intervals; ``chosen`` is the key of the row that
         the other panels show; ``has_focus`` whether keys move it; ``wide`` adds the columns
-        of a single layer (queue, service, errors).
+        of a single layer (queue, service, errors); ``hidden`` are rows that did not fit.
     """
 
     points: Sequence[Point | None]
@@ -37,6 +37,7 @@ class LayersView:
     has_focus: bool
     glyphs: Glyphs
     wide: bool = False
+    hidden: Sequence[LayerRow] = ()
 
 
 def _ms(value_us: float | None) -> str:
@@ -115,14 +116,16 @@ def hidden_count(width: int) -> int:
 
 def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Frame:
     """A heading and a line for each row; a click chooses the row's op."""
-    widest = max((len(_label(row, view.glyphs)) for row in rows), default=0)
+    # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
+    widest = max((len(_label(row, view.glyphs)) for row in (*rows, *view.hidden)), default=0)
     needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
     columns = visible_columns(label_width, width, wide=view.wide)
     used = label_width + sum(c.width + 1 for c in columns)
     trend = min(TREND_INTERVALS, width - used - 2)
     frame = Frame()
-    head = titles(columns, Line().left("", label_width))
+    hidden = _hidden(view, label_width)
+    head = titles(columns, Line().left(hidden, label_width, "dim" if hidden else ""))
     if trend >= _MIN_TREND:
         seconds = sum(p.interval_s for p in view.points if p) or len(view.points)
         # Not format_duration(): its letters are those of latencies, where m is ms.
@@ -136,6 +139,15 @@ def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Fra
         hit = (0, width, "choose", f"{row.layer}/{row.op}")
         frame.add(line.fitted(width), hit)
     return frame
+
+
+def _hidden(view: LayersView, width: int) -> str:
+    """How many rows are missing, and what shows them, where the labels' heading would be."""
+    if not view.hidden:
+        return ""
+    text = f"+{len(view.hidden)} row{'s' if len(view.hidden) > 1 else ''}"
+    ways = ("taller",) if view.wide else ("taller, or 1-9", "1-9")
+    return next((said for way in ways if len(said := f"{text} ({way})") <= width), text)
 
 
 def _color(row: LayerRow) -> str:

@@ -13,6 +13,7 @@ from ioh.sinks.text import render_lost
 from ioh.tui.history import Point
 from ioh.tui.render.facts import render_facts
 from ioh.tui.render.findings import render_findings, render_strip
+from ioh.tui.render.fit import fitted_rows
 from ioh.tui.render.footer import render_keys, render_message, render_prompt
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import HeaderView, render_header
@@ -26,7 +27,7 @@ from ioh.tui.render.layers import (
 from ioh.tui.render.line import Frame, Line, beside, clipped, heading
 from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, breakdown_width, panel
 from ioh.tui.render.timeline import TimelineView, render_timeline
-from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines from which headings and the time line are always shown
@@ -149,14 +150,17 @@ def _main(state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, he
     rows = layer_rows(snapshot, only=state.layer)
     if height >= ROOMY - 2 or state.layer:
         frame.add(_heading(state, snapshot, width, data.glyphs))
+    # The table has a heading; the panels below have one and what they need.
+    rows, hidden = fitted_rows(rows, state.chosen, room - len(frame.lines) - _MIN_PANEL - 3)
     view = LayersView(
         data.points[-TREND_INTERVALS:],
         state.chosen,
         state.focus == "layers",
         data.glyphs,
         wide=bool(state.layer),
+        hidden=hidden,
     )
-    frame.below(render_layers(_fewer(rows, room - len(frame.lines) - _MIN_PANEL - 2), view, width))
+    frame.below(render_layers(rows, view, width))
     layer = snapshot.layers.get(state.layer or state.chosen[0])
     if state.layer and isinstance(layer, LayerSnapshot):
         for line in render_facts(layer, width, 3 if height >= ROOMY else 1):
@@ -179,25 +183,6 @@ def _heading(state: ViewState, snapshot: Snapshot, width: int, glyphs: Glyphs) -
     if isinstance(layer, LayerSnapshot):
         spans.append((f"  counted by {safe_name(layer.source)}", "dim"))
     return heading(spans, width, glyphs.rule)
-
-
-def _fewer(rows: list[LayerRow], room: int) -> list[LayerRow]:
-    """The rows that fit: those of layers that are not there are joined, then idle parts go."""
-    if len(rows) + 1 <= room:
-        return rows
-    missing = [row for row in rows if not row.op]
-    if len(missing) > 1:
-        names = ", ".join(row.label for row in missing)
-        joined = LayerRow("", "", "R", "not there", missing[0].stats, f"{names} (taller: why)")
-        rows = [row for row in rows if row.op]
-        reads = sum(1 for row in rows if row.direction == "R")
-        rows.insert(reads, joined)
-    while len(rows) + 1 > room:
-        idle = [row for row in rows if row.is_part and not row.stats.count]
-        if not idle:
-            break
-        rows.remove(idle[-1])
-    return rows[: max(1, room - 1)]
 
 
 def _strip(data: ScreenData, snapshot: Snapshot, width: int, height: int) -> Frame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ioh.sinks.cells import format_scaled
 from ioh.tui.render.glyphs import Glyphs
@@ -14,15 +16,20 @@ Values = Sequence[float | None]
 def resampled(values: Values, width: int) -> list[float | None]:
     """``values`` in ``width`` columns: each the mean of those it stands for, None where none is."""
     count = len(values)
-    if count == width:
-        return list(values)
+    if count == width or not width:
+        return list(values[:width])
     made: list[float | None] = []
-    for column in range(width):
-        start = column * count // width
-        end = max(start + 1, (column + 1) * count // width)
-        known = [value for value in values[start:end] if value is not None]
+    for part in _parts(count, width):
+        known = [value for value in values[part] if value is not None]
         made.append(sum(known) / len(known) if known else None)
     return made
+
+
+@lru_cache(maxsize=8)
+def _parts(count: int, width: int) -> tuple[slice, ...]:
+    """Which of ``count`` values each of ``width`` columns stands for; every row asks the same."""
+    starts = [column * count // width for column in range(width + 1)]
+    return tuple([slice(a, max(a + 1, b)) for a, b in itertools.pairwise(starts)])
 
 
 def render_spark(values: Values, glyphs: Glyphs, top: float | None = None) -> str:

@@ -1,0 +1,281 @@
+"""The block layer read tick by tick, over a made-up probe and a /sys whose devices come and go."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
+from ioh.layers.block import SPEC, Block
+from ioh.model.derive import derive_table
+from ioh.model.filters import Filters
+from ioh.model.hist import LATENCY_BUCKETS, fine_index, size_index
+from ioh.model.sample import OTHERS, LayerSample, OpTotals
+from ioh.procfs.block_fallback import BlockFallback
+from ioh.procfs.diskstats import make_dev
+from tests.unit import fake_kernel
+from tests.unit.probe_text import ProbeText
+
+DATA = Path(__file__).parents[1] / "data"
+SDA, SDB, LOOP0 = make_dev(8, 0), make_dev(8, 16), make_dev(7, 0)
+READ = SPEC.ops.index("read")
+
+
+class Host:
+    """A host of sda, sdb and loop devices, and the probe's side of the maps."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.root = folder / "root"
+        shutil.copytree(DATA / "proc-5.10", self.root, symlinks=True)
+        kernel = fake_kernel.linux_6_18().host()
+        defines = Block.defines(kernel, Filters())
+        assert isinstance(defines, dict)
+        self.maps, self._held, _ = fake_kernel.install(
+            patch, ProbeText("block", defines | {"ON_SUBMIT": 1}).maps()
+        )
+        self.layer = Block(Filters(), self.root)
+        self._places: dict[str, str] = {}
+
+    def request(self, dev: int, count: int = 1, size: int = 4096, us: int = 100) -> None:
+        """Reads of the device that end now."""
+        key, entries = struct.pack("=II", dev, READ), self._held["totals"].entries
+        if key not in entries and len(entries) >= self._held["totals"].spec.max_entries:
+            key, entries = struct.pack("=I", READ), self._held["others"].entries
+        words = list(struct.unpack(f"={WORDS}Q", entries.get(key, bytes(8 * WORDS))[: 8 * WORDS]))
+        epoch = int.from_bytes(self._held["epoch"].get(bytes(4)) or b"", "little")
+        words[COUNT] += count
+        words[BYTES] += count * size
+        words[LATENCY_NS] += count * us * 1000
+        slot = SLOWEST + 3 * (epoch & 1)
+        if words[slot] != epoch or words[slot + 1] < us * 1000:
+            words[slot : slot + 3] = [epoch, us * 1000, size]
+        words[LATENCY + fine_index(us * 1000)] += count
+        words[SIZE_LAT + size_index(size) * LATENCY_BUCKETS + us.bit_length()] += count
+        rest = bytes(8 * WORDS * (fake_kernel.CPUS - 1))
+        entries[key] = struct.pack(f"={WORDS}Q", *words) + rest
+
+    def position(self, dev: int, judged: int, sequential: int) -> None:
+        key, value = struct.pack("=I", dev), struct.pack("=64xQQQ", 0, judged, sequential)
+        self._held["recents"].entries[key] = value
+
+    def read(self, ticks: int = 1) -> LayerSample:
+        for _ in range(ticks):
+            sample = self.layer.read(self.maps)
+        return sample
+
+    def loop_file(self, path: str | None) -> None:
+        """What loop0 lies on from now on."""
+        folder = self.root / "sys/block/loop0/loop"
+        if path is None:
+            shutil.rmtree(folder)
+        else:
+            folder.mkdir(exist_ok=True)
+            (folder / "backing_file").write_text(f"{path}\n")
+
+    def remove(self, number: str, name: str) -> None:
+        """The disk goes away."""
+        link = self.root / "sys/dev/block" / number
+        self._places[name] = str(link.readlink())
+        link.unlink()
+        self.list(number, name, None)
+
+    def add(self, number: str, name: str, like: str, reads: int | None) -> None:
+        """A disk comes, with nothing done but so many reads, or not yet in diskstats."""
+        place = Path(self._places[like])
+        made = self.root / "sys/dev/block" / place.parent / name
+        if not made.exists():
+            shutil.copytree(self.root / "sys/dev/block" / place, made, symlinks=True)
+        (self.root / "sys/dev/block" / number).symlink_to(place.parent / name)
+        self.list(number, name, reads)
+
+    def list(self, number: str, name: str, reads: int | None) -> None:
+        """Have diskstats tell so many reads of a disk, or not have it."""
+        path = self.root / "proc/diskstats"
+        lines = [line for line in path.read_text().splitlines() if line.split()[2] != name]
+        if reads is not None:
+            lines.append(f"{number.replace(':', ' ')} {name} {reads} 0 {8 * reads} 1" + " 0" * 13)
+        path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+    return Host(monkeypatch, tmp_path)
+
+
+def counts(sample: LayerSample) -> dict[str, int | None]:
+    """How many reads: of the layer, and of each part."""
+    parts = {name: ops["read"].count_total for name, ops in sample.parts.items()}
+    return {"": sample.ops["read"].count_total, **parts}
+
+
+def reads_of_rows(older: LayerSample, newer: LayerSample) -> dict[str, float | None]:
+    """Reads of the interval between the two, by the rows of the device table."""
+    spec = next(table for table in SPEC.tables if table.name == "device")
+    rows = derive_table(spec, older.tables["device"], newer.tables["device"], 1.0)
+    return {row.key[0]: row.values["reads_per_s"] for row in rows}
+
+
+def test_a_loop_device_that_loses_its_file(host: Host) -> None:
+    """What it did, the last of it seen after its file has gone, was done again on the disk."""
+    host.request(LOOP0, 50)
+    host.request(SDA, 50)
+    assert counts(host.read()) == {"": 50, "loop0": 50, "sda": 50}
+    host.request(LOOP0, 3)
+    host.request(SDA, 3)
+    host.position(LOOP0, 52, 9)
+    host.loop_file(None)
+    for _ in range(12):  # in which sysfs is read again
+        told = host.read()
+        assert counts(told) == {"": 53, "loop0": 53, "sda": 53}
+        assert told.metrics["positioned_total"] == 0
+
+
+def test_a_loop_device_that_gets_a_file(host: Host) -> None:
+    """It is a stacked device from its first request on, and none where its file is in memory."""
+    host.loop_file(None)
+    host.request(SDA, 7)
+    host.read(12)
+    host.loop_file("/srv/c.img")
+    host.request(LOOP0, 5)
+    assert counts(host.read(12)) == {"": 7, "loop0": 5, "sda": 7}
+    host.loop_file("/run/b.img")
+    host.request(LOOP0, 11, us=3000)
+    host.position(LOOP0, 10, 4)
+    told = host.read()
+    assert counts(told) == {"": 18, "loop0": 16, "sda": 7}
+    read = told.ops["read"]
+    assert read.max_ns == 3_000_000
+    assert read.latency is not None
+    assert read.size_lat is not None
+    assert read.latency.total == read.size_lat.total == 18
+    assert (read.bytes_total, read.latency_ns_total) == (18 * 4096, 7 * 100_000 + 11 * 3_000_000)
+    assert told.metrics["positioned_total"] == 10
+    host.loop_file("/srv/c.img")
+    host.request(LOOP0, 2)
+    later = host.read(12)
+    assert counts(later) == {"": 18, "loop0": 18, "sda": 7}
+    assert later.ops["read"].latency == read.latency
+    assert later.metrics["positioned_total"] == 10
+
+
+def test_a_stacked_device_that_goes_away(host: Host) -> None:
+    host.request(LOOP0, 50)
+    host.read()
+    host.request(LOOP0, 3)
+    host.remove("7:0", "loop0")
+    assert counts(host.read(12)) == {"": 0, "loop0": 53}
+
+
+def test_a_disk_that_goes_away_and_comes_back(host: Host) -> None:
+    host.request(SDB, 50)
+    host.read()
+    host.request(SDB, 3)
+    host.remove("8:16", "sdb")
+    assert counts(host.read()) == {"": 53, "sdb": 53}
+    gone = host.read(12)
+    assert counts(gone) == {"": 53, "sdb": 53}
+    assert gone.parts["sdb"]["read"].inflight is None
+    host.add("8:16", "sdb", like="sdb", reads=2)
+    host.request(SDB, 2)
+    back = host.read()
+    assert counts(back) == {"": 55, "sdb": 55}
+    assert reads_of_rows(gone, back) == {"sdb": 2}
+    assert back.lost["unseen"] == 0
+
+
+def test_a_disk_that_comes_back_under_another_number(host: Host) -> None:
+    host.request(SDB, 50)
+    host.read()
+    host.remove("8:16", "sdb")
+    gone = host.read()
+    host.add("8:32", "sdb", like="sdb", reads=2)
+    host.request(make_dev(8, 32), 2)
+    back = host.read()
+    assert counts(back) == {"": 52, "sdb": 52}
+    assert reads_of_rows(gone, back) == {"sdb": 2}
+
+
+@pytest.mark.parametrize("ticks", [0, 3])
+def test_another_disk_under_the_number_of_one_that_is_gone(host: Host, ticks: int) -> None:
+    """With ``ticks`` in between, or within one."""
+    host.request(SDB, 50)
+    older = host.read()
+    host.remove("8:16", "sdb")
+    for _ in range(ticks):
+        older = host.read()
+    host.add("8:16", "sdq", like="sdb", reads=2)
+    host.request(SDB, 2, us=3000)
+    told = host.read()
+    assert counts(told) == {"": 52, "sdb": 50, "sdq": 2}
+    new = told.parts["sdq"]["read"]
+    assert new.latency is not None
+    assert (new.latency.total, new.bytes_total, new.max_ns) == (2, 8192, 3_000_000)
+    assert reads_of_rows(older, told) == {"sdq": 2}
+    assert told.lost["unseen"] == 0
+
+
+def test_a_request_that_ends_while_diskstats_is_read_is_of_one_interval(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its maximum belongs to the interval that has its count."""
+    host.request(SDA, us=10)
+    host.read()
+    sample = BlockFallback.sample
+
+    def slow_sample(self: BlockFallback) -> object:
+        host.request(SDA, us=7000)
+        return sample(self)
+
+    monkeypatch.setattr(BlockFallback, "sample", slow_sample)
+    read: OpTotals = host.read().ops["read"]
+    assert (read.count_total, read.max_ns) == (2, 7_000_000)
+
+
+def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host: Host) -> None:
+    """Its row has what it did before it was listed, too."""
+    host.remove("8:16", "sdb")
+    host.request(SDA)
+    older = host.read()
+    host.add("8:32", "sdc", like="sdb", reads=None)
+    host.request(make_dev(8, 32), 5)
+    host.read()
+    host.list("8:32", "sdc", 7)
+    host.request(make_dev(8, 32), 2)
+    assert reads_of_rows(older, host.read())["sdc"] == 7
+
+
+def test_more_devices_than_the_probe_has_room_for(host: Host) -> None:
+    """Those without room have one part together; the layer's totals have all of them."""
+    room = host.maps["totals"].spec.max_entries
+    host.list("8:0", "sda", 1000)
+    host.list("8:16", "sdb", 100)
+    for number in range(room):
+        host.request(make_dev(259, number))
+    full = host.read()
+    assert full.ops["read"].count_total == room
+    assert OTHERS not in full.parts
+    host.request(SDA, 5, us=3000)
+    host.request(SDB, 2)
+    host.list("8:0", "sda", 1005)
+    host.list("8:16", "sdb", 102)
+    told = host.read()
+    assert told.ops["read"].count_total == room + 7
+    assert told.ops["read"].max_ns == 3_000_000
+    assert told.parts[OTHERS].keys() == {"read"}
+    assert counts(told)[OTHERS] == 7
+    assert reads_of_rows(full, told) == {"sda": 5, "sdb": 2}  # as diskstats has them
+    assert told.lost["unseen"] == 0
+
+
+def test_unseen_requests_are_not_told_where_devices_have_no_room(host: Host) -> None:
+    """Of a device with room for its reads alone the probe's count would look too small."""
+    host.list("8:0", "sda", 1000)
+    host.request(SDA, 5)
+    for number in range(host.maps["totals"].spec.max_entries - 1):
+        host.request(make_dev(259, number))
+    host.read()
+    host.list("8:0", "sda", 1009)
+    assert host.read().lost["unseen"] == 0

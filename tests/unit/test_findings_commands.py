@@ -1,0 +1,143 @@
+"""Commands that findings print: a shell takes each, whatever the names in it are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from ioh.findings.engine import MAX_TEXT, Engine
+from ioh.model.finding import Finding
+from ioh.model.sample import LayerSample, Sample
+from ioh.pipeline import judged, snapshots
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS
+from tests.unit.snapshot_maker import disk, found, layer, op
+
+HOSTILE = "; '$(id) `id` \\x2d \"#"
+EVERY = (NFS_RECORDING, *sorted(RECORDINGS.glob("*.ioh")))
+# Rules whose commands hold a name that somebody else chose.
+NAMING = {
+    "cache_below",
+    "connection_limits",
+    "fragmentation",
+    "io_limit",
+    "maintenance",
+    "nfs_fragmentation",
+    "nfs_no_answer",
+    "read_ahead_waste",
+    "saturation",
+    "slow_disk",
+    "time_above_disk",
+}
+
+
+def samples_of_each() -> Iterator[list[Sample]]:
+    for path in EVERY:
+        with Session(str(path)) as session:
+            yield [item.sample for item in session.items(0) if isinstance(item, Tick)]
+
+
+def commands(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:
+    """Rule and command of everything found."""
+    for snapshot in judged(snapshots(samples), Engine()):
+        for finding in snapshot.findings:
+            yield finding.rule, finding.command
+
+
+def complaint(command: str) -> str:
+    """What a shell says of it; "" for nothing."""
+    shell = subprocess.run(
+        ["bash", "-n"], input=command, capture_output=True, text=True, check=False
+    )
+    return shell.stderr
+
+
+def words(command: str) -> list[str]:
+    """The command's words as a shell has them, without what is said of it."""
+    return shlex.split(command, comments=True)
+
+
+def renamed(sample: Sample) -> Sample:
+    """The same with names that would be commands of their own."""
+
+    def device(name: str) -> str:
+        return name + HOSTILE if name.startswith("loop") else name
+
+    def key(table: str, old: tuple[str, ...]) -> tuple[str, ...]:
+        first, *rest = old
+        if table == "device":
+            return (device(first), *rest)
+        if table == "limit":
+            return (first + HOSTILE, *map(device, rest))
+        if table == "interface":
+            return (first + HOSTILE, *rest)
+        if table == "mount" and first.startswith("/"):
+            server = [HOSTILE + rest[0]] if len(old) > 2 else rest[:1]
+            return (first + HOSTILE, *server, *rest[1:])
+        if table == "process" and rest == ["badblocks"]:
+            return (first, "fsck" + HOSTILE)
+        return old
+
+    def changed(layer: LayerSample) -> LayerSample:
+        tables = {
+            name: {key(name, old): row for old, row in rows.items()}
+            for name, rows in layer.tables.items()
+        }
+        return replace(
+            layer, tables=tables, parts={device(name): x for name, x in layer.parts.items()}
+        )
+
+    layers = {
+        name: changed(each) if isinstance(each, LayerSample) else each
+        for name, each in sample.layers.items()
+    }
+    return replace(sample, layers=layers)
+
+
+def test_a_shell_takes_each_command_and_what_is_said_of_it_is_a_comment() -> None:
+    found_in = {pair for samples in samples_of_each() for pair in commands(samples)}
+    assert len(found_in) > 20
+    for rule, command in found_in:
+        assert complaint(command) == "", f"{rule}: {command}"
+        assert not re.search(r" {2,}(?!#| )", command), f"{rule}: {command}"
+
+
+def test_a_name_in_a_command_is_no_command() -> None:
+    met = set()
+    hostile = (map(renamed, samples) for samples in samples_of_each())
+    for rule, command in {pair for samples in hostile for pair in commands(samples)}:
+        assert complaint(command) == "", f"{rule}: {command}"
+        if "id" in command and "$(" in command:
+            assert any(HOSTILE in word for word in words(command)), f"{rule}: {command}"
+            met.add(rule)
+    assert met == NAMING
+
+
+def found_by_limit(cgroup: str) -> Finding:
+    device = disk("sda", op(100, 1 << 20, 9e3))
+    limit = {"read_limit_bytes_per_s": 100 << 20}
+    tables = {**device["tables"], "limit": [((cgroup, "sda"), limit)]}
+    return found({"block": layer("block", **{**device, "tables": tables})})["io_limit"]
+
+
+@pytest.mark.parametrize("cgroup", [r"/system.slice/a\x2db.service", "/a;reboot", "/a b"])
+def test_a_control_groups_files_are_two_words(cgroup: str) -> None:
+    assert words(found_by_limit(cgroup).command) == [
+        "grep",
+        ".",
+        f"/sys/fs/cgroup{cgroup}/io.max",
+        f"/sys/fs/cgroup/blkio{cgroup}/blkio.throttle.read_*_device",
+    ]
+
+
+def test_half_a_command_is_none() -> None:
+    assert len(found_by_limit("/" + "g" * 200).command) > 400
+    finding = found_by_limit("/" + "g" * MAX_TEXT)
+    assert finding.command == ""
+    assert finding.cause

@@ -1,0 +1,119 @@
+"""Whose read-ahead a finding tells to change: that of what the file system lies on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.finding import Finding
+from ioh.model.sample import Value
+from ioh.model.snapshot import LayerSnapshot, TableRow
+from tests.unit.snapshot_maker import disk, found, layer, op
+
+KB, MB = 1024, 1 << 20
+SDA = ("sda", "sda")
+Rows = list[tuple[tuple[str, ...], dict[str, Value]]]
+
+
+def block(name: str, below: LayerSnapshot, rate: float, others: Rows) -> LayerSnapshot:
+    """The disk's row with its rate, and other devices in the table."""
+    (row,) = below.tables["device"]
+    rows = [TableRow(row.key, {**row.values, "read_bytes_per_s": rate})]
+    rows += [TableRow(key, {"stacked": 1, "reads_per_s": 50.0, **values}) for key, values in others]
+    assert rows[0].key[0] == name
+    return replace(below, tables={**below.tables, "device": tuple(rows)})
+
+
+def waste(others: Rows, fstype: str = "ext4") -> Finding:
+    """Reads of 4 KB at random places for which the disk reads 128 KB."""
+    calls, fetched = op(500, 4 * KB, 900), op(500, 128 * KB, 800)
+    app = layer(
+        "syscall",
+        {"read": calls, "read_buffered": calls},
+        metrics={"read_lower_ops_per_s": 500.0, "read_lower_bytes_per_s": 500.0 * 128 * KB},
+        tables={"mount": [(("/d", fstype), {"read_bytes_per_s": 500.0 * 4 * KB})]},
+    )
+    below = block("sda", layer("block", **disk("sda", fetched)), 500.0 * 128 * KB, others)
+    return found({"syscall": app, "block": below})["read_ahead_waste"]
+
+
+def stacked(rate_share: float = 1.0, read_ahead: int = MB) -> dict[str, Value]:
+    return {"read_bytes_per_s": 500.0 * 128 * KB * rate_share, "read_ahead_bytes": read_ahead}
+
+
+def file_of(device: str) -> str:
+    return f"echo 16 > /sys/block/{device}/queue/read_ahead_kb"
+
+
+@pytest.mark.parametrize(
+    ("others", "device"),
+    [
+        ([], "sda"),
+        ([(("dm-0", "vg-lv on sda"), stacked())], "dm-0"),
+        ([(("dm-0", "vg-lv on sda2"), stacked())], "dm-0"),
+        ([(("md0", "raid0 on sda1,sdb1"), stacked(2.0))], "md0"),
+        (
+            [
+                (("md0", "raid1 on sda1,sdb1"), stacked()),
+                (("dm-1", "vg-lv on md0 (raid1 on sda1,sdb1)"), stacked()),
+            ],
+            "dm-1",
+        ),
+        (
+            [
+                (("dm-0", "vg-calm on sda2"), stacked(0.1)),
+                (("dm-1", "vg-busy on sda2"), stacked(0.9)),
+            ],
+            "dm-1",
+        ),
+        ([(("dm-0", "vg-lv on sda2"), stacked(0.1))], "sda"),  # beside another partition
+        ([(("dm-0", "vg-lv on sdaa"), stacked())], "sda"),
+        ([(("loop0", "file /x on sda"), stacked())], "sda"),
+    ],
+)
+def test_the_window_is_that_of_what_the_file_system_lies_on(others: Rows, device: str) -> None:
+    finding = waste(others)
+    assert finding.command == file_of(device)
+    window = "128 KB" if device == "sda" else "1 MB"
+    assert f"(read_ahead_kb of {device}: {window})" in finding.cause
+
+
+def test_btrfs_has_a_window_of_its_own() -> None:
+    finding = waste([], "btrfs")
+    assert finding.command.startswith("echo 16 | tee /sys/class/bdi/btrfs-*/read_ahead_kb   #")
+    assert "read_ahead_kb" not in finding.cause, "the disk's does not count"
+
+
+def buffered(fstype: str, others: Rows) -> Finding:
+    """Reads of 1 MB through the page cache that leave in pieces of 128 KB."""
+    calls = op(20, MB, 9_000)
+    app = layer(
+        "syscall",
+        {"read": calls, "read_buffered": calls},
+        metrics={
+            "read_calls_per_s": 20.0,
+            "read_lower_ops_per_s": 160.0,
+            "read_lower_bytes_per_s": 20.0 * MB,
+        },
+        tables={"mount": [(("/d", fstype), {"read_bytes_per_s": 20.0 * MB})]},
+    )
+    below = layer("block", **disk("sda", op(160, 128 * KB, 1_100), read_ahead_bytes=4 * MB))
+    if not others:
+        below = layer("block", **disk("sda", op(160, 128 * KB, 1_100)))
+    return found({"syscall": app, "block": block("sda", below, 20.0 * MB, others)})["fragmentation"]
+
+
+def test_a_window_that_cuts_is_found_above_the_disk() -> None:
+    values: dict[str, Value] = {"read_bytes_per_s": 20.0 * MB, "read_ahead_bytes": 128 * KB}
+    finding = buffered("ext4", [(("dm-0", "vg-lv on sda2"), values)])
+    assert "read_ahead_kb of dm-0 is 128 KB." in finding.cause
+    assert finding.command == "echo 1024 > /sys/block/dm-0/queue/read_ahead_kb"
+    assert buffered("ext4", []).command == "echo 1024 > /sys/block/sda/queue/read_ahead_kb"
+
+
+def test_on_btrfs_the_disks_window_cuts_nothing() -> None:
+    finding = buffered("btrfs", [])
+    assert "read_ahead_kb of sda" not in finding.cause
+    assert finding.command == "grep . /sys/class/bdi/btrfs-*/read_ahead_kb"
+    assert "read-ahead" in finding.advice

@@ -1,0 +1,100 @@
+"""Every option does something, or is refused in one line: none is silently ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import build_parser, main, screen, with_command
+from ioh.model.errors import ExitCode
+from tests import fakes
+from tests.sessions import recorded
+
+Shown = Callable[..., str]
+
+
+@pytest.fixture
+def session_file(tmp_path: Path) -> str:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(fakes.first(12)))
+    return str(path)
+
+
+@pytest.fixture
+def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
+    def run(*args: str) -> str:
+        assert main(args) == ExitCode.OK
+        out, err = capfd.readouterr()
+        assert err == ""
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("command", [["text"], ["replay", "--as-text"], ["report"]])
+def test_a_number_of_rows_shows_them(command: list[str], session_file: str, shown: Shown) -> None:
+    assert "---- top " not in shown(*command, session_file)
+    assert "---- top " not in shown(*command, session_file, "--top", "0")
+    for rows in ("1", "5", "all"):
+        told = shown(*command, session_file, "--top", rows)
+        assert told == shown(*command, session_file, "--top", rows, "-d", _with_top(command))
+        assert "---- top platter queues ----" in told
+    files = shown(*command, session_file, "--top", "3", "-d", "topfile")
+    assert "---- top platter queues ----" not in files
+
+
+def _with_top(command: list[str]) -> str:
+    return "hist,top" if command[0] == "report" else "top"
+
+
+@pytest.mark.parametrize(
+    "words", [["--top", "5"], ["demo", "--top", "5"], ["replay", "x", "--top=5"]]
+)
+def test_the_default_number_of_rows_prints_text_too(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "has_terminal", lambda **_: True)
+    assert not screen.wants_screen(build_parser().parse_args(with_command(words)))
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "text"])
+def test_histograms_have_the_width_that_is_asked_for(
+    command: str, session_file: str, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [command, session_file, *([session_file] if command == "compare" else ["-d", "hist"])]
+    plain = shown(*words)
+    monkeypatch.setenv("CWIDTH", "9")
+    wide = shown(*words)
+    monkeypatch.setenv("PAD", "|")
+    padded = shown(*words)
+    assert len({plain, wide, padded}) == 3
+    monkeypatch.setenv("CWIDTH", "x")
+    assert main(words) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["report", "FILE", "--top", "-3"], "--top: must be a number of rows, or all"),
+        (["text", "FILE", "--layers", "wire", "--no-layer", "wire"], "leave nothing to show"),
+        (["json", "FILE", "--layers", ","], "leave nothing to show. Its layers: program, "),
+        (["export", "FILE", "--layers", "wire", "--no-layer", "wire"], "leave nothing to show"),
+        (["export", "FILE", "--format=openmetrics", "--from=99999"], "no interval in that part"),
+        (["export", "FILE", "--top", "3"], "--top: csv has no breakdowns. Give --format jsonl"),
+        (["export", "FILE", "--top", "10", "--format=openmetrics"], "openmetrics has no breakdown"),
+        (["export", "FILE", "--findings-config", "x"], "--findings-config: csv has no findings"),
+        (["text", "FILE", "-d", "hist,findings", "--no-findings"], "-d findings shows what"),
+        (["report", "FILE", "-d", "findings", "--no-findings"], "-d findings shows what"),
+        (["demo", "--json", "-d", "hist"], "-d is for text: JSON has all there is"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(
+    words: list[str], cause: str, session_file: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([session_file if word == "FILE" else word for word in words]) == ExitCode.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert cause in err
+    assert err.count("\n") == 1

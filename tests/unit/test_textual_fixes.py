@@ -1,0 +1,48 @@
+"""What the terminal library would take wrongly from the environment."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ioh.commands.terminal import _size as screen_size
+from ioh.tui import textual_fixes
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", "40")
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, columns: int, lines: int) -> None:
+    size = os.terminal_size((columns, lines))
+    monkeypatch.setattr(os, "get_terminal_size", lambda _=1: size)
+
+
+def test_a_terminal_that_says_its_size_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal(monkeypatch, 80, 24)
+    textual_fixes.apply()
+    assert not {"COLUMNS", "LINES"} & set(os.environ)
+    assert screen_size() == (80, 24)
+
+
+def test_one_that_does_not_is_as_large_as_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal(monkeypatch, 0, 0)
+    textual_fixes.apply()
+    assert (os.environ["COLUMNS"], os.environ["LINES"]) == ("120", "40")
+    assert screen_size() == (120, 40), "the first picture is as large as the screen"
+    monkeypatch.delenv("COLUMNS")
+    assert screen_size() == (80, 40)
+
+
+def test_without_a_terminal_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int = 1) -> os.terminal_size:
+        raise OSError(fd)
+
+    monkeypatch.setattr(os, "get_terminal_size", fail)
+    textual_fixes.apply()
+    assert (os.environ["COLUMNS"], os.environ["LINES"]) == ("120", "40")

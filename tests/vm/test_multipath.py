@@ -1,0 +1,96 @@
+"""Requests of a device-mapper device that has requests of its own, and of the disk below it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kernel.part import part_of
+from tests.kernel.rig import MIB, Ioh, aligned, opened, run
+from tests.kernel.witness import DiskStats, diskstats
+from tests.vm.disks import NAMES, Disks
+from tests.vm.nfs import watching
+
+DISK = NAMES[0]
+KIB = 1024
+
+
+@contextlib.contextmanager
+def multipath() -> Iterator[str]:
+    """One path to a disk that has a write cache, by the kernel's name of it."""
+    Disks.answer_after(0)
+    run("modprobe", "-a", "dm-multipath", "dm-round-robin")
+    sectors = Path(f"/sys/block/{DISK}/size").read_text().strip()
+    table = f"0 {sectors} multipath 0 0 1 1 round-robin 0 1 1 /dev/{DISK} 1000"
+    run("dmsetup", "--noudevsync", "create", "paths", "--table", table)
+    try:
+        (device,) = Path(f"/sys/block/{DISK}/holders").iterdir()
+        assert (Path("/sys/block") / device.name / "mq").is_dir()
+        yield device.name
+    finally:
+        run("dmsetup", "--noudevsync", "remove", "--retry", "paths")
+
+
+def load(path: str) -> None:
+    """Each class that diskstats has of such a disk; all at once where bios can join a request."""
+    with opened(path, os.O_RDWR | os.O_DIRECT) as fd, aligned(MIB) as buffer:
+        for i in range(23):
+            os.preadv(fd, [memoryview(buffer)[: 4 * KIB]], i * MIB)
+        for i in range(7):
+            os.preadv(fd, [buffer], i * MIB)
+        for i in range(13):
+            os.pwritev(fd, [memoryview(buffer)[: 8 * KIB]], i * MIB)
+        for i in range(5):
+            os.pwritev(fd, [memoryview(buffer)[: 8 * KIB]], i * MIB)
+            os.fdatasync(fd)
+    with opened(path, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC) as fd, aligned(64 * KIB) as buffer:
+        for i in range(11):
+            os.pwritev(fd, [buffer], i * MIB)
+
+
+def counted(ioh: Ioh, name: str) -> tuple[dict[str, int], dict[int, int]]:
+    """What ioh tells of one device: counts and bytes, and its writes by size."""
+    sums: dict[str, int] = defaultdict(int)
+    sizes: dict[int, int] = defaultdict(int)
+    for interval in ioh.intervals_of("block"):
+        for op, numbers in interval["layers"]["block"]["parts"]["device"].get(name, {}).items():
+            sums[op] += numbers["count"]
+            sums[f"{op} bytes"] += numbers["bytes"]
+            hist = numbers.get("hist")
+            if op == "write" and hist:
+                for edge, counts in zip(hist["size_edges_bytes"], hist["counts"], strict=True):
+                    sizes[edge] += sum(counts)
+    return sums, sizes
+
+
+def assert_agrees(ioh: Ioh, name: str, disk: DiskStats) -> None:
+    sums, sizes = counted(ioh, name)
+    # A flush that multipath sends down is a read to diskstats of the disk below.
+    as_reads = sums["flush"] if name == DISK else 0
+    assert (sums["read"] + as_reads, sums["read bytes"]) == (disk.reads, disk.read_bytes)
+    assert (sums["write"], sums["write bytes"]) == (disk.writes, disk.write_bytes)
+    assert sums["flush"] - as_reads == disk.flushes
+    assert sums["other"] == 0
+    assert sum(sizes.values()) == disk.writes
+    assert sizes[8 * KIB] == 18
+    assert sizes[64 * KIB] == 11
+
+
+def test_each_request_counts_once() -> None:
+    """Request-based dm completes one twice: with its clone's bios, and when that ends."""
+    Disks()
+    with multipath() as name, watching("block") as layers:
+        with part_of(layers) as ioh:
+            before = {disk: diskstats(disk, 0) for disk in (name, DISK)}
+            load(f"/dev/{name}")
+            done = {disk: diskstats(disk, 0) - older for disk, older in before.items()}
+            layers.settle()  # beside other machines ioh's lines lag by more than two intervals
+        print(done, {disk: counted(ioh, disk) for disk in done})
+    assert done[name].flushes >= 16
+    assert done[name].reads >= 30
+    assert_agrees(ioh, name, done[name])
+    assert_agrees(ioh, DISK, done[DISK])
+    assert ioh.lost("block") == {}

@@ -1,0 +1,142 @@
+"""An NVMe disk with two ways to it: each is a device, and no request is without a name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.part import part_of
+from tests.kernel.rig import MIB, Ioh, aligned, opened, run
+from tests.kernel.witness import DiskStats, diskstats
+from tests.vm.nfs import watching
+
+CONFIG = Path("/sys/kernel/config")
+SUBSYSTEM = CONFIG / "nvmet/subsystems/ways"
+PORTS = (4421, 4422)
+FILE = Path("/tmp/nvme-ways")
+KIB = 1024
+READS, WRITES = 46, 14
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[str]:
+    """The kernel's own NVMe target exports a file, and this machine uses it by two connections."""
+    run("modprobe", "-a", "nvmet", "nvmet-tcp", "nvme-tcp")
+    if not CONFIG.is_mount():
+        run("mount", "-t", "configfs", "configfs", CONFIG)
+    run("ip", "link", "set", "lo", "up")
+    FILE.write_bytes(bytes(64 * MIB))
+    space = SUBSYSTEM / "namespaces/1"
+    SUBSYSTEM.mkdir()
+    (SUBSYSTEM / "attr_allow_any_host").write_text("1")
+    space.mkdir()
+    (space / "device_path").write_text(str(FILE))
+    (space / "enable").write_text("1")
+    for port in PORTS:
+        folder = CONFIG / "nvmet/ports" / str(port)
+        folder.mkdir()
+        for name, value in {"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1"}.items():
+            (folder / f"addr_{name}").write_text(value)
+        (folder / "addr_trsvcid").write_text(str(port))
+        (folder / "subsystems/ways").symlink_to(SUBSYSTEM)
+    with contextlib.ExitStack() as connections:
+        for port in PORTS:
+            connections.enter_context(connected(port))
+        yield reached_by(len(PORTS))
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[None]:
+    """One more way to the disk."""
+    host = "3f1b3b52-0a3c-4c64-9d0e-5c9d1cf00001"
+    options = f"transport=tcp,traddr=127.0.0.1,trsvcid={port},nqn=ways"
+    with opened("/dev/nvme-fabrics", os.O_RDWR) as fd:
+        os.write(
+            fd, f"{options},hostnqn=nqn.2014-08.org.nvmexpress:uuid:{host},hostid={host}".encode()
+        )
+        said = os.read(fd, 100).decode()
+    number = dict(word.split("=") for word in said.split(",") if "=" in word)["instance"].strip()
+    try:
+        yield
+    finally:
+        Path(f"/sys/class/nvme/nvme{number}/delete_controller").write_text("1")
+
+
+def reached_by(count: int) -> str:
+    """The disk's name, once there are so many ways to it; all of them are used in turn."""
+    deadline = time.monotonic() + 60
+    while len(found := ways()) < count:
+        assert time.monotonic() < deadline, (found, list(Path("/sys/block").iterdir()))
+        time.sleep(0.2)
+    (policy,) = Path("/sys/class/nvme-subsystem").glob("nvme-subsys*/iopolicy")
+    policy.write_text("round-robin")
+    (name,) = {f"{way.split('c')[0]}n{way.split('n')[-1]}" for way in found}
+    return name
+
+
+def ways() -> list[str]:
+    return sorted(path.name for path in Path("/sys/block").glob("nvme*c*n*"))
+
+
+def load(name: str) -> None:
+    path = f"/dev/{name}"
+    with opened(path, os.O_RDWR | os.O_DIRECT) as fd, aligned(8 * KIB) as buffer:
+        for at in range(READS):
+            os.preadv(fd, [memoryview(buffer)[: 4 * KIB]], at * MIB)
+        for at in range(WRITES):
+            os.pwritev(fd, [buffer], at * MIB)
+
+
+def loaded(name: str) -> dict[str, DiskStats]:
+    """What the kernel says of each way while there is load."""
+    before = {way: diskstats(way, 0) for way in ways()}
+    load(name)
+    done = {way: diskstats(way, 0) - older for way, older in before.items()}
+    assert sum(way.reads for way in done.values()) == READS
+    assert sum(way.writes for way in done.values()) == WRITES
+    assert all(way.reads for way in done.values())
+    return done
+
+
+def counted(ioh: Ioh) -> Counter[tuple[str, str]]:
+    sums: Counter[tuple[str, str]] = Counter()
+    for interval in ioh.intervals_of("block"):
+        for part, ops in interval["layers"]["block"]["parts"]["device"].items():
+            for op, numbers in ops.items():
+                sums[part, op] += numbers["count"]
+    return sums
+
+
+def test_each_way_is_a_device_with_latencies(disk: str) -> None:
+    with watching("block") as ioh:
+        with part_of(ioh) as part:
+            done = loaded(disk)
+        counts = counted(part)
+        last = part.intervals[-1]["layers"]["block"]["top"]["device"]
+    for way, stats in done.items():
+        assert counts[way, "read"] == stats.reads
+        assert counts[way, "write"] == stats.writes
+    assert not [name for name, _ in counts if ":" in name], "a device by its number"
+    assert not [name for name, _ in counts if name == disk], "it has no requests of its own"
+    assert {row["device"] for row in last} >= set(done)
+
+
+def test_the_disk_is_the_sum_of_the_ways_to_it(disk: str) -> None:
+    """No number of a way is told outside of the kernel: from /proc."""
+    ioh = Ioh("--layers", "block", "--device", disk, cycle_s=0.5)
+    try:
+        ioh.wait_for_lines(1, 120)
+        with part_of(ioh) as part:
+            loaded(disk)
+        ops = [interval["layers"]["block"]["ops"] for interval in part.intervals_of("block")]
+        assert part.intervals[-1]["layers"]["block"]["source"] == "proc"
+    finally:
+        ioh.end()
+    assert sum(each["read"]["count"] for each in ops) == READS
+    assert sum(each["write"]["count"] for each in ops) == WRITES
