@@ -228,6 +228,8 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 	if (!sum)
 		return;
 	if (op == CALL_SUBMIT) {
+		if (!c->batch[0] && !c->batch[1])
+			return; /* none of its requests is asked for: they go to another device */
 		if (c->batch[0])
 			charge_reads(sum, c->batch[0], c->direct, &c->lower[0]);
 		if (c->batch[1])

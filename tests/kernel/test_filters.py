@@ -19,6 +19,7 @@ from tests.kernel.rig import (
     Loop,
     Volume,
     aligned,
+    fio,
     ioh_command,
     ioh_environment,
     opened,
@@ -197,6 +198,25 @@ def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
     assert ioh.counts("syscall") == {"read_direct": 23, "fsync": 1}
     assert ioh.total("block", "read") + ioh.unseen == 23
     assert any("msync" in note for note in ioh.intervals[-1]["layers"]["syscall"]["notes"])
+
+
+@pytest.mark.parametrize("engine", ["libaio", "io_uring"])
+def test_what_requests_to_another_device_become(
+    volume: Volume, engine: str, tmp_path: Path
+) -> None:
+    other = Loop(tmp_path, 64 * MIB)
+    try:
+        other.set_queue("max_sectors_kb", "64")
+        options = {"bs": "1m", "size": "16m", "iodepth": 4, "direct": 1, "rw": "read"}
+        with recording("--device", volume.device, "--layers", "syscall") as ioh:
+            before = other.stats()
+            fio(Path("/"), filename=other.path, ioengine=engine, **options)
+            disk = other.stats() - before
+        assert disk.reads >= 16 * 16
+        assert ioh.counts("syscall") == {}
+        assert ioh.metric("syscall", "lower_splits") == 0
+    finally:
+        other.close()
 
 
 def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
