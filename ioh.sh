@@ -87,6 +87,7 @@ package() { # the distribution's package for one thing we need
     *:mkfs.ext4) echo e2fsprogs ;;
     apt-get:mkfs.btrfs | dnf:mkfs.btrfs) echo btrfs-progs ;;
     *:mkfs.btrfs) echo btrfsprogs ;;
+    *:mkfs.xfs) echo xfsprogs ;;
     dnf:dmsetup | zypper:dmsetup) echo device-mapper ;;
     *:losetup) echo util-linux ;;
     *:modprobe) echo kmod ;;

@@ -60,7 +60,7 @@ TOOLS = [
     "tc",
     "losetup",
 ]
-TOOLS += ["mkfs.ext4", "mkfs.btrfs"]
+TOOLS += ["mkfs.ext4", "mkfs.btrfs", "mkfs.xfs"]
 
 
 class Machine:

@@ -66,7 +66,7 @@ what=$1
 shift
 case $what in
 --test)
-    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs losetup
+    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs mkfs.xfs losetup
     test_all "$@"
     verdict
     ;;

@@ -69,7 +69,7 @@ def test_a_checkout_that_only_root_can_read(tmp_path: Path) -> None:
     ):
         Path(elsewhere).chmod(0o777)
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
-        assert Path(f"/proc/{shown.pid}").stat().st_uid == 65534
+        shown.wait_until(lambda: Path(f"/proc/{shown.pid}").stat().st_uid == 65534)
         shown.press("\x10")
         shown.wait_for("Search for commands")
         shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")

@@ -34,15 +34,18 @@ def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, 
         opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
         aligned(size) as buffer,
     ):
+        before = volume.loop.stats()
         for i in range(23):
             assert os.preadv(fd, [buffer], i * size) == size
+        disk = volume.loop.stats() - before
     assert_calls(ioh, {"read_direct": 23}, size)
     seen = ioh.total("syscall", "read")
     assert ioh.sizes("syscall", "read_direct") == {row: seen}
     assert ioh.sizes("syscall", "read") == {row: seen}
     assert ioh.total("syscall", "read", "bytes") == seen * size
-    assert ioh.sizes("block", "read") == {row: 23}
-    assert ioh.total("block", "read", "bytes") == 23 * size
+    assert (disk.reads, disk.read_bytes) == (23, 23 * size)
+    ioh.assert_block_agrees(disk)
+    assert ioh.sizes("block", "read") == {row: 23 - ioh.unseen}
 
 
 def _read(fd: int) -> int:
