@@ -78,7 +78,11 @@ def nothing_known() -> Snapshot:
             for title, rows in layer.tables.items()
         }
         layers[name] = LayerSnapshot(
-            layer.spec, "proc", dict.fromkeys(layer.ops, OpStats()), tables=tables
+            layer.spec,
+            "proc",
+            layer.interval_s,
+            dict.fromkeys(layer.ops, OpStats()),
+            tables=tables,
         )
     return replace(last, host=HostStats(), layers=layers, self_cpu_pct=None, bpf_cpu_pct=None)
 

@@ -14,7 +14,14 @@ from ioh.model.hist import (
     LatencyHist,
     SizeLatencyHist,
 )
-from ioh.model.sample import HostSample, LayerSample, OpTotals, Sample, Unavailable
+from ioh.model.sample import (
+    READ_STEP_US,
+    HostSample,
+    LayerSample,
+    OpTotals,
+    Sample,
+    Unavailable,
+)
 from ioh.session.stream import Item, ItemReader, Tick
 from ioh.session.writer import SessionWriter
 from tests import fakes
@@ -146,6 +153,7 @@ def _layer(draw: st.DrawFn, name: str) -> LayerSample | Unavailable:
             for hist in spec.gauge_hists
         },
         notes=tuple(draw(st.lists(_text, max_size=2))),
+        read_after_us=READ_STEP_US * draw(st.integers(0, 20_000)),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from ioh.findings.pieces import Pieces
 from ioh.findings.sums import measured, sum_metric
-from ioh.findings.window import Stretch, layer_of, rows_of
+from ioh.findings.window import Stretch, rows_of, seconds_of
 from ioh.findings.words import percent
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
@@ -61,8 +61,9 @@ def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, flo
     names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
 
     def of(snapshot: Snapshot) -> list[tuple[str, list[float]]]:
+        seconds = seconds_of(snapshot, layer)
         rows = [
-            (row.key[0], [(row.values.get(name) or 0.0) * snapshot.interval_s for name in names])
+            (row.key[0], [(row.values.get(name) or 0.0) * seconds for name in names])
             for row in rows_of(snapshot, layer, "mount")
         ]
         return [row for row in rows if any(row[1])]
@@ -84,8 +85,9 @@ def off_disk_bytes(snapshots: Stretch, op: str) -> float:
     name = f"{op}_bytes_per_s"
 
     def of(snapshot: Snapshot) -> list[float]:
+        seconds = seconds_of(snapshot, "syscall")
         return [
-            (row.values.get(name) or 0.0) * snapshot.interval_s
+            (row.values.get(name) or 0.0) * seconds
             for row in rows_of(snapshot, "syscall", "mount")
             if is_off_disk(row.key[-1])
         ]
@@ -101,13 +103,11 @@ def metric_mean(
 ) -> float | None:
     """A ratio metric over several intervals, each weighted by a rate of the same layer."""
     total = weights = 0.0
-    for snapshot in snapshots:
-        found = layer_of(snapshot, layer)
-        value = found.metrics.get(metric) if found is not None else None
-        share = (found.metrics.get(weight) if found is not None else None) or 0.0
+    for seconds, found in measured(snapshots, layer):
+        value, share = found.metrics.get(metric), found.metrics.get(weight)
         if value is not None and share:
-            total += value * share * snapshot.interval_s
-            weights += share * snapshot.interval_s
+            total += value * share * seconds
+            weights += share * seconds
     return total / weights if weights else None
 
 

@@ -79,9 +79,9 @@ class OpSum(_LateMeans):
 
 
 def _measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """Where a layer was measured: the interval's length, and the layer."""
+    """Where a layer was measured: its interval's length, and the layer."""
     return [
-        (snapshot.interval_s, found)
+        (found.interval_s, found)
         for snapshot in snapshots
         if isinstance(found := snapshot.layers.get(layer), LayerSnapshot)
     ]

@@ -168,7 +168,12 @@ def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
             }
             rows = {table: x[:MAX_OLD_ROWS] for table, x in _named(layer.tables, wanted)}
             layers[name] = LayerSnapshot(
-                layer.spec, layer.source, ops=ops, tables=rows, metrics=layer.metrics
+                layer.spec,
+                layer.source,
+                layer.interval_s,
+                ops=ops,
+                tables=rows,
+                metrics=layer.metrics,
             )
     return Snapshot(
         snapshot.time_unix_s,
@@ -198,6 +203,12 @@ def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot | None:
     """A layer that was measured; None where it was not."""
     layer = snapshot.layers.get(name)
     return layer if isinstance(layer, LayerSnapshot) else None
+
+
+def seconds_of(snapshot: Snapshot, name: str) -> float:
+    """Length of a layer's interval, by which its rates are counts; 0 where it was not measured."""
+    layer = layer_of(snapshot, name)
+    return 0.0 if layer is None else layer.interval_s
 
 
 def layer_title(snapshot: Snapshot, name: str) -> str:

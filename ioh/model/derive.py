@@ -69,6 +69,9 @@ def _derive_layer(
         return newer
     if not isinstance(older, LayerSample) or older.source != newer.source:
         return Unavailable("attached during this interval", "shown from the next one on")
+    interval_s += (newer.read_after_us - older.read_after_us) / 1e6
+    if interval_s <= 0:  # no source makes such; a recording that somebody forged can
+        return Unavailable("its readings are out of order", "see 'ioh verify'")
     ops = _derive_ops(spec, older.ops, newer.ops, interval_s)
 
     def parts() -> dict[str, Callable[[], Mapping[str, OpStats]]]:
@@ -98,6 +101,7 @@ def _derive_layer(
     return LayerSnapshot(
         spec=spec,
         source=newer.source,
+        interval_s=interval_s,
         ops=ops,
         metrics=_derive_metrics(spec.metrics, older.metrics, newer.metrics, interval_s),
         tables=LateMapping(tables),

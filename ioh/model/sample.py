@@ -9,6 +9,7 @@ from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 
 Value = int | float | None
+READ_STEP_US = 100  # what a recording keeps of LayerSample.read_after_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class LayerSample:
         ``bpf`` or ``proc``.  ``gauge_hists[name]`` counts things, not operations, by a latency
         of theirs over LATENCY_EDGES_US at this instant.  ``notes`` are sentences for the user
         (why something is unknown).
+
+    Units:
+        ``read_after_us``: how long after the Sample's ``mono_ns`` this layer was read, a whole
+        number of READ_STEP_US: layers are read one after another, and each takes now 1 ms, now
+        10, by which the intervals of those behind it differ from the Sample's.
     """
 
     source: str
@@ -77,6 +83,7 @@ class LayerSample:
     lost: Mapping[str, int] = field(default_factory=dict)
     gauge_hists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    read_after_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +138,9 @@ class Sample:
 
     Units:
         ``time_unix_s`` is wall-clock time for people; ``mono_ns`` the monotonic clock, the
-        only one that intervals are computed from; ``self_cpu_ns_total`` is CPU time of ioh's
-        own processes, ``bpf_ns_total`` of its probes (None where the kernel does not count).
+        only one that intervals are computed from; both of when the reading began.
+        ``self_cpu_ns_total`` is CPU time of ioh's own processes, ``bpf_ns_total`` of its probes
+        (None where the kernel does not count).
     """
 
     time_unix_s: float

@@ -129,10 +129,15 @@ class LayerSnapshot:
         table holds gauges only.
         ``lost`` counts events lost in this interval; ``lost_pct`` their share of all.
         ``gauge_hists`` as in the newer sample.
+
+    Units:
+        ``interval_s`` lies between this layer's own two readings: every rate here is one over it,
+        and a rate times it is a count again.
     """
 
     spec: LayerSpec
     source: str
+    interval_s: float
     ops: Mapping[str, OpStats] = field(default_factory=dict)
     metrics: Mapping[str, Value] = field(default_factory=dict)
     tables: Mapping[str, tuple[TableRow, ...]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import HostSample, Sample
+from ioh.model.sample import READ_STEP_US, HostSample, Sample
 from ioh.session.flatstate import FlatState
 from ioh.session.folding import Folding, Layout
 from ioh.session.layerstate import HOST_FIELDS, LayerState
@@ -42,6 +42,7 @@ class Decoder:
         self._flat = FlatState([], with_parts=with_parts)
         self._names = ("", "")
         self._mono_ns = 0
+        self._read_after: Sequence[int] = ()
         self._time_unix_s = 0.0
         self.specs: dict[str, LayerSpec] = {}
         self.tick = -1
@@ -74,7 +75,7 @@ class Decoder:
         layout = self._flat.layout()
         self._folding = Folding(layout, layout.everyone())
         self._apply(full.changes, full.rows)
-        self._mono_ns = full.mono_ns
+        self._mono_ns, self._read_after = full.mono_ns, full.read_after
         self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
 
     def take_delta(self, moment: Moment, plain: bytes) -> bool:
@@ -103,7 +104,7 @@ class Decoder:
                 self._flat.layout(), [at for at, _ in delta.reshaped]
             )
         self._apply(delta.changes, delta.rows)
-        self._mono_ns += delta.mono_inc_ns
+        self._mono_ns, self._read_after = self._mono_ns + delta.mono_inc_ns, delta.read_after
         self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
         return True
 
@@ -114,6 +115,7 @@ class Decoder:
         values = self._flat.host
         host = dict(zip(HOST_FIELDS, values, strict=False))
         own = values[len(HOST_FIELDS) :]
+        after = [*self._read_after, *[0] * len(layers)]
         return Sample(
             time_unix_s=self._time_unix_s,
             mono_ns=self._mono_ns,
@@ -124,6 +126,7 @@ class Decoder:
                 layer.name: layer.layer(
                     self._tables.of_layer(at) if self._with_tables else {},
                     with_parts=self._with_parts,
+                    read_after_us=after[at] * READ_STEP_US,
                 )
                 for at, layer in enumerate(layers)
             },

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ioh.model.sample import Sample, Value
+from ioh.model.sample import READ_STEP_US, LayerSample, Sample, Value
 from ioh.session.cells import (
     MAX_INC,
     MIN_INC,
@@ -56,6 +56,12 @@ class _Flat:
         """What lies where in it."""
         sizes = [len(values) for values in self.values[1:]]
         return Layout(self.shapes, sizes, len(self.values[0]))
+
+    def read_after(self) -> list[int]:
+        """When each layer was read, for a record."""
+        layers = self.sample.layers.values()
+        steps = [x.read_after_us if isinstance(x, LayerSample) else 0 for x in layers]
+        return [step // READ_STEP_US for step in steps] if any(steps) else []
 
     def continues(self, older: _Flat) -> bool:
         """Whether a delta can tell this sample: the same host, layers and tables as before."""
@@ -165,6 +171,7 @@ class Encoder:
             tables=flat.table_shapes,
             changes=changes,
             rows=msgspec.Raw(encode_plain(rows)),
+            read_after=flat.read_after(),
         )
         return encode_plain(record), folding
 
@@ -195,5 +202,6 @@ class Encoder:
             reshaped=reshaped,
             changes=changes,
             rows=msgspec.Raw(encode_plain(rows)),
+            read_after=flat.read_after(),
         )
         return encode_plain(record), chosen

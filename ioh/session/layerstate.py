@@ -209,7 +209,7 @@ class LayerState:
         return found
 
     def layer(
-        self, tables: Mapping[str, Table], *, with_parts: bool = True
+        self, tables: Mapping[str, Table], *, with_parts: bool = True, read_after_us: int = 0
     ) -> LayerSample | Unavailable:
         """The layer's sample as it now is."""
         shape, names = self.shape, self._names
@@ -241,6 +241,7 @@ class LayerState:
             lost=lost,  # type: ignore[arg-type]
             gauge_hists=gauges,  # type: ignore[arg-type]
             notes=names.notes,
+            read_after_us=read_after_us,
         )
 
 

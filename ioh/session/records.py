@@ -35,6 +35,7 @@ _Values = Annotated[list[Value], Meta(max_length=MAX_CHANGES)]
 _Names = Annotated[list[_Text], Meta(max_length=MAX_OPS)]
 _LayerAt = Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
 _PartAt = Annotated[int, Meta(ge=0, lt=MAX_PARTS)]
+_Steps = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], Meta(max_length=MAX_LAYERS)]
 _Row = tuple[
     int, Annotated[list[_Text], Meta(max_length=16)], Annotated[list[Value], Meta(max_length=64)]
 ]
@@ -192,7 +193,11 @@ def decode_moment(payload: bytes) -> Moment:
 
 
 class Full(Struct, array_like=True):
-    """A sample by itself: ``changes`` and ``rows`` start from all zero and no row."""
+    """A sample by itself: ``changes`` and ``rows`` start from all zero and no row.
+
+    Units:
+        ``read_after`` as in LayerSample, of each layer, in READ_STEP_US; 0 of those not named.
+    """
 
     mono_ns: int
     hostname: _Text
@@ -201,6 +206,7 @@ class Full(Struct, array_like=True):
     tables: Annotated[list[TableShape], Meta(max_length=MAX_OPS)]
     changes: Changes
     rows: msgspec.Raw
+    read_after: _Steps = []
 
 
 class Delta(Struct, array_like=True):
@@ -210,6 +216,7 @@ class Delta(Struct, array_like=True):
     reshaped: Annotated[list[tuple[_LayerAt, LayerShape]], Meta(max_length=MAX_LAYERS)]
     changes: Changes
     rows: msgspec.Raw
+    read_after: _Steps = []
 
 
 class Mark(Struct, array_like=True):

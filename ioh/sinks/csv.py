@@ -60,6 +60,7 @@ def _numbers(snapshot: Snapshot) -> Iterator[tuple[str, str, str, Value]]:
         if not isinstance(found, LayerSnapshot):
             continue
         title = guarded(layer)
+        yield title, "", "interval_s", found.interval_s
         named = [(op, stats) for op, stats in found.ops.items()]
         for part, ops in found.parts.items():
             named += [(f"{part}/{op}", stats) for op, stats in ops.items()]

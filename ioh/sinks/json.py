@@ -84,6 +84,7 @@ class JsonSink:
                 top[table.name] = [_row(table.keys, row) for row in rows]
         return {
             "source": layer.source,
+            "interval_s": _number(layer.interval_s),
             "ops": _ops(layer.ops),
             "metrics": {name: _number(value) for name, value in layer.metrics.items()},
             "parts": {layer.spec.part: parts} if layer.spec.part else {},

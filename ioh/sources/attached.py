@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.libbpf import libbpf
 from ioh.bpf.maps import Map, MapSpec
-from ioh.model.sample import LayerSample, Unavailable
+from ioh.model.sample import READ_STEP_US, LayerSample, Unavailable
 from ioh.sources.late import LatePart
 
 if TYPE_CHECKING:
@@ -87,15 +89,26 @@ class AttachedLayer:
     def warm_up(self) -> None:
         """Read a probe for nothing before it is read the first time, which takes longest.
 
-        All layers of a sample have one time, which is that of its end: what one of them takes
-        longer than at the next sample is missing in the first interval of those read before it.
+        A layer's time is that at which its reading begins: what the first one takes longer to get
+        to the probe's counts would be missing in the first interval.
         """
         if self.maps and not self._is_warm:
             self._is_warm = True
             self.read()
 
-    def read(self) -> LayerSample | Unavailable:
-        """Read the layer once; a layer that fails is left out from then on, the rest goes on."""
+    def read(self, since_ns: int | None = None) -> LayerSample | Unavailable:
+        """Read the layer once; a layer that fails is left out from then on, the rest goes on.
+
+        Args:
+            since_ns: When the reading of all layers began, on the monotonic clock; None: now.
+        """
+        passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
+        found = self._read()
+        if passed_us < READ_STEP_US or not isinstance(found, LayerSample):
+            return found
+        return replace(found, read_after_us=passed_us // READ_STEP_US * READ_STEP_US)
+
+    def _read(self) -> LayerSample | Unavailable:
         if self.broken:
             return Unavailable(self.broken, "please report this")
         if not self.is_wanted:
@@ -116,8 +129,6 @@ class AttachedLayer:
         And what is not among the numbers: a part of the probe could not be attached, or this
         kernel does not tell.
         """
-        from dataclasses import replace
-
         from ioh.bpf.skips import skipped_events
 
         misses = [misses for _, misses in self._program_counts()]
@@ -133,8 +144,6 @@ class AttachedLayer:
         return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
 
     def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
-        from dataclasses import replace
-
         if not self.why_proc:
             return sample
         if isinstance(sample, LayerSample):

@@ -331,21 +331,20 @@ class LiveSource(Closing):
         from ioh.model.sample import Sample
         from ioh.procfs.host import read_host
 
-        host = read_host()
         self._follow_modules()
         for attached in self.attached.values():
             attached.warm_up()
-        layers = {name: attached.read() for name, attached in self.attached.items()}
+        time_unix_s, now_ns = time.time(), time.monotonic_ns()
         return Sample(
-            time_unix_s=time.time(),
-            mono_ns=time.monotonic_ns(),
+            time_unix_s=time_unix_s,
+            mono_ns=now_ns,
             hostname=printable(self._uname.nodename),
             kernel=printable(self._uname.release),
-            host=host,
-            layers=layers,
-            specs={name: attached.layer.spec for name, attached in self.attached.items()},
+            host=read_host(),
             self_cpu_ns_total=time.process_time_ns(),
             bpf_ns_total=self._bpf_total(),
+            layers={name: attached.read(now_ns) for name, attached in self.attached.items()},
+            specs={name: attached.layer.spec for name, attached in self.attached.items()},
         )
 
     def _bpf_total(self) -> int | None:

@@ -122,10 +122,11 @@ def test_each_row_is_of_its_interval(loop: Loop) -> None:
         reader.join()
         ioh.end()
     for interval in ioh.intervals_of("block"):
-        (line,) = interval["layers"]["block"]["top"]["device"]
-        count = interval["layers"]["block"]["ops"]["read"]["count"]
+        block = interval["layers"]["block"]
+        (line,) = block["top"]["device"]
+        count = block["ops"]["read"]["count"]
         assert count > 0
-        assert round(line["reads_per_s"] * interval["interval_s"]) == count
+        assert round(line["reads_per_s"] * block["interval_s"]) == count
 
 
 @pytest.mark.parametrize(("order", "low", "high"), [("sequential", 99, 100), ("random", 0, 2)])
@@ -144,7 +145,8 @@ def test_sequential_share(loop: Loop, order: str, low: float, high: float) -> No
             assert os.preadv(fd, [buffer], place * 4096) == 4096
     judged = ioh.metric("block", "positioned")
     assert 1008 - ioh.unseen <= judged <= 1009
-    assert low <= 100 * ioh.metric("block", "sequential") / judged <= high
+    share = 100 * ioh.metric("block", "sequential") / judged
+    assert low - 100 * ioh.unseen / judged <= share <= high  # who follows an unseen one does not
 
 
 def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
@@ -164,9 +166,9 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
         )
         disk = loop.stats() - before
     rows = [
-        (interval["interval_s"], line)
-        for interval in ioh.intervals_of("block")
-        for line in interval["layers"]["block"]["top"]["device"]
+        (block["interval_s"], line)
+        for block in (interval["layers"]["block"] for interval in ioh.intervals_of("block"))
+        for line in block["top"]["device"]
     ]
     # diskstats counts whole ms, and ticks of 4 ms where the kernel only looks at its clock.
     busy_ms = sum(seconds * line["busy_pct"] * 10 for seconds, line in rows)
@@ -253,17 +255,20 @@ def test_proc_counts_the_same(volume: Volume) -> None:
         recording("--device", volume.device, "--layers", "block") as ioh,
         recording("--proc", "--device", volume.device, "--layers", "block") as proc,
     ):
+        before = volume.loop.stats()
         fio(volume.mount, rw="randrw", bs="16k", size="32m", direct=1, fsync=64)
         volume.sync()
         time.sleep(0.1)
+        disk = volume.loop.stats() - before
     assert {i["layers"]["block"]["source"] for i in ioh.intervals_of("block")} == {"bpf"}
     assert {i["layers"]["block"]["source"] for i in proc.intervals_of("block")} == {"proc"}
     differences = {
         op: proc.total("block", op) - ioh.total("block", op) for op in ("read", "write", "flush")
     }
-    assert sum(differences.values()) == ioh.unseen
-    if not ioh.unseen:
-        assert set(differences.values()) == {0}
+    assert min(differences.values()) >= 0
+    assert differences["read"] + differences["write"] == ioh.unseen
+    assert sum(differences.values()) <= disk.hidden
+    if not disk.hidden:
         for op in ("read", "write"):
             assert ioh.total("block", op, "bytes") == proc.total("block", op, "bytes")
     assert all(numbers.get("p99_us") is None for numbers in proc.ops("block", "read"))
@@ -380,6 +385,11 @@ def test_devices_without_room_in_the_probe(loop: Loop, monkeypatch: pytest.Monke
         disk = loop.stats() - before
     assert disk.reads == 23
     assert disk.flushes == 11
-    ioh.assert_block_agrees(disk)
+    missing = {
+        op: count - ioh.total("block", op)
+        for op, count in (("read", 23), ("write", disk.writes), ("flush", 11))
+    }
+    assert min(missing.values()) >= 0
+    assert sum(missing.values()) <= disk.hidden  # which devices' nobody can tell here
     parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
     assert {name for part in parts for name in part} == {loop.name, OTHERS}

@@ -65,6 +65,7 @@ def layer(
     return LayerSnapshot(
         spec=spec,
         source=source,
+        interval_s=1.0,
         ops={**dict.fromkeys((*spec.ops, *spec.groups), nothing), **(ops or {})},
         metrics={**{m.derived_name: 0.0 for m in spec.metrics}, **(metrics or {})},
         tables={
@@ -148,6 +149,7 @@ def _layer_by_chance(random: Random, spec: LayerSpec) -> LayerSnapshot:
     return LayerSnapshot(
         spec=spec,
         source="bpf" if random.random() < 0.9 else "proc",
+        interval_s=1.0,
         ops=ops(),
         metrics={m.derived_name: random.choice(_VALUES) for m in spec.metrics},
         tables={

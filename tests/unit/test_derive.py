@@ -92,6 +92,25 @@ def test_a_late_tick_divides_by_the_time_that_passed() -> None:
     assert disk(snapshot).ops["read"].latency_us == 1000.0
 
 
+def test_a_layers_rates_are_those_of_its_own_interval() -> None:
+    """Layers are read one after another, each now sooner, now later within its tick."""
+    older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=100_000))
+    newer = only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))}, read_after_us=600))
+    snapshot = derive(older, newer)
+    assert snapshot.interval_s == 1.0
+    layer = disk(snapshot)
+    assert layer.interval_s == pytest.approx(1 - 0.0994)
+    assert layer.ops["read"].ops_per_s == pytest.approx(1 / layer.interval_s)
+
+
+def test_a_layer_that_was_read_before_its_last_reading_is_none() -> None:
+    older = only_disk(0, LayerSample("bpf", {"read": after()}, read_after_us=1_000_000))
+    newer = only_disk(1, LayerSample("bpf", {"read": after((4096, 1_000_000))}))
+    layer = derive(older, newer).layers["platter"]
+    assert isinstance(layer, Unavailable)
+    assert "out of order" in layer.reason
+
+
 def test_a_missing_half_is_unknown_and_leaves_the_rest() -> None:
     older = OpTotals(count_total=5, bytes_total=None, latency_ns_total=10)
     newer = OpTotals(count_total=9, bytes_total=4096, latency_ns_total=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ioh.model.sample import LayerSample
+from ioh.model.sample import READ_STEP_US, LayerSample
 from ioh.sources import live
 from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
 
@@ -51,6 +51,34 @@ def test_what_a_first_look_takes_is_in_no_interval(root: Host) -> None:
     assert len(looks) == 3
 
 
+def test_each_layer_is_told_when_it_was_read(root: Host) -> None:
+    """What one takes longer than at the next tick is in no rate of those behind it."""
+    takes_s = iter([0.0, 0.05, 0.3])  # the first of them to warm up
+    looked_ns: list[int] = []
+
+    def slow() -> LayerSample:
+        time.sleep(next(takes_s))
+        return LayerSample("bpf")
+
+    def look() -> LayerSample:
+        looked_ns.append(time.monotonic_ns())
+        return LayerSample("bpf")
+
+    root.know(make_layer("a", 10, probe="a", look=slow), make_layer("b", 20, probe="b", look=look))
+    root.attach("a")
+    root.attach("b")
+    with source() as running:
+        for at_least_us in (50_000, 300_000):
+            sample = running.read()
+            a, b = sample.layers.values()
+            assert isinstance(a, LayerSample)
+            assert isinstance(b, LayerSample)
+            assert b.read_after_us - a.read_after_us >= at_least_us
+            assert a.read_after_us % READ_STEP_US == b.read_after_us % READ_STEP_US == 0
+            late_ns = looked_ns[-1] - sample.mono_ns - b.read_after_us * 1000
+            assert 0 <= late_ns < 20_000_000
+
+
 class Clock:
     """Time that passes only when somebody waits."""
 
@@ -77,8 +105,7 @@ def ticks(host: Host, interval_s: float, *late_s: float) -> list[float]:
     host.know(make_layer("a", 10, read=clock.reading))
     with source(interval_s=interval_s) as running:
         samples = itertools.islice(running, len(late_s))
-        ended = [s.mono_ns / 1e9 - 1000 for s in samples]
-    return [round(end - late, 6) for end, late in zip(ended, late_s, strict=True)]
+        return [round(s.mono_ns / 1e9 - 1000, 6) for s in samples]
 
 
 def test_the_first_interval_is_short(host: Host) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Window, rows_of, seconds_of
 from ioh.findings.words import rate, size, times
 from ioh.model.finding import Evidence
 
@@ -22,8 +22,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     by_type: dict[str, float] = {}
     for snapshot in recent:
+        seconds = seconds_of(snapshot, "syscall")
         for row in rows_of(snapshot, "syscall", "mount"):
-            moved = (row.values.get("write_bytes_per_s") or 0.0) * snapshot.interval_s
+            moved = (row.values.get("write_bytes_per_s") or 0.0) * seconds
             by_type[row.key[-1]] = by_type.get(row.key[-1], 0.0) + moved
     kinds = [name for name in by_type if name in _CAN and by_type[name]]
     wrote = sum(by_type[name] for name in kinds)

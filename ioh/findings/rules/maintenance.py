@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Window, duration_s, rows_of, seconds_of
 from ioh.findings.words import percent, rate
 from ioh.model.finding import Evidence
 
@@ -59,9 +59,10 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     by_name: dict[str, float] = {}
     total = 0.0
     for snapshot in recent:
+        interval_s = seconds_of(snapshot, "block")
         for row in rows_of(snapshot, "block", "process"):
             moved = sum(
-                (row.values.get(f"{op}_bytes_per_s") or 0.0) * snapshot.interval_s
+                (row.values.get(f"{op}_bytes_per_s") or 0.0) * interval_s
                 for op in ("read", "write")
             )
             total += moved

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ioh.findings.devices import devices
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import OpSum
-from ioh.findings.window import Recall, Window, duration_s, row_of, rows_of
+from ioh.findings.window import Recall, Window, duration_s, row_of, rows_of, seconds_of
 from ioh.findings.words import duration, per_s, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -64,9 +64,10 @@ def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum,
         await_us = row.values.get(f"{op}_await_us") if row is not None else None
         if row is None or await_us is None:
             continue
-        ops = (row.values.get(f"{op}s_per_s") or 0.0) * snapshot.interval_s
+        seconds = seconds_of(snapshot, "block")
+        ops = (row.values.get(f"{op}s_per_s") or 0.0) * seconds
         count += ops
-        size += (row.values.get(f"{op}_bytes_per_s") or 0.0) * snapshot.interval_s
+        size += (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds
         time_us += ops * await_us
         worst_us = max(worst_us, await_us)
     mean_us = time_us / count if count else None
@@ -89,11 +90,12 @@ def _moved(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], float]:
     """Requests that each process submitted, a second."""
     sums: dict[tuple[str, ...], float] = {}
     for snapshot in snapshots:
+        seconds = seconds_of(snapshot, "block")
         for row in rows_of(snapshot, "block", "process"):
             ops = sum(row.values.get(f"{op}s_per_s") or 0.0 for op in ("read", "write"))
-            sums[row.key] = sums.get(row.key, 0.0) + ops * snapshot.interval_s
-    seconds = duration_s(snapshots)
-    return {key: value / seconds for key, value in sums.items()}
+            sums[row.key] = sums.get(row.key, 0.0) + ops * seconds
+    all_s = duration_s(snapshots)
+    return {key: value / all_s for key, value in sums.items()}
 
 
 def _rivals(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Window, rows_of, seconds_of
 from ioh.findings.words import duration, per_s, percent, program, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -68,8 +68,9 @@ def _busiest(recent: Sequence[Snapshot], time: str) -> str:
     """Who spends most of that time; a program that writes most need not be who waits."""
     by_process: dict[tuple[str, ...], float] = {}
     for snapshot in recent:
+        seconds = seconds_of(snapshot, "syscall")
         for row in rows_of(snapshot, "syscall", "process"):
-            spent = (row.values.get(time) or 0.0) * snapshot.interval_s
+            spent = (row.values.get(time) or 0.0) * seconds
             by_process[row.key] = by_process.get(row.key, 0.0) + spent
     several = "More than one program"
     busiest = max(by_process, key=lambda key: by_process[key], default=())
