@@ -56,7 +56,7 @@ struct flow_key {
 	u32 dev;
 	u32 tgid;
 	u32 op;
-	u32 pad;
+	u32 name; /* always 0 */
 };
 
 BPF_HASH(pendings, u64, struct pending, 65536);
@@ -146,7 +146,7 @@ static inline void note_file(const char *inode, u64 ino, u32 dev)
 
 	READ(alias, FIELD(inode, inode_i_dentry_first));
 	if (alias)
-		keep_path(ino, dev, alias - OFF_dentry_alias);
+		keep_path(ino, dev, 0, alias - OFF_dentry_alias);
 }
 
 static inline void note_flow(const char *inode, u32 dev, const struct pending *p, u64 bytes, u64 ns)

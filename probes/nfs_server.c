@@ -174,7 +174,7 @@ static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 o
 	}
 	READ(alias, FIELD(inode, inode_i_dentry_first));
 	if (alias)
-		keep_path(key.ino, dev, alias - OFF_dentry_alias);
+		keep_path(key.ino, dev, 0, alias - OFF_dentry_alias);
 }
 
 static inline void finish(const char *rqst, const char *inode, u32 op, u64 start_ns, u64 bytes)

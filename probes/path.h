@@ -6,9 +6,11 @@
 #define PATH_PARTS 16
 #define NAME_BYTES 256
 
+/* An inode number is used again once its file is deleted: name is its name's hash, or 0. */
 struct file_key {
 	u64 ino;
-	u64 dev;
+	u32 dev;
+	u32 name;
 };
 
 /* Names from the file up to its mount's root, each ended by a NUL. */
@@ -23,9 +25,9 @@ BPF_HASH(paths, struct file_key, struct file_path, 4096);
 BPF_HASH(drafts, u64, struct file_path, 128);
 BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
 
-static inline void keep_path(u64 ino, u32 dev, const char *dentry)
+static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry)
 {
-	struct file_key key = {.ino = ino, .dev = dev};
+	struct file_key key = {.ino = ino, .dev = dev, .name = name_hash};
 	const char *parent = NULL, *name = NULL;
 	u64 who = bpf_get_current_pid_tgid();
 	u32 zero = 0, at = 0;

@@ -46,7 +46,7 @@ struct call {
 	u32 direct; /* of these reads, those of O_DIRECT */
 	u32 linked; /* the last request of io_uring has another one wait for it */
 	u64 splits;
-	u64 pad[2];
+	u64 pad;
 };
 
 struct flow_key {
@@ -54,7 +54,7 @@ struct flow_key {
 	u32 dev;
 	u32 tgid;
 	u32 op;
-	u32 pad;
+	u32 name;
 };
 
 struct flow {
@@ -167,7 +167,8 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 /* One operation has ended: result < 0 is an error and counts as nothing else. */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
 {
-	struct flow_key key = {.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op};
+	struct flow_key key = {
+		.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op, .name = of->name};
 	u32 op = of->op;
 	struct op_totals *t = totals.lookup(&op);
 	struct flow *f;

@@ -22,6 +22,8 @@ struct target {
 	u32 dev;
 	u16 op;
 	u16 is_opaque; /* a read of which nobody sees what it becomes */
+	u32 name; /* hash of what it is called in its folder; another one: another file or name */
+	u32 pad;
 };
 
 /* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
@@ -191,7 +193,7 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	struct inode_part inode = {};
 	struct file_part part = {};
 	struct super_part super = {};
-	const char *sb;
+	const char *sb, *dentry;
 	u32 flags, rdev = 0;
 	u64 magic, is_opaque, subvolume = 0;
 	u16 kind;
@@ -241,6 +243,8 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 			op = OP_WRITE_DIRECT;
 	}
 	to->ino = PART(u64, inode, INODE_BASE, inode_i_ino) ^ subvolume;
+	dentry = PART(const char *, part, FILE_BASE, file_f_path_dentry);
+	READ(to->name, FIELD(dentry, dentry_d_name_hash));
 	to->file = (u64)file;
 	to->op = op;
 	return 1;
@@ -251,6 +255,7 @@ static inline void note_path(const struct target *of)
 {
 	const char *dentry = NULL, *inode = NULL;
 	u64 ino = 0;
+	u32 name = 0;
 
 	if (!of->file)
 		return;
@@ -258,6 +263,7 @@ static inline void note_path(const struct target *of)
 	/* The file may have been closed by another thread since: is it still the same one? */
 	READ(inode, FIELD(dentry, dentry_d_inode));
 	READ(ino, FIELD(inode, inode_i_ino));
-	if ((ino ^ of->ino) << (64 - SUBVOLUME_SHIFT) == 0)
-		keep_path(of->ino, of->dev, dentry);
+	READ(name, FIELD(dentry, dentry_d_name_hash));
+	if ((ino ^ of->ino) << (64 - SUBVOLUME_SHIFT) == 0 && name == of->name)
+		keep_path(of->ino, of->dev, name, dentry);
 }

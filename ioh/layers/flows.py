@@ -17,9 +17,9 @@ from ioh.procfs.processes import are_pids_the_kernels, read_comm
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-_FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, padding
+_FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, name
 _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
-_FILE_KEY = struct.Struct("=QQ")  # ino, dev
+_FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 _PATH_HEAD = struct.Struct("=II")  # length, complete
 _IDLE_TICKS = 30
@@ -34,7 +34,7 @@ _MAPPED = ("(mapped memory)", "")
 
 _COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE)
 
-FileId = tuple[int, int]  # ino, dev
+FileId = tuple[int, int, int]  # ino, dev, its name's hash, or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, the tick in which they last changed
 
 
@@ -116,13 +116,13 @@ class FlowTables:
         }
 
     def _file_of(self, key: bytes) -> FileId:
-        ino, dev, *_ = _FLOW_KEY.unpack(key)
-        return ino, dev
+        ino, dev, _, _, name = _FLOW_KEY.unpack(key)
+        return ino, dev, name
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         """Add a flow's increments to every row that it is part of; returns its file."""
-        ino, dev, tgid, op, _ = _FLOW_KEY.unpack(key)
-        file, column = (ino, dev), self._column_of_op[op]
+        ino, dev, tgid, op, name = _FLOW_KEY.unpack(key)
+        file, column = (ino, dev, name), self._column_of_op[op]
         self._flow_of[tgid] = key
         if key not in self._seen:
             self._newly_at_work.add(tgid)
@@ -173,7 +173,7 @@ class FlowTables:
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; of most file systems they are the same for all files."""
-        ino, dev = file
+        ino, dev, _ = file
         if ino == 0:
             return _MAPPED
         found = self._mount_of_dev.get(dev)
@@ -188,14 +188,15 @@ class FlowTables:
     def _locate(self, file: FileId) -> Location:
         found = self._files.get(file)
         if found is None:
-            found = self._files[file] = self._look_up(*file)
+            found = self._files[file] = self._look_up(file)
         return found
 
-    def _look_up(self, ino: int, dev: int) -> Location:
+    def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: below its mount, else named as well as can be."""
+        ino, dev, _ = file
         if ino == 0:
             return Location(_MAPPED[0], *_MAPPED, "")
-        raw, complete = self._paths.get((ino, dev), (b"", False))
+        raw, complete = self._paths.get(file, (b"", False))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
         path = "/" + "/".join(reversed(names))
         found = self._mounts.locate(dev, path) if complete else None
@@ -206,7 +207,7 @@ class FlowTables:
         mount = self._mounts.locate(dev, "/")
         where = mount.mount_point if mount is not None else f"device {major}:{minor}"
         fstype = mount.fstype if mount is not None else ""
-        if (ino, dev) not in self._paths:
+        if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
             return Location(f"inode {number} on {where}", where, fstype, "")
         shown = printable(path if complete else f"/…{path}")

@@ -126,11 +126,11 @@ class ClientTables(FlowTables):
 
     def _file_of(self, key: bytes) -> FileId:
         ino, dev, *_ = _FLOW_KEY.unpack(key)
-        return ino, dev
+        return ino, dev, 0
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
         ino, dev, op, family, port, address = _FLOW_KEY.unpack(key)
-        file, client, column = (ino, dev), (family, port, address), self._column_of_op[op]
+        file, client, column = (ino, dev, 0), (family, port, address), self._column_of_op[op]
         self._by_both.add((file, client), column, sums)
         self._by_client.add(client, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)

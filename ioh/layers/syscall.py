@@ -135,7 +135,7 @@ _CLEANING_TICKS = 60
 _NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
 _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are left out."
 _OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
-_ASYNC = struct.Struct("=8xQ12xH2xI")  # struct async of probes/syscall_async.h: file, op, tgid
+_ASYNC = struct.Struct("=8xQ12xH10xI")  # struct async of probes/syscall_async.h: file, op, tgid
 
 
 class Syscall(Layer):

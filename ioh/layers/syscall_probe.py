@@ -47,12 +47,13 @@ _MEMBERS = [
     ("dentry", "d_inode"),
     ("dentry", "d_parent"),
     ("dentry", "d_name.name"),
+    ("dentry", "d_name.hash"),
     ("bio", "bi_opf"),
     ("bio", "bi_iter.bi_size"),
 ]
 # Members that the probe reads by one call of a helper.
 _SPANS = {
-    "FILE": ("file", ("f_inode", "f_flags")),
+    "FILE": ("file", ("f_inode", "f_flags", "f_path_dentry")),
     "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
     "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
 }

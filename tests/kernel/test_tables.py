@@ -89,6 +89,47 @@ def test_a_process_that_becomes_another_program(watched: WatchedVolume) -> None:
     assert rows[str(process.pid), "dd"]["reads"] == 29
 
 
+def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
+    watched: WatchedVolume,
+) -> None:
+    """As temporary files and logs do: ext4 gives the number away again at once."""
+    numbers = set()
+    with watched.part() as ioh:
+        for name, writes in (("first", 11), ("second", 13), ("third", 17)):
+            path = watched.volume.mount / name
+            with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
+                numbers.add(os.fstat(fd).st_ino)
+                for _ in range(writes):
+                    os.write(fd, bytes(100))
+                if name == "first":  # the others are of one interval
+                    watched.ioh.settle()
+            path.unlink()
+    assert len(numbers) == 1
+    rows = ioh.table("syscall", "file", "path")
+    assert {path: row["writes"] for (path,), row in rows.items()} == {
+        f"{watched.volume.mount}/{name}": writes
+        for name, writes in (("first", 11), ("second", 13), ("third", 17))
+    }
+
+
+def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:
+    """As logs do that are rotated under a program that has them open."""
+    log, old = watched.volume.mount / "log", watched.volume.mount / "log.1"
+    with watched.part() as ioh, opened(log, os.O_WRONLY | os.O_CREAT) as fd:
+        for _ in range(11):
+            os.write(fd, bytes(100))
+        watched.ioh.settle()
+        log.rename(old)
+        for _ in range(13):
+            os.write(fd, bytes(100))
+        watched.ioh.settle()
+        with opened(log, os.O_WRONLY | os.O_CREAT) as fresh:
+            for _ in range(17):
+                os.write(fresh, bytes(100))
+    rows = ioh.table("syscall", "file", "path")
+    assert {path: row["writes"] for (path,), row in rows.items()} == {str(log): 28, str(old): 13}
+
+
 def test_a_process_between_two_ticks(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:

@@ -21,7 +21,7 @@ _ARRAYS = {2, 6}
 _MEMBERS = {
     "bio": "bi_opf bi_iter.bi_size bi_bdev",
     "block_device": "bd_disk",
-    "dentry": "d_inode d_parent d_name.name d_sb d_u.d_alias",
+    "dentry": "d_inode d_parent d_name.name d_name.hash d_sb d_u.d_alias",
     "fdtable": "max_fds fd",
     "file": "f_inode f_flags f_path.dentry",
     "files_struct": "fdt",

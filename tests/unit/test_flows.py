@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
 from ioh.layers.flow_rows import MAX_NEWCOMERS, MAX_ROWS
-from ioh.layers.flows import FlowTables
+from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive import derive_table
 from ioh.model.sample import OTHERS, Table
@@ -305,7 +305,7 @@ def test_files_of_the_past_are_forgotten_named_or_not(probe: Probe) -> None:
         tables = probe.tick()
     assert reads(tables["file"]) == {"/data/busy": 120, OTHERS: 49}
     held = probe.tables._paths, probe.tables._files, probe.tables._unnamed
-    assert [set(names) - {(99, SDA1)} for names in held] == [set(), set(), set()]
+    assert [set(names) - {(99, SDA1, 0)} for names in held] == [set(), set(), set()]
 
 
 ACTIONS = st.lists(
@@ -379,9 +379,9 @@ def test_a_thousand_files_a_tick_cost_as_many_names_as_there_is_room_for(
     located: list[int] = []
     locate = FlowTables._look_up
 
-    def noted(tables: FlowTables, ino: int, dev: int) -> object:
-        located.append(ino)
-        return locate(tables, ino, dev)
+    def noted(tables: FlowTables, file: FileId) -> object:
+        located.append(file[0])
+        return locate(tables, file)
 
     monkeypatch.setattr(FlowTables, "_look_up", noted)
     older: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}

@@ -262,14 +262,14 @@ def places(text: ProbeText, struct: str) -> dict[str, int]:
 
 def test_members_are_where_they_are_decoded() -> None:
     calls = text_of("syscall")
-    assert places(calls, "flow_key") == {"ino": 0, "dev": 8, "tgid": 12, "op": 16, "pad": 20}
+    assert places(calls, "flow_key") == {"ino": 0, "dev": 8, "tgid": 12, "op": 16, "name": 20}
     assert places(calls, "flow") == {"count": 0, "bytes": 8, "ns": 16, "comm": 24}
-    assert places(calls, "file_key") == {"ino": 0, "dev": 8}
+    assert places(calls, "file_key") == {"ino": 0, "dev": 8, "name": 12}
     assert places(calls, "file_path") == {"length": 0, "complete": 4, "names": 8}
-    # syscall._ASYNC: 8 bytes, file, 12 bytes, op, tgid
+    # syscall._ASYNC: 8 bytes, file, 12 bytes, op, 10 bytes, tgid
     asyncs, target = places(calls, "async"), places(calls, "target")
     assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)
-    assert asyncs["tgid"] == 32
+    assert asyncs["tgid"] == 40
     assert places(text_of("block"), "recent") == {
         "ends": 0,
         "next": 64,
