@@ -3,7 +3,8 @@
  *
  * Timed   accepted by the block layer (request->start_time_ns) -> issued to the
  *         driver (request->io_start_time_ns) -> completed (block_rq_complete).
- *         queue = issued - accepted, latency = completed - accepted.  The request
+ *         queue = issued - accepted, latency = completed - accepted; a flush that a
+ *         write asks for before it (PREFLUSH) is service, no queue.  The request
  *         carries both stamps, so no map has to remember it, and I/O begun before
  *         ioh attached is measured like any other.
  * Exact   counts and bytes as /proc/diskstats: an operation counts when the
@@ -188,7 +189,9 @@ static inline u64 issue_time(const char *rq, u64 stamped)
 	return at;
 }
 
-static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted)
+/* follows_flush: the device has flushed its cache first, which is part of the service. */
+static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted,
+			       u32 follows_flush)
 {
 	u64 now = bpf_ktime_get_ns(), accepted = 0, at = 0;
 
@@ -197,6 +200,8 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 	READ(accepted, FIELD(rq, request_start_time_ns));
 	READ(at, FIELD(rq, request_io_start_time_ns));
 	at = issue_time(rq, at);
+	if (follows_flush)
+		at = accepted;
 	if (!accepted) {
 		/* Only passthrough requests and queues with iostats off go unstamped. */
 		if (at) {
@@ -226,7 +231,7 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *rq = (const char *)ctx->args[0], *bio = NULL, *disk;
 	u64 key = (u64)rq, done = (u32)ctx->args[2], bytes = done, *earlier;
-	u32 flags = 0, rq_flags = 0, left = 0, dev, op;
+	u32 flags = 0, rq_flags = 0, bio_flags = 0, left = 0, dev, op;
 	struct op_totals *t;
 	u64 sector = 0;
 
@@ -268,25 +273,27 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (rq_flags & RQF_FLUSH_SEQ) {
 		if (op == OP_FLUSH) {
-			add_request(t, rq, 0, 0);
+			add_request(t, rq, 0, 0, 0);
 			return 0;
 		}
 		/*
 		 * The data step of a PREFLUSH or FUA write; the request completes once
-		 * more when its whole flush sequence has ended, without bytes.
+		 * more when its whole flush sequence has ended, without bytes.  Its own
+		 * flags were taken off when the sequence began; the bio's were not.
 		 */
 		ADD(t->bytes, done);
 		flush_bytes.update(&key, &done);
 		return 0;
 	}
-	if (!done && flags & FLUSH_FLAGS) {
+	if (!done) {
+		READ(bio_flags, FIELD(bio, bio_bi_opf));
 		earlier = flush_bytes.lookup(&key);
 		if (earlier) {
 			bytes = *earlier;
 			flush_bytes.delete(&key);
 		}
 	}
-	add_request(t, rq, bytes, done);
+	add_request(t, rq, bytes, done, bio_flags & PREFLUSH);
 	return 0;
 }
 

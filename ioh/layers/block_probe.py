@@ -78,7 +78,7 @@ def block_defines(
         "MAX_DEV_OPS": _room(host),
         "DISK_NAME_BYTES": DISK_NAME_BYTES,
         "RQF_FLUSH_SEQ": 1 << flush_seq,
-        "FLUSH_FLAGS": (1 << flags.get("__REQ_PREFLUSH", 18) | 1 << flags.get("__REQ_FUA", 17)),
+        "PREFLUSH": 1 << flags.get("__REQ_PREFLUSH", 18),
         # Commit a54895fa057c (5.11) dropped the queue from these tracepoints' arguments.
         "ISSUE_ARG": issue_args.index("request") if "request" in issue_args else 0,
         "BIO_ARG": getrq_args.index("bio") if "bio" in getrq_args else 0,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tests.kernel.rig import MIB, Ioh, Volume, fio, real_time_fio
+from tests.kernel.rig import MIB, Ioh, Volume, aligned, fio, opened, real_time_fio, recording
 
 # One interval holds the whole run: percentiles of several intervals cannot be joined.
 INTERVAL_S = 4.5
@@ -124,3 +125,44 @@ def test_asynchronous(volume: Volume, engine: str, clock: str, load: dict[str, o
         return (share,)
 
     assert_most_within(deviations)
+
+
+def block_time_us(ioh: Ioh, op: str, what: str) -> float:
+    return float(sum((n[what] or 0.0) * n["count"] for n in ioh.ops("block", op)))
+
+
+def test_a_flush_before_a_write_is_no_queue(volume: Volume) -> None:
+    """ext4's commit block asks for one, so that what it commits is there first."""
+    volume.loop.set_queue("scheduler", "none")
+    assert (volume.loop.queue / "fua").read_text() == "0\n"  # as SATA and virtio disks
+    with (
+        recording("--device", volume.device, "--layers", "block") as ioh,
+        opened(volume.mount / "log", os.O_WRONLY | os.O_CREAT) as fd,
+    ):
+        for _ in range(23):
+            os.write(fd, bytes(4096))
+            os.fsync(fd)
+    flushing_us = block_time_us(ioh, "flush", "latency_us")
+    assert ioh.total("block", "flush") >= 2 * 23 - ioh.unseen  # before the block and after it
+    assert block_time_us(ioh, "write", "queue_us") < flushing_us / 10
+    assert block_time_us(ioh, "write", "service_us") > flushing_us
+    # Nothing that ext4 writes is smaller than its blocks.
+    assert sum(ioh.sizes("block", "write").values()) == ioh.total("block", "write")
+    assert min(ioh.sizes("block", "write")) == 4096
+    assert all(n["max_bytes"] >= 4096 for n in ioh.ops("block", "write") if n["count"])
+
+
+def test_service_is_known_where_flushes_are_asked_for(volume: Volume) -> None:
+    """An fdatasync that finds no metadata to write is a flush alone, a write without bytes."""
+    volume.file("data", MIB)
+    with (
+        recording("--device", volume.device, "--layers", "block") as ioh,
+        opened(volume.mount / "data", os.O_WRONLY | os.O_DIRECT) as fd,
+        aligned(4096) as buffer,
+    ):
+        for i in range(23):
+            os.pwritev(fd, [buffer], i * 4096)
+            os.fdatasync(fd)
+    writes = [n for n in ioh.ops("block", "write") if n["count"]]
+    assert sum(n["count"] for n in writes) >= 2 * 23 - ioh.unseen
+    assert all(n["service_us"] is not None for n in writes)
