@@ -9,6 +9,7 @@ enum { CALL_SUBMIT = 0x80, CALL_REAP };
 struct charges {
 	u64 read_calls;
 	u64 read_cached;
+	u64 read_at_end;
 	u64 read_lower_ops;
 	u64 read_lower_bytes;
 	u64 write_calls;
@@ -239,10 +240,12 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
-		if (op <= OP_READ_DIRECT)
-			charge_reads(sum, 1, op == OP_READ_DIRECT && result > 0, &both);
-		else
+		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
+		else if (result || both.bios)
+			charge_reads(sum, 1, op == OP_READ_DIRECT && result, &both);
+		else /* The end of the file: no cache had anything for it. */
+			sum->read_at_end += 1;
 	}
 	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
 	sum->lower_splits += c->splits;

@@ -85,6 +85,11 @@ SPEC = LayerSpec(
             "",
         ),
         counter("read_calls_cached_total", "Of these, calls that touched no lower layer.", ""),
+        counter(
+            "read_calls_at_end_total",
+            "Read calls that found the end of their file, and are none of these.",
+            "",
+        ),
         ratio(
             "cached_pct",
             "read_calls_cached_total",

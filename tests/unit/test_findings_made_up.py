@@ -192,11 +192,17 @@ def test_reads_from_the_nfs_clients_memory(share: float, fires: bool) -> None:
     assert ("caching" in found({"syscall": app, "nfs_client": client})) is fires
 
 
-@pytest.mark.parametrize(("watched", "fires"), [(7_000.0, True), (50.0, False)])
-def test_few_cached_reads_beside_many_of_which_nobody_knows(watched: float, fires: bool) -> None:
+@pytest.mark.parametrize(
+    ("watched", "at_end", "fires"),
+    [(7_000.0, 0.0, True), (50.0, 0.0, False), (3_500.0, 3_500.0, True)],
+)
+def test_few_cached_reads_beside_many_of_which_nobody_knows(
+    watched: float, at_end: float, fires: bool
+) -> None:
     """FUSE, CIFS …: no read of theirs is among the watched ones."""
     read = op(7_000, 128 * KB, 30)
     calls = {"read_calls_per_s": watched, "read_calls_cached_per_s": watched}
+    calls["read_calls_at_end_per_s"] = at_end
     app = layer("syscall", {"read": read, "read_buffered": read}, metrics=calls)
     assert ("caching" in found({"syscall": app})) is fires
 

@@ -36,8 +36,9 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
     spared = 1 - min(1.0, (fetched + elsewhere) / read.bytes) if read.bytes else 0.0
+    at_end = sum_metric(recent, "syscall", "read_calls_at_end_per_s") or 0.0
     # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
-    share = cached / max(calls, read.count)
+    share = cached / max(calls, read.count - at_end)
     if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
         return
     top = next(iter(rows_of(window.newest, "syscall", "process")), None)

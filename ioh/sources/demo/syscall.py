@@ -40,6 +40,7 @@ class DemoSyscall:
         for name, value in {
             "read_calls_total": reads,
             "read_calls_cached_total": reads - traffic.local_misses - traffic.read_through,
+            "read_calls_at_end_total": 0,
             "read_lower_ops_total": traffic.local_misses + rpcs,
             "read_lower_bytes_total": below,
             "write_calls_total": writes,
