@@ -77,7 +77,7 @@ def _derive_layer(
     def parts() -> dict[str, Callable[[], Mapping[str, OpStats]]]:
         return {
             part: partial(
-                _derive_ops, spec, older.parts.get(part) or _nothing(totals), totals, interval_s
+                _derive_ops, spec, _begun(older.parts.get(part, {}), totals), totals, interval_s
             )
             for part, totals in newer.parts.items()
             if older.parts.get(part) != totals or any(op.inflight for op in totals.values())
@@ -113,9 +113,10 @@ def _derive_layer(
     )
 
 
-def _nothing(totals: Mapping[str, OpTotals]) -> dict[str, OpTotals]:
-    """What a part that has just appeared had before: zero wherever it now has a total."""
-    return {name: _zeroed(op) for name, op in totals.items()}
+def _begun(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> Mapping[str, OpTotals]:
+    """What a part had before: zero for operations that have just appeared, as for a new part."""
+    fresh = {name: _zeroed(op) for name, op in newer.items() if name not in older}
+    return {**older, **fresh} if fresh else older
 
 
 def _zeroed(op: OpTotals) -> OpTotals:

@@ -160,6 +160,15 @@ def test_a_new_part_began_at_zero() -> None:
     assert found["sdb"]["read"].latency_us == 1.0
 
 
+def test_an_operation_that_a_part_did_not_know_began_at_zero() -> None:
+    """A disk that was only read until now, as in the first interval of a benchmark."""
+    first = {"read": after(), "write": OpTotals(count_total=7, bytes_total=96)}
+    older = LayerSample("bpf", parts={"sda": {"read": after()}})
+    newer = LayerSample("bpf", parts={"sda": first})
+    found = disk(derive(only_disk(0, older), only_disk(1, newer))).parts["sda"]
+    assert (found["read"].count, found["write"].count, found["write"].bytes) == (0, 7, 96)
+
+
 def test_a_part_whose_operations_do_not_end_is_not_left_out() -> None:
     stuck = {"sda": {"read": replace(after(), inflight=4)}, "sdb": {"read": after()}}
     sample = LayerSample("bpf", parts=stuck)
