@@ -11,10 +11,10 @@ from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.render.fit import fitted_rows
 from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.layers import LayersView, render_layers
-from ioh.tui.render.panels import PanelView
+from ioh.tui.render.panels import PanelView, breakdown, breakdown_width
 from ioh.tui.render.screen import draw
 from ioh.tui.rows import LayerRow, layer_rows
-from ioh.tui.state import ViewState
+from ioh.tui.state import TableState, ViewState
 from tests.screens import LAYERS, judged, kinds, screen_data
 
 NOBODY = ("", "")
@@ -129,3 +129,35 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
         context = Context(PanelView(state, snapshot, (), UNICODE), LAYERS, size[0])
         state = act(state, "down", "", context)
     assert met == wanted
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) -> None:
+    """Block has five breakdowns; beside the table half a screen is not enough for their names."""
+    snapshot = judged()
+    spec = snapshot.specs[layer]
+    for table in spec.tables:
+        state = ViewState(
+            chosen=(layer, next(iter(spec.ops))),
+            tables={layer: TableState(name=table.name, pattern="fio")},
+        )
+        view = PanelView(state, snapshot, (), UNICODE)
+        columns = breakdown_width(state, width)
+        frame = breakdown(view, columns, 5)
+        head = frame.lines[0]
+        assert head.width == columns
+        (named,) = (text for text, style in head.spans if style == "tab")
+        assert named == table.title or (columns < 60 and table.title.startswith(named[:-1]))
+        assert len(named) > 8 or named == table.title
+        assert "filter: fio" in head.text
+        for hit in (hit for hit in frame.hits if hit.action == "table"):
+            title = next(t.title for t in spec.tables if t.name == hit.argument)
+            assert head.text[hit.left : hit.right] == (named if title == table.title else title)
+
+
+def test_with_room_for_all_every_breakdown_is_named() -> None:
+    state = ViewState(layer="block", chosen=("block", "read"))
+    text = breakdown(PanelView(state, judged(), (), UNICODE), 120, 5).lines[0].text
+    titles = [table.title for table in judged().specs["block"].tables]
+    assert " ".join(titles) in text

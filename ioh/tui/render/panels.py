@@ -11,7 +11,7 @@ from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import safe_name
+from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, Point, latencies, series
 from ioh.tui.render.glyphs import Glyphs
@@ -22,6 +22,7 @@ from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
 from ioh.tui.state import Narrow, TableState, ViewState
 
+_FILTER = 20  # columns of a filter's text in a heading
 SIDE_BY_SIDE = 100  # columns from which two panels stand beside each other
 
 # Narrowing by the probes themselves keeps everything, at the next start.
@@ -181,20 +182,48 @@ def breakdown(view: PanelView, width: int, height: int) -> Frame:
     spec = table_spec(layer, table)
     spans: list[Span] = [(f"{safe_name(layer.spec.title)} by", "dim")]
     hits: list[tuple[int, int, str, str | int | float]] = []
-    at = 3 + len(spans[0][0])
-    for other in layer.spec.tables:
-        title = safe_name(other.title)
-        spans += [(" ", ""), (title, "tab" if other is spec else "dim")]
-        hits.append((at + 1, at + 1 + len(title), "table", other.name))
-        at += 1 + len(title)
-    if table.pattern:
-        spans.append((f"  filter: {table.pattern}", "warn"))
+    at = 3 + display_width(spans[0][0])
+    pattern = f"  filter: {cut_to(safe_name(table.pattern), _FILTER)}" if table.pattern else ""
+    for other, title in _named_tables(layer, spec, width - at - 1 - display_width(pattern)):
+        spans += [(" ", ""), (title, "tab" if other and other is spec else "dim")]
+        if other:
+            hits.append((at + 1, at + 1 + display_width(title), "table", other.name))
+        at += 1 + display_width(title)
+    if pattern:
+        spans.append((pattern, "warn"))
     frame.add(heading(spans, width, view.glyphs.rule), *hits)
     if spec is not None:
         rows = layer.tables.get(spec.name, ())
         top = _top_view(view, table, len(rows), height - 1)
         frame.below(render_top(spec, rows, top, width, height - 1))
     return frame
+
+
+def _named_tables(
+    layer: LayerSnapshot, shown: TableSpec | None, room: int
+) -> Iterator[tuple[TableSpec | None, str]]:
+    """The breakdowns whose names fit, the one shown among them; None stands for those left out."""
+    tables = layer.spec.tables
+    titles = [safe_name(table.title) for table in tables]
+    at = next((i for i, table in enumerate(tables) if table is shown), 0)
+
+    def width(begin: int, end: int) -> int:
+        left_out = (begin > 0) + (end < len(titles))
+        return sum(display_width(title) + 1 for title in titles[begin:end]) + 2 * left_out
+
+    begin, end = 0, at + 1
+    while begin < at and width(begin, end) > room:
+        begin += 1
+    while end < len(titles) and width(begin, end + 1) <= room:
+        end += 1
+    over = width(begin, end) - room
+    if begin:
+        yield None, "~"
+    for i in range(begin, end):
+        cut = over > 0 and i == at
+        yield tables[i], cut_to(titles[i], max(1, display_width(titles[i]) - over * cut))
+    if end < len(titles):
+        yield None, "~"
 
 
 def _top_view(view: PanelView, table: TableState, count: int, height: int) -> TopView:
