@@ -33,26 +33,24 @@ def recording(text: str) -> str:
 def why_nothing(snapshot: Snapshot) -> str:
     """Why an interval shows no I/O of programs or disks; "" where it shows some.
 
-    TCP alone is not what anyone starts ioh for.  A layer that comes by itself, as NFS does with the
-    first mount, is waited for.
+    TCP alone is not what anyone starts ioh for, unless no other layer was asked for.  A layer that
+    comes by itself, as NFS does with the first mount, is waited for.
     """
     from ioh.model.snapshot import LayerSnapshot
     from ioh.sinks.rows import is_flow
 
     reasons = []
-    waits = False
     for name, layer in snapshot.layers.items():
         if not isinstance(layer, LayerSnapshot):
-            waits = waits or layer.is_idle
             if not layer.is_idle:
                 reasons.append(layer.reason)
         elif not is_flow(layer.spec):
             if any(op.count is not None or op.bytes is not None for op in layer.ops.values()):
                 return ""
             reasons.append(f"/proc knows nothing of layer {name} here")
-    if not reasons:
-        return "" if waits else "no layer is there"
-    return reasons[0]
+    if not snapshot.layers:
+        return "no layer is there"
+    return reasons[0] if reasons else ""
 
 
 def tell_nothing(why: str, *, asks: bool) -> bool:

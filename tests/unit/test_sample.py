@@ -107,7 +107,9 @@ NOTHING: dict[str, LayerSample | Unavailable] = {
 
 def test_what_counts_as_nothing() -> None:
     assert why_nothing(of(NOTHING)) == "no /proc"
-    assert why_nothing(of({"wire": NOTHING["wire"]})) == "no layer is there"
+    assert why_nothing(of({})) == "no layer is there"
+    # --layers tcp: it is there, and nobody asked for more.
+    assert why_nothing(of({"wire": NOTHING["wire"]})) == ""
     idle = LayerSample("proc", {"read": OpTotals(count_total=0)})
     assert why_nothing(of(NOTHING | {"platter": idle})) == ""
     gone = Unavailable("no NFS here", is_idle=True)
