@@ -19,6 +19,7 @@ class VerifyCommand:
     examples = """\
   ioh verify run.ioh
   ioh verify run.ioh --repair whole.ioh
+  cat run-*.ioh | ioh verify - --repair all.ioh    one file of an endless recording's
 
 Exit status 0: whole (a recording that was cut off is, up to there); 1: something is damaged."""
 
@@ -52,7 +53,11 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
                 f"format     {header.format_version}, by ioh {printable(header.ioh_version, 40)}",
                 f"host       {host}, {kernel}",
                 *([f"note       {printable(to_text(header.note))}"] if header.note else []),
-                *([f"part       {header.part}"] if header.part > 1 else []),
+                *(
+                    [f"part       {_parts(header.part, found.last_part)}"]
+                    if found.last_part > 1
+                    else []
+                ),
             ]
         seconds = max(0.0, found.last_unix_s - found.first_unix_s)
         period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
@@ -79,6 +84,10 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
             lines.append(f"written    {made}")
         write_stdout("\n".join(lines) + "\n")
         return ExitCode.FAILED if has_failed else ExitCode.OK
+
+
+def _parts(first: int, last: int) -> str:
+    return f"{first}" if last == first else f"{first} to {last}"
 
 
 def _clock(unix_s: float) -> str:

@@ -22,10 +22,12 @@ class Findings:
     """What a whole pass over a recording found.
 
     Shape:
+        ``last_part`` differs from the header's where several files were read as one;
         ``faults`` are lines for people, unescaped, MAX_FAULTS at most.
     """
 
     header: Header | None = None
+    last_part: int = 1
     size_bytes: int = 0
     ticks: int = 0
     first_unix_s: float = 0.0
@@ -103,7 +105,7 @@ def check(path: str, repaired: str | None = None) -> Findings:
     name = STDIN if path == "-" else path
     fd = open_for_reading(path) if path != "-" else os.dup(0)
     try:
-        reader = ItemReader(name=name)
+        reader = ItemReader(name=name, joins=True)
         at_end = False
         while not at_end:
             piece = _read(fd, name)
@@ -122,6 +124,7 @@ def check(path: str, repaired: str | None = None) -> Findings:
                         if not _copy(kept, writer):
                             found.leave_out()
                     held.clear()
+        found.last_part = reader.part
     finally:
         os.close(fd)
         if writer is not None:

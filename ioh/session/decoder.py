@@ -52,6 +52,17 @@ class Decoder:
         """Whether a record in between is missing: only a whole one helps."""
         return self._layers is None
 
+    @property
+    def moment(self) -> tuple[str, int, float]:
+        """Whence and of when the last sample is: host, its clock in ns, and unix time."""
+        return self._names[0], self._mono_ns, self._time_unix_s
+
+    def anew(self) -> Decoder:
+        """One for another stream, which knows the same layers."""
+        made = Decoder(with_tables=self._with_tables, with_parts=self._with_parts)
+        made.specs = self.specs
+        return made
+
     def break_chain(self) -> None:
         """Forget the sample: what comes next was not made from it."""
         self._layers = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import shlex
 import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
+from ioh.session.filename import is_part_of
 from ioh.session.frame import Frame, FrameScanner, Kind
 from ioh.session.index import last_tick_until, look_on, read_places
 from ioh.session.packing import decompress
@@ -51,6 +54,22 @@ class Moment:
     until_unix_s: float | None = None
 
 
+def _not_there(path: str) -> IohError:
+    if path == "-":
+        cause, hint = "this reads files only, no pipe", "Save it to a file first"
+        return IohError(cause, hint, ExitCode.USAGE)
+    cause, hint = f"no recording {printable(path)}", "Make one with: ioh record"
+    folder, base = os.path.split(path)
+    with contextlib.suppress(OSError, ValueError):
+        parts = sorted(name for name in os.listdir(folder or ".") if is_part_of(name, base))  # noqa: PTH208
+        if parts:
+            cause += f", but {printable(parts[0])} to {printable(parts[-1])}"
+            stem, extension = map(shlex.quote, os.path.splitext(path))  # noqa: PTH122
+            files = printable(f"{stem}-*{extension}")
+            hint = f"Give one of them, or all: cat {files} | ioh replay -"
+    return IohError(cause, hint, ExitCode.USAGE)
+
+
 def open_for_reading(path: str) -> int:
     """A descriptor of a file or a pipe, for reading only.
 
@@ -61,8 +80,7 @@ def open_for_reading(path: str) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, ValueError) as error:
-        cause = f"no recording {shown}"
-        raise IohError(cause, "Make one with: ioh record", ExitCode.USAGE) from error
+        raise _not_there(path) from error
     except OSError as error:
         cause = f"cannot open {shown}: {error.strerror}"
         hint = "It belongs to whoever recorded it" if isinstance(error, PermissionError) else ""

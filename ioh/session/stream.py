@@ -90,6 +90,7 @@ class ItemReader:
         with_tables: False leaves tables out, which is much faster.
         with_parts: False leaves single devices and mounts out.
         from_tick: Samples before this one are decoded, but not built.
+        joins: The files of an endless recording may come one behind the other, as cat does it.
         name: Of the file, for errors.
     """
 
@@ -101,9 +102,10 @@ class ItemReader:
         with_tables: bool = True,
         with_parts: bool = True,
         from_tick: int = 0,
+        joins: bool = False,
         name: str = "this",
     ) -> None:
-        self._name = name
+        self._name, self._joins = name, joins
         self._scanner = FrameScanner(offset)
         self._mender = Mender(0 if offset == 0 else None)
         self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
@@ -114,6 +116,9 @@ class ItemReader:
         self._needs_header = offset == 0
         self._fed_bytes = 0
         self._is_suspect = False  # a record may be missing since the last sample
+        self._ticks_before = 0  # the first sample's number, of this file
+        self._joint: tuple[str, int, float] | None = None  # the sample that it must begin with
+        self.part = 0
         self.ended = False
 
     def feed(self, piece: bytes) -> None:
@@ -131,6 +136,10 @@ class ItemReader:
             IohError: These bytes are no recording, or not one for this ioh.
         """
         for event in self._scanner.events(at_end=at_end):
+            if self._is_next_file(event):
+                for mended in self._mender.finish():
+                    yield from self._items_of(mended)
+                self._begin_file()
             for mended in self._mender.take(event):
                 yield from self._items_of(mended)
         if at_end:
@@ -140,6 +149,36 @@ class ItemReader:
             cause = f"{printable(self._name)} is not a recording of ioh"
             cause += "" if self._fed_bytes else " (empty)"
             raise IohError(cause, "ioh record makes one")
+
+    def _is_next_file(self, event: Event) -> bool:
+        return (
+            self._joins
+            and not self._needs_header
+            and isinstance(event, Frame)
+            and event.kind == Kind.HEADER
+        )
+
+    def _begin_file(self) -> None:
+        """Everything but what the stream told counts anew."""
+        before = self._decoder
+        self._mender, self._unpacker, self._decoder = Mender(0), StreamUnpacker(), before.anew()
+        self._ticks_before += max(0, before.tick)
+        self._joint, self._next_tick = before.moment if before.tick >= 0 else None, 0
+        self._is_suspect = self.ended = False
+
+    def _check_joint(self) -> bool:
+        """Whether the sample is the one that the file before ended with.
+
+        Raises:
+            IohError: It is another one: the files' totals have nothing to do with each other.
+        """
+        if self._joint is None:
+            return False
+        if self._joint != self._decoder.moment:
+            cause = f"{printable(self._name)} goes on with another recording"
+            raise IohError(cause, "Give it the files of one recording, each once and in order")
+        self._joint = None
+        return True
 
     def _items_of(self, event: Event) -> Iterator[Item]:
         if isinstance(event, Damage):
@@ -160,8 +199,9 @@ class ItemReader:
         if kind == Kind.HEADER:
             header = decode_plain(plain, Header)
             check_header(header)
-            self._needs_header = False
-            yield header
+            is_first, self._needs_header, self.part = self._needs_header, False, header.part
+            if is_first or not self._joins:
+                yield header
         elif kind == Kind.SPECS:
             for spec in decode_plain(plain, Specs).specs:
                 check_spec(spec)
@@ -199,5 +239,5 @@ class ItemReader:
         if awaited is not None and decoder.tick > awaited:
             yield LostTicks(decoder.tick - awaited)
         self._next_tick = decoder.tick + 1
-        if decoder.tick >= self._from_tick:
-            yield Tick(decoder.tick, decoder.sample())
+        if not self._check_joint() and decoder.tick >= self._from_tick:
+            yield Tick(self._ticks_before + decoder.tick, decoder.sample())

@@ -143,7 +143,9 @@ class ReplaySource(Closing):
         return not self._stopped
 
     def _pipe_items(self) -> Iterator[Item]:
-        reader = ItemReader(with_tables=self.with_tables, with_parts=self.with_parts, name=STDIN)
+        reader = ItemReader(
+            with_tables=self.with_tables, with_parts=self.with_parts, joins=True, name=STDIN
+        )
         begin = end = None
         held: Tick | None = None
         while not self._stopped:
@@ -166,7 +168,7 @@ class ReplaySource(Closing):
                         yield held
                         held = None
                 yield item
-            if not piece or reader.ended:
+            if not piece:  # behind one file there may be the next
                 return
 
     def _read_pipe(self) -> bytes:

@@ -1,0 +1,137 @@
+"""The files of an endless recording, read as one: each sample once."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.model.errors import IohError
+from ioh.model.sample import Sample
+from ioh.session.check import check
+from ioh.session.filename import part_name
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.records import Header
+from ioh.session.rotation import Recorder
+from ioh.session.stream import Item, ItemReader, Tick
+from tests import fakes
+
+
+def endless(folder: Path, count: int = 60, keep: int | None = None) -> list[Sample]:
+    """Record into files r-0001.ioh and so on of this directory, with a mark after each 10th."""
+    recorder = Recorder(
+        lambda part: FileOutput(part_name(str(folder / "r.ioh"), part)), max_bytes=10_000, keep=keep
+    )
+    samples = list(itertools.islice(fakes.seeded(), count))
+    for at, sample in enumerate(samples):
+        assert recorder.write(sample)
+        if at % 10 == 9:
+            recorder.mark(f"mark {at}")
+    recorder.close()
+    return samples
+
+
+def joined(folder: Path) -> bytes:
+    """What ``cat r-*.ioh`` gives."""
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("r-*.ioh")))
+
+
+def items(data: bytes, piece: int) -> list[Item]:
+    reader = ItemReader(joins=True)
+    found: list[Item] = []
+    for at in range(0, len(data), piece):
+        reader.feed(data[at : at + piece])
+        found += reader.items()
+    return [*found, *reader.items(at_end=True)]
+
+
+@pytest.mark.parametrize("piece", [997, 1 << 16, 1 << 24])
+def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
+    samples = endless(tmp_path)
+    assert len(list(tmp_path.iterdir())) > 2
+    found = items(joined(tmp_path), piece)
+    ticks = [item for item in found if isinstance(item, Tick)]
+    assert [tick.sample for tick in ticks] == samples
+    assert [tick.tick for tick in ticks] == list(range(len(samples)))
+    assert len([item for item in found if isinstance(item, Header)]) == 1
+
+
+def test_a_wrong_byte_in_a_later_file_is_put_right(tmp_path: Path) -> None:
+    samples = endless(tmp_path)
+    second = tmp_path / "r-0002.ioh"
+    data = bytearray(second.read_bytes())
+    data[len(data) // 2] ^= 1
+    second.write_bytes(data)
+    ticks = [item.sample for item in items(joined(tmp_path), 4096) if isinstance(item, Tick)]
+    assert ticks == samples
+
+
+def test_verify_makes_one_file_of_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = endless(tmp_path, keep=3)
+    parts = sorted(path.name for path in tmp_path.iterdir())
+    together, whole = tmp_path / "cat", tmp_path / "whole.ioh"
+    together.write_bytes(joined(tmp_path))
+    assert main(["verify", str(together), "--repair", str(whole)]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert f"part       {int(parts[0][2:6])} to {int(parts[-1][2:6])}\n" in out
+    assert "verdict    whole\n" in out
+    with Session(str(whole)) as session:
+        held = [item.sample for item in session.items() if isinstance(item, Tick)]
+        marks = [mark.text for mark in session.marks()]
+    assert held == samples[-len(held) :]
+    assert len(held) > 10
+    assert marks[-1] == "mark 59"
+    assert check(str(whole)).faults == []
+
+
+def test_a_pipe_of_them_is_one_recording(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = endless(tmp_path)
+    together = tmp_path / "cat"
+    together.write_bytes(joined(tmp_path))
+    stdin = os.dup(0)
+    fd = os.open(together, os.O_RDONLY)
+    os.dup2(fd, 0)
+    try:
+        assert main(["json", "-", "--no-findings"]) == 0
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+        os.close(fd)
+    out, err = capfd.readouterr()
+    assert (out.count("\n"), err) == (len(samples) - 1, "")
+
+
+def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None:
+    endless(tmp_path)
+    first, second, third = (tmp_path / f"r-000{part}.ioh" for part in (1, 2, 3))
+    for pair in ((first, third), (second, first), (first, first)):
+        data = b"".join(path.read_bytes() for path in pair)
+        with pytest.raises(IohError, match="goes on with another recording"):
+            items(data, 4096)
+
+
+def test_a_name_of_which_only_the_files_are_there_tells_them(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless(tmp_path)
+    last = max(path.name for path in tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "r.ioh"]) == 2
+    assert capfd.readouterr().err == (
+        f"ioh: no recording r.ioh, but r-0001.ioh to {last}. "
+        "Give one of them, or all: cat r-*.ioh | ioh replay -\n"
+    )
+    assert main(["report", "other.ioh"]) == 2
+    assert capfd.readouterr().err == "ioh: no recording other.ioh. Make one with: ioh record\n"
+
+
+def test_what_cannot_read_a_pipe_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "-"]) == 2
+    assert (
+        capfd.readouterr().err == "ioh: this reads files only, no pipe. Save it to a file first\n"
+    )
