@@ -13,6 +13,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
+from ioh.tui.render.facts import metric_title, render_facts
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.header import clock
@@ -310,7 +311,7 @@ def test_where_something_begins_nothing_is_called_healthy() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 300])
 def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> None:
     snapshot = minute()[-1]
-    text = " ".join(render_help(tuple(snapshot.specs.values()), width).text().split())
+    text = " ".join(render_help(tuple(snapshot.specs.values()), width, UNICODE).text().split())
     for key in KEYS:
         if key.action != "layer":
             assert key.label in text
@@ -320,6 +321,29 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
         for spec in layer.spec.metrics:
             if spec.title and width >= 80:
                 assert spec.help.split()[0] in text
+
+
+def test_help_calls_everything_as_the_screen_does() -> None:
+    """Headings of breakdowns, a layer's own numbers, the first lines, and units of times."""
+    snapshot = minute()[-1]
+    text = render_help(tuple(snapshot.specs.values()), 120, UNICODE).text()
+    for layer in snapshot.layers.values():
+        assert isinstance(layer, LayerSnapshot)
+        section = text.split(f"\n Layer {layer.spec.title}\n")[1].split("\n\n")[0]
+        names = {line[2:17].strip() for line in section.splitlines()}
+        own = [line.text for line in render_facts(layer, 400, 20)]
+        for spec in layer.spec.metrics:
+            if spec.title and layer.metrics.get(spec.derived_name):
+                name = metric_title(spec)
+                assert f"  {name} " in own[0]
+                assert name in names
+        for table in layer.spec.tables:
+            assert {column_title(c) for c in table.columns if c.title} <= names
+    assert "µs" not in text.split("\n Layer ", 1)[1].replace("read_ahead", "")
+    for word in ("312u", "2.1m", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
+        assert word in text, word
+    for sign in (UNICODE.mark, UNICODE.finding, UNICODE.gap, UNICODE.position):
+        assert f"  {sign} " in text
 
 
 def test_a_layer_without_any_number_still_has_its_lines() -> None:

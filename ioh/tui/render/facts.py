@@ -18,7 +18,7 @@ _MAX_LIMITED = 3
 def render_facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
     """At most ``height`` lines: the layer's own numbers that are not zero, then its limits."""
     items = [
-        f"{_title(spec)} {_text(spec, layer.metrics.get(spec.derived_name))}"
+        f"{metric_title(spec)} {_text(spec, layer.metrics.get(spec.derived_name))}"
         for spec in layer.spec.metrics
         if spec.title and layer.metrics.get(spec.derived_name)
     ]
@@ -34,7 +34,7 @@ def _limits(layer: LayerSnapshot) -> Iterator[str]:
         columns = [column for column in table.columns if column.title and _is_limit(column)]
         for row in layer.tables.get(table.name, ())[:_MAX_LIMITED] if columns else ():
             known = [(c, row.values.get(c.derived_name)) for c in columns]
-            shown = [f"{_title(c)} {_text(c, value)}" for c, value in known if value]
+            shown = [f"{metric_title(c)} {_text(c, value)}" for c, value in known if value]
             if shown:
                 yield f"{safe_name(row.key[0], 24)}: {' '.join(shown)}"
 
@@ -46,7 +46,8 @@ def _is_limit(column: MetricSpec) -> bool:
     )
 
 
-def _title(spec: MetricSpec) -> str:
+def metric_title(spec: MetricSpec) -> str:
+    """What a number is called; a time carries its unit itself."""
     return spec.title.removesuffix("µs").rstrip()
 
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
+from ioh.tui.render.facts import metric_title
+from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Frame, Line
+from ioh.tui.render.top import column_title
 
 COLUMNS_HELP = (
     ("MB/s", "1,000,000 bytes a second, completed in the interval"),
@@ -22,8 +25,19 @@ COLUMNS_HELP = (
     ("in-fl", "begun and not ended at this moment; avg-fl is the mean over the interval"),
     ("err/s", "operations that ended with an error, a second"),
     ("MB/s, 60s", "the last minute, newest at the right, the highest bar the largest value in it"),
+    ("312u 2.1m 1s", "times: u microseconds (.001 ms), m milliseconds (.1m is 0.1 ms), s seconds"),
+    ("64K 1M", "sizes in K, M and G of 1,024"),
     (".  -", "none; not known, or too few operations to tell"),
     ("cached", "share of the calls, or READs, that touched no lower layer; measured, not guessed"),
+)  # fmt: skip
+HEADER_HELP = (
+    ("IOPS", "reads and writes a second of the lowest layer that counts them, which it names"),
+    ("cpu", "share of the time of all CPUs in which they worked"),
+    ("iowait", "share in which they had nothing to do and a task waited for I/O; a hint only"),
+    ("steal", "share that the hypervisor gave to others"),
+    ("load", "the load average of a minute"),
+    ("dirty", "written by programs and not yet on its way to the disk"),
+    ("io psi", "share of the time in which some task waited for I/O (/proc/pressure/io, some)"),
 )  # fmt: skip
 CHECKS = {
     "syscall": "raw tracepoints sys_enter and sys_exit; check with fio's JSON, strace -c",
@@ -34,10 +48,17 @@ CHECKS = {
 }
 
 
-def render_help(specs: Sequence[LayerSpec], width: int) -> Frame:
+def render_help(specs: Sequence[LayerSpec], width: int, glyphs: Glyphs) -> Frame:
     """Everything a user can look up, as one long page."""
     frame = Frame()
     _keys(frame, width)
+    _heading(frame, "First lines")
+    for name, meaning in HEADER_HELP:
+        _entry(frame, name, meaning, width)
+    _entry(frame, glyphs.position, "on the time line: the interval shown", width)
+    _entry(frame, glyphs.mark, "a mark", width)
+    _entry(frame, glyphs.finding, "a finding begins", width)
+    _entry(frame, glyphs.gap, "a gap: nothing was measured", width)
     _heading(frame, "Columns")
     for name, meaning in COLUMNS_HELP:
         _entry(frame, name, meaning, width)
@@ -88,9 +109,11 @@ def _layer(frame: Frame, spec: LayerSpec, width: int) -> None:
         _entry(frame, "source", CHECKS[spec.name], width, "dim")
     for metric in spec.metrics:
         if metric.title:
-            _entry(frame, safe_name(metric.title), safe_name(metric.help), width, "strong")
+            _entry(frame, safe_name(metric_title(metric)), safe_name(metric.help), width, "strong")
     for table in spec.tables:
         frame.add(Line(f"  by {safe_name(table.title)}", "head").fitted(width))
         for column in table.columns:
             if column.title:
-                _entry(frame, safe_name(column.title), safe_name(column.help), width, "strong")
+                _entry(
+                    frame, safe_name(column_title(column)), safe_name(column.help), width, "strong"
+                )

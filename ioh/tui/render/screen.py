@@ -89,7 +89,7 @@ def max_scroll(state: ViewState, data: ScreenData, width: int, height: int) -> i
 def _page(state: ViewState, data: ScreenData, width: int) -> Frame | None:
     """The whole of a screen that scrolls; None for any other."""
     if state.screen == "help":
-        return render_help(data.specs, width)
+        return render_help(data.specs, width, data.glyphs)
     if state.screen == "findings" and data.snapshot is not None:
         found, missing = data.snapshot.findings, data.snapshot.not_evaluated
         begun_unix_s = _just_begun(data.timeline, data.snapshot.time_unix_s)
