@@ -1,6 +1,7 @@
 """Samples as OpenMetrics text with time stamps, such as ``promtool tsdb create-blocks-from`` takes.
 
-A family's lines must stand together, so each family is gathered in a temporary file of its own.
+A family's lines must stand together, and in it those of one op of one device: each family is
+gathered apart, in a temporary file of its own where it is long.
 """
 
 from __future__ import annotations
@@ -26,6 +27,48 @@ _COUNTERS = (
 )
 
 
+# So much of one op is held in memory before it goes to the file.
+_HELD_BYTES = 4096
+
+
+class _Family:
+    """The lines of one family, those of each metric (by its labels) together."""
+
+    def __init__(self, head: str) -> None:
+        self._head = head
+        self._held: dict[str, list[str]] = {}
+        self._held_chars: dict[str, int] = {}
+        self._written: dict[str, list[tuple[int, int]]] = {}  # where in the file, how many bytes
+        self._file: IO[bytes] | None = None
+
+    def add(self, metric: str, line: str) -> None:
+        held = self._held.setdefault(metric, [])
+        held.append(line)
+        chars = self._held_chars[metric] = self._held_chars.get(metric, 0) + len(line)
+        if chars < _HELD_BYTES:
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        data = "".join(held).encode()
+        self._written.setdefault(metric, []).append((self._file.tell(), len(data)))
+        self._file.write(data)
+        held.clear()
+        self._held_chars[metric] = 0
+
+    def render(self) -> Iterator[str]:
+        yield self._head
+        for metric, held in self._held.items():
+            for at, size in self._written.get(metric, ()):
+                assert self._file is not None  # noqa: S101 (it was written to)
+                self._file.seek(at)
+                yield self._file.read(size).decode()
+            yield "".join(held)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
 def _label(value: str) -> str:
     return printable(value).replace("\\", "\\\\").replace('"', '\\"')
 
@@ -48,14 +91,14 @@ class OpenMetrics:
     """
 
     def __init__(self) -> None:
-        self._families: dict[str, IO[str]] = {}
+        self._families: dict[str, _Family] = {}
 
     def __enter__(self) -> OpenMetrics:  # noqa: PYI034 (Self came with Python 3.11)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._families.values():
-            file.close()
+        for family in self._families.values():
+            family.close()
 
     def take(self, sample: Sample) -> None:
         """Add one sample."""
@@ -75,27 +118,22 @@ class OpenMetrics:
 
     def render(self) -> Iterator[str]:
         """The whole text in pieces, its end mark last."""
-        for file in self._families.values():
-            file.seek(0)
-            while piece := file.read(1 << 16):
-                yield piece
+        for family in self._families.values():
+            yield from family.render()
         yield "# EOF\n"
 
-    def _family(self, name: str, kind: str, unit: str, text: str) -> IO[str]:
-        file = self._families.get(name)
-        if file is None:
-            file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
-            self._families[name] = file
-            file.write(f"# TYPE {name} {kind}\n")
-            if unit:
-                file.write(f"# UNIT {name} {unit}\n")
-            file.write(f"# HELP {name} {_label(text)}\n")
-        return file
+    def _family(self, name: str, kind: str, unit: str, text: str) -> _Family:
+        found = self._families.get(name)
+        if found is None:
+            head = f"# TYPE {name} {kind}\n"
+            head += f"# UNIT {name} {unit}\n" if unit else ""
+            found = self._families[name] = _Family(f"{head}# HELP {name} {_label(text)}\n")
+        return found
 
-    def _line(self, family: IO[str], name: str, labels: str, value: Value) -> None:
+    def _line(self, family: _Family, name: str, labels: str, value: Value, le: str = "") -> None:
         if value is not None and math.isfinite(value):
-            both = f"{self._host},{labels}" if labels else self._host
-            family.write(f"{name}{{{both}}} {_number(value)} {self._now}\n")
+            metric = f"{self._host},{labels}" if labels else self._host
+            family.add(metric, f"{name}{{{metric}{le}}} {_number(value)} {self._now}\n")
 
     def _ops(self, prefix: str, ops: Mapping[str, OpTotals], part: str) -> None:
         for op, totals in ops.items():
@@ -118,8 +156,8 @@ class OpenMetrics:
         counts = totals.size_lat.by_latency() if totals.size_lat is not None else ()
         running = list(accumulate(counts))
         for edge_us, count in zip(LATENCY_EDGES_US, running, strict=False):
-            self._line(family, f"{name}_bucket", f'{labels},le="{edge_us / 1e6!r}"', count)
-        self._line(family, f"{name}_bucket", f'{labels},le="+Inf"', running[-1])
+            self._line(family, f"{name}_bucket", labels, count, f',le="{edge_us / 1e6!r}"')
+        self._line(family, f"{name}_bucket", labels, running[-1], ',le="+Inf"')
         self._line(family, f"{name}_count", labels, running[-1])
         self._line(family, f"{name}_sum", labels, (totals.latency_ns_total or 0) / 1e9)
 

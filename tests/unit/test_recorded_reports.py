@@ -24,6 +24,7 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
+from ioh.sinks import openmetrics
 from ioh.sinks.compare import format_change
 from ioh.sinks.csv import guarded
 from ioh.sources.moments import parse_when
@@ -105,6 +106,20 @@ def test_jsonl_is_the_json_of_live(session_file: Path, shown: Shown) -> None:
 _LINE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)*)\} (\S+) (\d+\.\d{3})')
 
 
+def _metric(line: str) -> str:
+    """Which one a line belongs to: family and labels, whatever the bucket."""
+    name = re.sub(r"_(total|bucket|count|sum)\{", "{", line.rsplit(" ", 2)[0])
+    return re.sub(r',le="[^"]*"', "", name)
+
+
+def test_what_does_not_fit_into_memory_comes_in_the_same_order(
+    session_file: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = shown("export", session_file, "--format", "openmetrics")
+    monkeypatch.setattr(openmetrics, "_HELD_BYTES", 100)
+    assert shown("export", session_file, "--format", "openmetrics") == told
+
+
 def test_openmetrics_families_stand_together_and_histograms_add_up(
     session_file: Path, shown: Shown
 ) -> None:
@@ -122,6 +137,9 @@ def test_openmetrics_families_stand_together_and_histograms_add_up(
             assert found is not None, line
             assert found[1].startswith(family)
             values.setdefault((found[1], found[2]), []).append((float(found[4]), float(found[3])))
+    # As its specification demands: a metric's points stand together, too, a histogram's as one.
+    metrics = [key for key, _ in itertools.groupby(map(_metric, filter(_LINE.fullmatch, lines)))]
+    assert len(metrics) == len(set(metrics)) > 10
     for series in values.values():
         assert [when for when, _ in series] == sorted({when for when, _ in series})
     host = 'host="db01",op="read"'
