@@ -47,7 +47,7 @@ second, histograms in operations of 10,000."""
     def run(self, args: argparse.Namespace) -> int:
         """Print the comparison."""
         from ioh.session.reader import Session
-        from ioh.sinks.compare import render_comparison
+        from ioh.sinks.compare import differences, render_comparison
         from ioh.sources.period import read_period
 
         style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
@@ -68,6 +68,7 @@ second, histograms in operations of 10,000."""
             )
             lines += [f"!  {label}: {printable(remark)}" for remark in period.remarks]
             found.append(snapshot)
+        lines += [f"!  {text}" for text in differences(*found)]
         table = render_comparison(found[0], found[1], style, every_op=args.all)
         write_stdout("\n".join(lines) + "\n\n" + table)
         return ExitCode.OK

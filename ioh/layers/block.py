@@ -215,7 +215,8 @@ class Block(Layer):
         """A request may be of many processes' pages, or of none: write-back."""
         given = self.filters.pid, self.filters.comm, self.filters.cgroup_id
         names = [n for n, g in zip(("--pid", "--comm", "--cgroup"), given, strict=True) if g]
-        return (f"{', '.join(names)} not applied here: all requests are shown",) if names else ()
+        ignored = f"{', '.join(names)} not applied here: all requests are shown"
+        return (*self.filters.note("device"), *((ignored,) if names else ()))
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each device's totals, and from diskstats what the kernel counts itself."""

@@ -239,7 +239,8 @@ class Syscall(Layer):
 
     def notes(self) -> tuple[str, ...]:
         """What the filters and this host leave out."""
-        found = () if self._are_pids_the_kernels else (_OTHER_PIDS,)
+        found = self.filters.note("pid", "comm", "cgroup", "device")
+        found += () if self._are_pids_the_kernels else (_OTHER_PIDS,)
         if self.filters.device is None:
             return found
         count = len(numbers_on(self.filters.device, self.root))

@@ -294,7 +294,7 @@ class Tcp(Layer):
             )
             if value is not None
         ]
-        notes = []
+        notes = [*filters.note("port")]
         if ignored:
             notes.append(f"{', '.join(ignored)} not applied here: all connections are shown.")
         if filters.port is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ioh.model.printable import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Filters:
@@ -21,3 +23,15 @@ class Filters:
     device: int | None = None
     device_name: str | None = None
     port: int | None = None
+
+    def note(self, *options: str) -> tuple[str, ...]:
+        """What a layer says that applies these options, as far as they were given."""
+        values = {
+            "pid": self.pid,
+            "comm": None if self.comm is None else printable(self.comm),
+            "cgroup": None if self.cgroup_id is None else "",
+            "device": self.device if self.device_name is None else self.device_name,
+            "port": self.port,
+        }
+        given = [f"--{n} {values[n]}".rstrip() for n in options if values[n] is not None]
+        return (f"only {' '.join(given)}: nothing else is counted",) if given else ()

@@ -224,7 +224,7 @@ class SyscallFallback:
             return None
 
     def _as_sample(self, unreadable: int, count: int) -> LayerSample:
-        notes: tuple[str, ...] = _NOTES
+        notes = (*self._filters.note("pid", "comm", "cgroup"), *_NOTES)
         if unreadable:
             notes += (f"{unreadable} of {count} processes are other users': run as root",)
         sums = {

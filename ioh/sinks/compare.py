@@ -24,6 +24,7 @@ _NUMBERS = (
     ("in-fl avg", "avg_inflight", 1.0, 2),
 )
 _WIDTH = 10
+_NOTE = 200  # columns of what a layer says of itself
 
 
 def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: bool) -> str:
@@ -42,6 +43,22 @@ def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: b
             continue
         lines += _layer(older, newer, style, every_op=every_op)
     return "\n".join(lines) + "\n"
+
+
+def differences(a: Snapshot, b: Snapshot) -> Iterator[str]:
+    """What makes the numbers of one layer mean something else in the other interval."""
+    for name, older in a.layers.items():
+        newer = b.layers.get(name)
+        if not isinstance(older, LayerSnapshot) or not isinstance(newer, LayerSnapshot):
+            continue
+        title = safe_name(older.spec.title)
+        if older.source != newer.source:
+            sources = safe_name(older.source), safe_name(newer.source)
+            yield f"{title}: A is counted by {sources[0]}, B by {sources[1]}"
+        for label, one, other in (("A", older, newer), ("B", newer, older)):
+            for note in one.notes:
+                if note not in other.notes:
+                    yield f"{title}: {label}: {safe_name(note, _NOTE)}"
 
 
 def _stats(layer: object, *, every_op: bool) -> dict[str, tuple[str, OpStats]]:

@@ -151,6 +151,31 @@ def test_a_layer_that_shows_all_processes_says_so(
             assert any("not applied here: all " in note for note in sample.notes) == is_said
 
 
+@pytest.mark.parametrize(
+    ("name", "chosen", "said"),
+    [
+        ("syscall", Filters(pid=7, comm="fio"), "only --pid 7 --comm fio"),
+        ("syscall", Filters(cgroup_id=9), "only --cgroup"),
+        ("syscall", Filters(device=1 << 20, device_name="sda"), "only --device sda"),
+        ("block", Filters(device=1 << 20, device_name="sda"), "only --device sda"),
+        ("tcp", Filters(port=2049), "only --port 2049"),
+    ],
+)
+def test_a_layer_that_was_narrowed_says_so(
+    name: str, chosen: Filters, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording knows no options: who reads it later sees them here alone."""
+    maps, _, _ = fake_kernel.install(monkeypatch, text_of(LAYERS[name]).maps())
+    for filters, is_said in ((chosen, True), (Filters(), False)):
+        layer = LAYERS[name](filters, ROOTS[0])
+        found = [layer.read(maps), layer.read_proc()]
+        notes = [sample.notes for sample in found if isinstance(sample, LayerSample)]
+        assert notes  # /proc does not have these processes and devices
+        assert [f"{said}: nothing else is counted" in each for each in notes] == [is_said] * len(
+            notes
+        )
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_without_a_proc_it_says_so(name: str, tmp_path: Path) -> None:
     sample = LAYERS[name](Filters(), tmp_path).read_proc()

@@ -226,6 +226,28 @@ def test_two_spans_are_compared_op_by_op(session_file: Path, shown: Shown) -> No
     assert format_change(*rates) in block.splitlines()[2]
 
 
+def test_what_the_two_do_not_count_alike_is_said(
+    session_file: Path, tmp_path: Path, shown: Shown
+) -> None:
+    assert "!" not in shown("compare", session_file, session_file)
+    note = "only --comm fio: nothing else is counted"
+    made = []
+    for sample in SAMPLES:
+        disk = sample.layers["platter"]
+        assert isinstance(disk, LayerSample)
+        notes = (*disk.notes, note)
+        disk = replace(disk, source="proc", notes=notes)
+        made.append(replace(sample, layers={**sample.layers, "platter": disk}))
+    other = tmp_path / "other.ioh"
+    other.write_bytes(recorded(made))
+    told = shown("compare", session_file, other).split("\n\n")[0].splitlines()[2:]
+    source = SAMPLES[0].layers["platter"].source  # type: ignore[union-attr]
+    assert told == [
+        f"!  platter: A is counted by {source}, B by proc",
+        f"!  platter: B: {note}",
+    ]
+
+
 def test_changes_in_words() -> None:
     assert format_change(None, 1.0) == format_change(1.0, None) == "-"
     assert format_change(2.0, 3.0) == "+50.0%"
