@@ -126,6 +126,7 @@ class Decoder:
         values = self._flat.host
         host = dict(zip(HOST_FIELDS, values, strict=False))
         own = values[len(HOST_FIELDS) :]
+        tables = self._tables.by_layer() if self._with_tables else {}
         after = [*self._read_after, *[0] * len(layers)]
         return Sample(
             time_unix_s=self._time_unix_s,
@@ -135,7 +136,7 @@ class Decoder:
             host=HostSample(**host),  # type: ignore[arg-type]
             layers={
                 layer.name: layer.layer(
-                    self._tables.of_layer(at) if self._with_tables else {},
+                    tables.get(at, {}),
                     with_parts=self._with_parts,
                     read_after_us=after[at] * READ_STEP_US,
                 )

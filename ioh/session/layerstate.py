@@ -152,6 +152,13 @@ class LayerState:
                 self._op_of_hist += [number] * (code == 2)
             self._hists_of_op.append((places[0], places[1]))
             self._built.append(None)
+        # Whose ops changed since they were put together: 0 the layer's own, then its parts.
+        self._stale = set(range(1 + len(shape.parts)))
+        self._owner_of_op = [0] * len(shape.ops)
+        for owner, (_, ops) in enumerate(shape.parts, 1):
+            self._owner_of_op += [owner] * len(ops)
+        self._ops: Mapping[str, OpTotals] = {}
+        self._parts: Mapping[str, Mapping[str, OpTotals]] = {}
         self._every = every
         self._frozen: list[Counts | None] = [None] * len(self.hists)
         # Those of the layer's own ops, which come before those of its parts.
@@ -164,13 +171,14 @@ class LayerState:
     def touch(self, values: Iterable[int], hists: Iterable[int]) -> None:
         """Note which numbers changed, so that only their ops are built anew."""
         built, count = self._built, len(self._built)
-        for at in values:
-            op = at // _SCALARS
+        changed = {at // _SCALARS for at in values}
+        for hist in hists:
+            changed.add(self._op_of_hist[hist])
+            self._frozen[hist] = None
+        for op in changed:
             if op < count:
                 built[op] = None
-        for hist in hists:
-            built[self._op_of_hist[hist]] = None
-            self._frozen[hist] = None
+                self._stale.add(self._owner_of_op[op])
 
     def check(self, at: int, value: float | None) -> None:
         """Counts must be integers, or unknown: formulas rely on it.
@@ -208,6 +216,23 @@ class LayerState:
             found = self._frozen[hist] = tuple(self.hists[hist])
         return found
 
+    def _put_together(self, *, with_parts: bool) -> None:
+        """Make the mappings anew in which something changed; what was returned never changes."""
+        stale, names, number = self._stale, self._names, len(self._names.ops)
+        if 0 in stale:
+            self._ops = dict(zip(names.ops, map(self._op, range(number)), strict=True))
+            stale.discard(0)
+        if not with_parts or not stale:
+            return
+        parts = dict(self._parts)
+        for owner, (part, op_names) in enumerate(names.parts, 1):
+            end = number + len(op_names)
+            if owner in stale:
+                parts[part] = dict(zip(op_names, map(self._op, range(number, end)), strict=True))
+            number = end
+        self._parts = parts
+        stale.clear()
+
     def layer(
         self, tables: Mapping[str, Table], *, with_parts: bool = True, read_after_us: int = 0
     ) -> LayerSample | Unavailable:
@@ -215,13 +240,7 @@ class LayerState:
         shape, names = self.shape, self._names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
-        number = len(names.ops)
-        ops = dict(zip(names.ops, map(self._op, range(number)), strict=True))
-        parts: dict[str, dict[str, OpTotals]] = {}
-        for part, op_names in names.parts if with_parts else ():
-            end = number + len(op_names)
-            parts[part] = dict(zip(op_names, map(self._op, range(number, end)), strict=True))
-            number = end
+        self._put_together(with_parts=with_parts)
         at = len(self._every) * _SCALARS
         plain = self.values
         metrics = dict(zip(names.metrics, plain[at:], strict=False))
@@ -234,10 +253,10 @@ class LayerState:
             at += LATENCY_BUCKETS
         return LayerSample(
             source=names.source,
-            ops=ops,
+            ops=self._ops,
             metrics=metrics,
             tables=tables,
-            parts=parts,
+            parts=self._parts,
             lost=lost,  # type: ignore[arg-type]
             gauge_hists=gauges,  # type: ignore[arg-type]
             notes=names.notes,

@@ -181,11 +181,10 @@ class TablesState:
             msg = "too many rows"
             raise RecordError(msg)
 
-    def of_layer(self, layer: int) -> dict[str, Mapping[Key, Row]]:
-        """The tables of one layer by name."""
+    def by_layer(self) -> Mapping[int, Mapping[str, Mapping[Key, Row]]]:
+        """The tables by name, of each layer that has some."""
         self._settle()
-        return {
-            table.name: table.table(self._values, begin)
-            for (table, begin), shape in zip(self._begins(), self._shapes, strict=True)
-            if shape.layer == layer
-        }
+        found: dict[int, dict[str, Mapping[Key, Row]]] = {}
+        for (table, begin), shape in zip(self._begins(), self._shapes, strict=True):
+            found.setdefault(shape.layer, {})[table.name] = table.table(self._values, begin)
+        return found

@@ -25,27 +25,27 @@ def _filled() -> TablesState:
 
 def test_what_was_handed_out_never_changes() -> None:
     state = _filled()
-    before = state.of_layer(0)["files"]
+    before = state.by_layer()[0]["files"]
     state.apply(Rows(gaps=[1, 2], incs=[10, 100]))
     assert before == {("a",): (1, 2), ("b",): (3, 4)}
-    assert state.of_layer(0)["files"] == {("a",): (1, 12), ("b",): (3, 4)}
-    assert state.of_layer(1)["procs"] == {("c",): (105, 6), ("d",): (7, 8)}
+    assert state.by_layer()[0]["files"] == {("a",): (1, 12), ("b",): (3, 4)}
+    assert state.by_layer()[1]["procs"] == {("c",): (105, 6), ("d",): (7, 8)}
 
 
 def test_rows_come_and_go_and_change_between_two_looks() -> None:
     state = _filled()
-    assert len(state.of_layer(1)["procs"]) == 2
+    assert len(state.by_layer()[1]["procs"]) == 2
     state.apply(Rows(gaps=[7], incs=[1]))
     state.apply(Rows(removed=[0, 1], added=[(1, [b"e"], [9, None])]))
-    assert state.of_layer(0)["files"] == {("b",): (3, 4)}
-    assert list(state.of_layer(1)["procs"].items()) == [(("d",), (7, 9)), (("e",), (9, None))]
+    assert state.by_layer()[0]["files"] == {("b",): (3, 4)}
+    assert list(state.by_layer()[1]["procs"].items()) == [(("d",), (7, 9)), (("e",), (9, None))]
 
 
 def test_a_row_that_goes_and_comes_back_has_its_new_values() -> None:
     state = _filled()
-    assert state.of_layer(0)["files"]["a",] == (1, 2)
+    assert state.by_layer()[0]["files"]["a",] == (1, 2)
     state.apply(Rows(removed=[0], added=[(0, [b"a"], [0, 0])]))
-    assert list(state.of_layer(0)["files"].items()) == [(("b",), (3, 4)), (("a",), (0, 0))]
+    assert list(state.by_layer()[0]["files"].items()) == [(("b",), (3, 4)), (("a",), (0, 0))]
 
 
 @pytest.mark.parametrize(
