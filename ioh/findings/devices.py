@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ioh.findings.sums import OpSum, sum_op
@@ -25,7 +25,7 @@ class Device:
 
     name: str
     on: str
-    settings: dict[str, Value]
+    settings: Mapping[str, Value]
     sum: OpSum
 
     def setting(self, name: str) -> float | None:
@@ -50,7 +50,7 @@ class Device:
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that did ``op`` (read or write), the busiest first."""
     if isinstance(snapshots, Stretch):
-        return snapshots.once(("devices", op), lambda: _devices(snapshots, op))
+        return snapshots.once(_devices, op)
     return _devices(snapshots, op)
 
 
@@ -60,7 +60,7 @@ def _devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
         total = sum_op(snapshots, "block", op, row.key[0])
         if total.count:
             on = row.key[1] if len(row.key) > 1 else ""
-            found.append(Device(row.key[0], on, dict(row.values), total))
+            found.append(Device(row.key[0], on, row.values, total))
     return sorted(found, key=lambda device: -device.sum.bytes)
 
 
@@ -71,7 +71,7 @@ def passing(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """
     nothing = OpSum(snapshots[-1].interval_s)
     return [
-        Device(row.key[0], row.key[1] if len(row.key) > 1 else "", dict(row.values), nothing)
+        Device(row.key[0], row.key[1] if len(row.key) > 1 else "", row.values, nothing)
         for row in rows_of(snapshots[-1], "block", "device")
         if row.values.get("stacked") and row.values.get(f"{op}s_per_s")
     ]

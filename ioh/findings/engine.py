@@ -61,9 +61,10 @@ class Engine:
         chosen = all_rules().values() if rules is None else rules
         config = config or Config()
         self._rules = [rule for rule in chosen if rule.name not in config.off]
-        self._needed = {r.name: tuple(dict.fromkeys((*r.needs, *r.probed))) for r in self._rules}
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
         self._states: dict[str, dict[str, _State]] = {}
+        self._sources: tuple[tuple[str, str], ...] | None = None  # of which _lacking was told
+        self._lacking: dict[str, str] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -112,14 +113,14 @@ class Engine:
         begins_anew = self.remember(snapshot)
         verdicts: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
-        sources = {
-            name: layer.source
-            for name, layer in snapshot.layers.items()
-            if isinstance(layer, LayerSnapshot)
-        }
+        missing = self._missing(snapshot)
         for rule in self._rules:
-            missing = self._missing(rule, sources, snapshot)
-            outcome = missing or rule.judge(self._window, self._limits[rule.name])
+            lacking = missing.get(rule.name)
+            outcome = (
+                rule.judge(self._window, self._limits[rule.name])
+                if lacking is None
+                else _why_not(lacking, snapshot)
+            )
             if isinstance(outcome, CannotTell):
                 reason = printable(outcome.reason, MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
@@ -141,15 +142,24 @@ class Engine:
         findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
         return tuple(findings), look.not_evaluated
 
-    def _missing(
-        self, rule: Rule, sources: Mapping[str, str], snapshot: Snapshot
-    ) -> CannotTell | None:
-        """What the rule needs and this Snapshot lacks; ``sources`` of the layers it has."""
-        for name in self._needed[rule.name]:
-            source = sources.get(name)
-            if source is None or (source == "proc" and name in rule.probed):
-                return _why_not(name, snapshot)
-        return None
+    def _missing(self, snapshot: Snapshot) -> Mapping[str, str]:
+        """By rule, the first layer that it needs and this Snapshot lacks."""
+        sources = tuple(
+            (name, layer.source)
+            for name, layer in snapshot.layers.items()
+            if isinstance(layer, LayerSnapshot)
+        )
+        if sources != self._sources:
+            known = dict(sources)
+            self._lacking = {}
+            for rule in self._rules:
+                for name in (*rule.needs, *rule.probed):
+                    source = known.get(name)
+                    if source is None or (source == "proc" and name in rule.probed):
+                        self._lacking[rule.name] = name
+                        break
+            self._sources = sources
+        return self._lacking
 
     def _update(self, rule: Rule, verdicts: tuple[Verdict, ...], look: Look) -> list[Finding]:
         """Enter what a rule says now; the findings that it has on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -37,7 +37,7 @@ class Mount:
 
     point: str
     export: str
-    settings: dict[str, Value]
+    settings: Mapping[str, Value]
     pieces: Pieces
 
 
@@ -53,27 +53,28 @@ def mounts(snapshots: Stretch, op: str) -> Iterator[Mount]:
             pieces = Pieces(
                 above[0], above[1], below[0], below[1], _mean_us(above), _mean_us(below)
             )
-            yield Mount(row.key[0], row.key[1], dict(row.values), pieces)
+            yield Mount(row.key[0], row.key[1], row.values, pieces)
 
 
 def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, float, float]]:
     """Count, bytes and time (ns) of each mount in a layer's table ``mount``."""
-    names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
-
-    def of(snapshot: Snapshot) -> list[tuple[str, list[float]]]:
-        seconds = seconds_of(snapshot, layer)
-        rows = [
-            (row.key[0], [(row.values.get(name) or 0.0) * seconds for name in names])
-            for row in rows_of(snapshot, layer, "mount")
-        ]
-        return [row for row in rows if any(row[1])]
-
     totals: dict[str, tuple[float, float, float]] = {}
-    for rows in snapshots.each(("mounts", layer, op), of):
+    for rows in snapshots.each(_moved, layer, op):
         for mount, (count, size, ns) in rows:
             before = totals.get(mount, _NOTHING)
             totals[mount] = (before[0] + count, before[1] + size, before[2] + ns)
     return totals
+
+
+def _moved(snapshot: Snapshot, layer: str, op: str) -> list[tuple[str, list[float]]]:
+    """The same of one interval, where there was something."""
+    names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
+    seconds = seconds_of(snapshot, layer)
+    rows = [
+        (row.key[0], [(row.values.get(name) or 0.0) * seconds for name in names])
+        for row in rows_of(snapshot, layer, "mount")
+    ]
+    return [row for row in rows if any(row[1])]
 
 
 def _mean_us(sums: tuple[float, float, float]) -> float | None:
@@ -82,20 +83,20 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
 
 def off_disk_bytes(snapshots: Stretch, op: str) -> float:
     """Bytes that programs moved in files of which no block device here knows."""
-    name = f"{op}_bytes_per_s"
+    return snapshots.once(_off_disk_bytes, op)
 
-    def of(snapshot: Snapshot) -> list[float]:
-        seconds = seconds_of(snapshot, "syscall")
-        return [
-            (row.values.get(name) or 0.0) * seconds
-            for row in rows_of(snapshot, "syscall", "mount")
-            if is_off_disk(row.key[-1])
-        ]
 
-    def added() -> float:
-        return sum(chain.from_iterable(snapshots.each(("off disk", op), of)))
+def _off_disk_bytes(snapshots: Stretch, op: str) -> float:
+    return sum(chain.from_iterable(snapshots.each(_off_disk_in, op)))
 
-    return snapshots.once(("off disk", op), added)
+
+def _off_disk_in(snapshot: Snapshot, op: str) -> list[float]:
+    seconds = seconds_of(snapshot, "syscall")
+    return [
+        (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds
+        for row in rows_of(snapshot, "syscall", "mount")
+        if is_off_disk(row.key[-1])
+    ]
 
 
 def metric_mean(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ioh.findings.window import Stretch, duration_s
+from ioh.findings.window import Stretch, duration_s, each
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 
 
@@ -30,6 +30,7 @@ class _LateMeans:
 
 _MEANS = ("latency_us", "queue_us", "max_us", "avg_inflight")
 _Found = list[tuple[float, OpStats]]  # an interval's length, and an op in it
+_NO_OPS: Mapping[str, OpStats] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +79,43 @@ class OpSum(_LateMeans):
         return self.bytes / self.count if self.count else 0.0
 
 
-def _measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """Where a layer was measured: its interval's length, and the layer."""
-    return [
-        (found.interval_s, found)
-        for snapshot in snapshots
-        if isinstance(found := snapshot.layers.get(layer), LayerSnapshot)
-    ]
+def _layer_in(snapshot: Snapshot, layer: str) -> tuple[float, LayerSnapshot] | None:
+    """Its interval's length, and the layer; None where it was not measured."""
+    found = snapshot.layers.get(layer)
+    return (found.interval_s, found) if isinstance(found, LayerSnapshot) else None
 
 
 def measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
-    """The same, looked for once."""
+    """Where a layer was measured: the interval's length, and the layer."""
     if isinstance(snapshots, Stretch):
-        return snapshots.once(layer, lambda: _measured(snapshots, layer))
+        return snapshots.once(_measured, layer)
     return _measured(snapshots, layer)
+
+
+def _measured(snapshots: Iterable[Snapshot], layer: str) -> list[tuple[float, LayerSnapshot]]:
+    return [found for x in snapshots if (found := _layer_in(x, layer)) is not None]
 
 
 def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -> OpSum:
     """Add one op up: counts added, means weighted by the operations, never a mean of means."""
     if isinstance(snapshots, Stretch):
-        return snapshots.once((layer, op, part), lambda: _sum_op(snapshots, layer, op, part))
+        return snapshots.once(_sum_op, layer, op, part)
     return _sum_op(snapshots, layer, op, part)
 
 
 def _sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str) -> OpSum:
-    known = measured(snapshots, layer)
-    if part:
-        parts = [(s, ops) for s, x in known if (ops := x.parts.get(part)) is not None]
-        found = [(s, stats) for s, ops in parts if (stats := ops.get(op)) is not None]
-    else:
-        found = [(s, stats) for s, x in known if (stats := x.ops.get(op)) is not None]
+    found = [x for x in each(snapshots, _op_in, layer, op, part) if x is not None]
     return OpSum.of(duration_s(snapshots), found)
+
+
+def _op_in(snapshot: Snapshot, layer: str, op: str, part: str) -> tuple[float, OpStats] | None:
+    """The layer's interval, and an op in it; None where it was not measured."""
+    found = _layer_in(snapshot, layer)
+    if found is None:
+        return None
+    interval_s, known = found
+    stats = (known.parts.get(part, _NO_OPS) if part else known.ops).get(op)
+    return None if stats is None else (interval_s, stats)
 
 
 def _means(found: _Found, seconds: float) -> tuple[float | None, ...]:
@@ -148,13 +155,15 @@ class _Mean:
 
 def sum_metric(snapshots: Iterable[Snapshot], layer: str, name: str) -> float | None:
     """Increase of a counter over these intervals, from its rates; None where none knew it."""
+    if isinstance(snapshots, Stretch):
+        return snapshots.once(_sum_metric, layer, name)
+    return _sum_metric(snapshots, layer, name)
 
-    def added() -> float | None:
-        parts = [
-            interval_s * value
-            for interval_s, found in measured(snapshots, layer)
-            if (value := found.metrics.get(name)) is not None
-        ]
-        return sum(parts) if parts else None
 
-    return snapshots.once((layer, name), added) if isinstance(snapshots, Stretch) else added()
+def _sum_metric(snapshots: Iterable[Snapshot], layer: str, name: str) -> float | None:
+    parts = [
+        interval_s * value
+        for interval_s, found in measured(snapshots, layer)
+        if (value := found.metrics.get(name)) is not None
+    ]
+    return sum(parts) if parts else None

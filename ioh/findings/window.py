@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 from ioh.model.sample import Unavailable
@@ -14,6 +14,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 MAX_SNAPSHOTS = 400
 DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
 MAX_OLD_ROWS = 50
+_FORGET_AFTER = 64  # intervals in which nobody asked for something that was made of each
 _T = TypeVar("_T")
 _MISSING = object()
 
@@ -26,32 +27,99 @@ class Recall(NamedTuple):
     with_percentiles: bool = False
 
 
+class _Run:
+    """Consecutive intervals, oldest first, and what was made of each of them."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+        self._end = 0  # so many intervals were ever added
+        self._made: dict[Hashable, _Made] = {}
+
+    def add(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+        self._end += 1
+        if self._end % _FORGET_AFTER == 0:
+            least = self._end - _FORGET_AFTER
+            self._made = {key: made for key, made in self._made.items() if made.end > least}
+
+    def forget_oldest(self) -> Snapshot:
+        return self.snapshots.pop(0)
+
+    def clear(self) -> None:
+        self.snapshots.clear()
+        self._made.clear()
+
+    def each(self, make: Callable[..., _T], args: tuple[Hashable, ...]) -> list[_T]:
+        """What ``make`` makes of each interval; it is called for those that are new since."""
+        made = self._made.get((make, args))
+        if made is None:
+            made = self._made[make, args] = _Made()
+        values, held = made.values, len(self.snapshots)
+        missing = min(self._end - made.end, held)
+        if missing:
+            values += [make(snapshot, *args) for snapshot in self.snapshots[-missing:]]
+            made.end = self._end
+        if len(values) > held:
+            del values[: len(values) - held]
+        return values  # type: ignore[return-value]
+
+
+class _Made:
+    """What was made of the newest intervals, up to one of that number."""
+
+    __slots__ = ("end", "values")
+
+    def __init__(self) -> None:
+        self.end, self.values = 0, list[object]()
+
+
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
     """Consecutive intervals, oldest first; remembers what was computed of them.
 
     Several rules ask for the same sums of the same seconds.
+
+    Units:
+        ``seconds``: measured time of all of them together.
     """
 
-    known: dict[Hashable, object]
-    known_of_each: dict[int, dict[Hashable, object]]  # by id() of its interval
+    seconds: float
+    _known: dict[Hashable, object]
+    _runs: tuple[_Run, _Run]
 
-    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What ``make`` makes, the first time; ``key`` must tell what it is."""
-        found = self.known.get(key, _MISSING)
+    @classmethod
+    def of(cls, snapshots: Iterable[Snapshot], seconds: float, older: _Run, kept: _Run) -> Stretch:
+        """The newest intervals of these two runs."""
+        made = cls(snapshots)
+        made.seconds, made._known, made._runs = seconds, {}, (older, kept)
+        return made
+
+    def once(self, make: Callable[..., _T], *args: Hashable) -> _T:
+        """What ``make``, a function of a module, makes of these intervals and ``args``."""
+        key = make, args
+        found = self._known.get(key, _MISSING)
         if found is _MISSING:
-            found = self.known[key] = make()
+            found = self._known[key] = make(self, *args)
         return found  # type: ignore[return-value]
 
-    def each(self, key: Hashable, make: Callable[[Snapshot], _T]) -> list[_T]:
-        """What ``make`` makes of each interval, once as long as the window reaches so far."""
-        values: list[_T] = []
-        for snapshot in self:
-            known = self.known_of_each[id(snapshot)]
-            found = known.get(key, _MISSING)
-            if found is _MISSING:
-                found = known[key] = make(snapshot)
-            values.append(found)  # type: ignore[arg-type]
-        return values
+    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
+        """What ``make``, a function of a module, makes of each interval and ``args``.
+
+        It is called once for each, as long as the window reaches so far.
+        """
+        older, kept = self._runs
+        count, of_older = len(self), len(self) - len(kept.snapshots)
+        if not count:
+            return []
+        if of_older <= 0:
+            return kept.each(make, args)[-count:]
+        return older.each(make, args)[-of_older:] + kept.each(make, args)
+
+
+def each(snapshots: Iterable[Snapshot], make: Callable[..., _T], *args: Hashable) -> list[_T]:
+    """As Stretch.each(), of any intervals."""
+    if isinstance(snapshots, Stretch):
+        return snapshots.each(make, *args)
+    return [make(snapshot, *args) for snapshot in snapshots]
 
 
 class Window:
@@ -73,36 +141,38 @@ class Window:
         for layer, name, with_percentiles in recalls:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
-        self._older: deque[Snapshot] = deque()
-        self._kept: deque[Snapshot] = deque()
+        self._older, self._kept = _Run(), _Run()
         self._kept_ns = 0  # not in seconds, whose sum would depend on what was there before
         self.is_full = False
+        self._all: list[Snapshot] = []
+        self._intervals_s: list[float] = []
+        self._back_s: list[float] = []  # how long the newest one lasts, the newest two …
         self._stretches: dict[float, Stretch] = {}
-        self._known_of_each: dict[int, dict[Hashable, object]] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
-        self._stretches.clear()
-        self._kept.append(snapshot)
-        known = self._known_of_each
-        known[id(snapshot)] = {}
+        kept, older = self._kept, self._older
+        kept.add(snapshot)
         self._kept_ns += _ns(snapshot.interval_s)
         while (
-            self._kept_ns - _ns(self._kept[0].interval_s) >= self._detail_ns
-            or len(self._kept) > MAX_SNAPSHOTS
+            self._kept_ns - _ns(kept.snapshots[0].interval_s) >= self._detail_ns
+            or len(kept.snapshots) > MAX_SNAPSHOTS
         ):
-            oldest = self._kept.popleft()
+            oldest = kept.forget_oldest()
             self._kept_ns -= _ns(oldest.interval_s)
-            self._older.append(_cut_down(oldest, self._recalls))
-            # Anew, so that it never matters whether a rule looked at it before it was cut down.
-            del known[id(oldest)]
-            known[id(self._older[-1])] = {}
+            # A run of its own, so that it never matters whether a rule looked at it before.
+            older.add(_cut_down(oldest, self._recalls))
         oldest_s = snapshot.time_unix_s - self._span_s
-        while self._older and (
-            self._older[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
+        while older.snapshots and (
+            older.snapshots[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
         ):
-            del known[id(self._older.popleft())]
+            older.forget_oldest()
             self.is_full = True
+        self._stretches.clear()
+        self._all = older.snapshots + kept.snapshots
+        self._intervals_s.append(snapshot.interval_s)
+        del self._intervals_s[: -len(self._all)]
+        self._back_s = list(accumulate(reversed(self._intervals_s)))
 
     def clear(self) -> None:
         """Forget everything: what comes next does not follow from it."""
@@ -111,42 +181,37 @@ class Window:
         self._kept.clear()
         self._kept_ns = 0
         self._stretches.clear()
-        self._known_of_each.clear()
+        self._all, self._intervals_s, self._back_s = [], [], []
 
     @property
     def newest(self) -> Snapshot:
         """The interval to be judged."""
-        return self._kept[-1]
+        return self._all[-1]
 
     def __len__(self) -> int:
-        return len(self._older) + len(self._kept)
+        return len(self._older.snapshots) + len(self._kept.snapshots)
 
     def __iter__(self) -> Iterator[Snapshot]:
-        return chain(self._older, self._kept)
+        return iter(self._all)
 
     def recent(self, seconds: float) -> Stretch:
         """The newest intervals that together last at least ``seconds``, or all there are."""
         found = self._stretches.get(seconds)
         if found is None:
-            chosen: list[Snapshot] = []
-            covered_s, enough_s = 0.0, seconds * 0.95
-            for snapshot in chain(reversed(self._kept), reversed(self._older)):
-                if covered_s >= enough_s:
-                    break
-                chosen.append(snapshot)
-                covered_s += snapshot.interval_s
-            found = self._stretches[seconds] = Stretch(reversed(chosen))
-            found.known, found.known_of_each = {}, self._known_of_each
+            count = bisect_left(self._back_s, seconds * 0.95) + 1
+            found = self._stretches[seconds] = Stretch.of(
+                self._all[-count:], sum(self._intervals_s[-count:]), self._older, self._kept
+            )
         return found
 
     def before(self, recent: Stretch) -> Snapshot | None:
         """The interval before these newest ones; None where the window begins with them."""
-        at = len(self) - len(recent) - 1
-        return None if at < 0 else next(islice(self, at, None))
+        at = len(self._all) - len(recent) - 1
+        return None if at < 0 else self._all[at]
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
-        return duration_s(self.recent(seconds)) >= seconds * 0.95
+        return self.recent(seconds).seconds >= seconds * 0.95
 
 
 def _ns(seconds: float) -> int:
@@ -195,7 +260,7 @@ def _named(found: Mapping[str, _T], names: Iterable[str]) -> Iterator[tuple[str,
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
     """Measured time of these intervals together."""
     if isinstance(snapshots, Stretch):
-        return snapshots.once("duration", lambda: sum([s.interval_s for s in snapshots]))
+        return snapshots.seconds
     return sum([snapshot.interval_s for snapshot in snapshots])
 
 

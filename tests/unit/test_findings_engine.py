@@ -168,13 +168,13 @@ def test_what_is_told_of_each_interval_is_worked_out_once_and_again_when_it_is_c
     times = [snapshot.time_unix_s for snapshot in intervals()[:40]]
     for count, snapshot in enumerate(intervals()[:40], start=1):
         window.add(snapshot)
-        assert window.recent(60.0).each("time", told) == times[:count]
-        assert window.recent(3.0).each("time", told) == times[max(0, count - 3) : count]
+        assert window.recent(60.0).each(told) == times[:count]
+        assert window.recent(3.0).each(told) == times[max(0, count - 3) : count]
     # So that what is told never depends on who looked, and when, only on what the window holds.
     assert sorted(seen) == sorted([*times, *times[:-12]])
     window.clear()
     window.add(intervals()[0])
-    assert window.recent(60.0).each("time", told) == times[:1]
+    assert window.recent(60.0).each(told) == times[:1]
     assert len(seen) == 40 + 28 + 1
 
 

@@ -12,7 +12,7 @@ from ioh.findings.devices import Device, devices
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, layer_of, op_of
+from ioh.findings.window import Stretch, Window, layer_of, op_of
 from ioh.findings.words import duration, per_s, percent, rate, size
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
@@ -131,12 +131,11 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
     )
 
 
-def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Iterator[Verdict]:
+def _two_speeds(recent: Stretch, layer: str, limits: Limits) -> Iterator[Verdict]:
     """Reads of one size of which some are far faster than the others, and none in between."""
-    found = [stats for s in recent if (stats := op_of(s, layer, "read")) is not None]
-    if sum(stats.count or 0 for stats in found) < limits["modes_ops_min"]:
+    if sum_op(recent, layer, "read").count < limits["modes_ops_min"]:
         return
-    modes = _modes([x.size_lat for x in found if x.size_lat is not None], limits)
+    modes = _modes([x for x in recent.each(_counted, layer) if x is not None], limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
@@ -165,16 +164,30 @@ def _two_speeds(recent: Sequence[Snapshot], layer: str, limits: Limits) -> Itera
     )
 
 
-def _modes(tables: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
+class _Counted(NamedTuple):
+    """The reads of an interval, and how many of each size but the last, which has no upper edge."""
+
+    table: SizeLatencyHist
+    of_size: list[int]
+
+
+def _counted(snapshot: Snapshot, layer: str) -> _Counted | None:
+    stats = op_of(snapshot, layer, "read")
+    if stats is None or stats.size_lat is None or not stats.size_lat.counts:
+        return None
+    table = stats.size_lat
+    return _Counted(table, [sum(table.row(at)) for at in range(SIZE_BUCKETS - 1)])
+
+
+def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
     """The two heaps of the most frequent size; None where there is one, or a slope."""
-    counted = [table for table in tables if table.counts]
     if not counted:
         return None
-    of_size = [sum(counts) for counts in zip(*map(_by_size, counted), strict=True)]
+    of_size = list(map(sum, zip(*(x.of_size for x in counted), strict=True)))
     busiest = max(range(len(of_size)), key=of_size.__getitem__)
     total = of_size[busiest]
     least = limits["mode_min_pct"] / 100 * total
-    row = map(sum, zip(*(table.row(busiest) for table in counted), strict=True))
+    row = map(sum, zip(*(x.table.row(busiest) for x in counted), strict=True))
     below = [0, *accumulate(row)]
     gap = int(limits["gap_doublings"])
     for start in range(1, len(below) - gap - 1):
@@ -186,11 +199,6 @@ def _modes(tables: Sequence[SizeLatencyHist], limits: Limits) -> _Modes | None:
             found = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
             return found if is_memory else None
     return None
-
-
-def _by_size(table: SizeLatencyHist) -> list[int]:
-    """Operations of each size, those without an upper edge left out."""
-    return [sum(table.row(at)) for at in range(SIZE_BUCKETS - 1)]
 
 
 RULE = Rule(

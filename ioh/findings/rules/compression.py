@@ -9,16 +9,27 @@ from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, rows_of, seconds_of
 from ioh.findings.words import rate, size, times
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 SPAN_S = 6.0
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
 
 
+def _is_written(snapshot: Snapshot) -> bool:
+    """Whether programs wrote to any such file system."""
+    return any(
+        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
+        for row in rows_of(snapshot, "syscall", "mount")
+    )
+
+
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """What programs wrote to such file systems beside what reached the disks."""
     recent = window.recent(SPAN_S)
     if not window.covers(SPAN_S):
+        return
+    if not any(recent.each(_is_written)):
         return
     by_type: dict[str, float] = {}
     for snapshot in recent:

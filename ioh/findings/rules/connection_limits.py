@@ -51,8 +51,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     for row in rows_of(window.newest, "tcp", "interface"):
-        name, quoted = row.key[0], shlex.quote(row.key[0])
+        name = row.key[0]
         for way, word in (("in", "inwards"), ("out", "outwards")):
+            if (row.values.get(f"{way}_used_pct") or 0.0) < limits["link_min_pct"]:
+                continue  # as most often, and found out soon
             used = [
                 found.values.get(f"{way}_used_pct") or 0.0
                 for snapshot in recent
@@ -84,9 +86,9 @@ def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
                     ),
                 ),
                 advice=_SHAPED if is_shaped else _FULL,
-                command=f"tc -s qdisc show dev {quoted}"
+                command=f"tc -s qdisc show dev {shlex.quote(name)}"
                 if is_shaped
-                else f"ip -s link show {quoted}; ethtool {quoted}",
+                else f"ip -s link show {shlex.quote(name)}; ethtool {shlex.quote(name)}",
             )
 
 
@@ -122,11 +124,18 @@ def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
+    held_up = [
+        row
+        for row in rows_of(window.newest, "tcp", "connection")
+        if (row.values.get("rwnd_limited_pct") or 0.0) >= limits["window_min_pct"]
+    ]
+    if not held_up:  # as most often, and found out soon
+        return
     by_key = [
         {row.key: row.values for row in rows_of(snapshot, "tcp", "connection")}
         for snapshot in recent
     ]
-    for row in rows_of(window.newest, "tcp", "connection"):
+    for row in held_up:
         rows = [table[row.key] for table in by_key if row.key in table]
         out = sum(values.get("out_bytes_per_s") or 0.0 for values in rows) / len(recent)
         if len(rows) < len(recent) or out < limits["window_bytes_min_per_s"]:

@@ -23,7 +23,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SOON_S)
     if not window.covers(SOON_S):
         return
-    pieces = _reads(recent)
+    pieces = _reads(recent, limits)
     if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
         timed = _timed(pieces, recent, "read")
         yield _verdict(timed, "Reads", "read-ahead", "requests", "disk", is_measured=True)
@@ -101,10 +101,13 @@ def _gone_down(pieces: Pieces) -> Pieces:
     return replace(pieces, calls=pieces.calls * share, call_bytes=pieces.piece_bytes)
 
 
-def _reads(recent: Stretch) -> Pieces | None:
-    calls, ops, bytes_ = (
-        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("read_calls", "read_lower_ops", "read_lower_bytes")
+def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
+    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
+    if calls / duration_s(recent) < limits["calls_min_per_s"]:
+        return None
+    ops, bytes_ = (
+        sum_metric(recent, "syscall", f"read_lower_{what}_per_s") or 0.0
+        for what in ("ops", "bytes")
     )
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")

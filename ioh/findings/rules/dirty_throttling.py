@@ -23,11 +23,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     # balance_dirty_pages() leaves writers alone up to the middle of the two limits.
     begins = (most + background) / 2
     waiting = dirty + (host.writeback_bytes or 0)
+    if waiting < limits["used_min_pct"] / 100 * begins:
+        return
     recent = window.recent(SPAN_S)
     buffered = sum_op(recent, "syscall", "write_buffered")
     below = sum_op(recent, "block", "write")
-    if waiting < limits["used_min_pct"] / 100 * begins:
-        return
     slowest = buffered.max_us or 0.0
     if buffered.bytes_per_s < limits["bytes_min_per_s"] or slowest < limits["pause_min_ms"] * 1e3:
         return

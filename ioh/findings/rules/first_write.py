@@ -17,9 +17,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Write-zeroes requests beside writes of data."""
     recent = window.recent(SPAN_S)
     zeroes = sum_op(recent, "block", "write_zeroes")
-    data = sum_op(recent, "block", "write")
     if zeroes.bytes_per_s < limits["zeroes_min_per_s"]:
         return
+    data = sum_op(recent, "block", "write")
     share = zeroes.bytes / (zeroes.bytes + data.bytes)
     if share * 100 < limits["share_min_pct"]:
         return

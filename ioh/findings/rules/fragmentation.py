@@ -36,59 +36,63 @@ class _Limit(NamedTuple):
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Reads and writes apart."""
     recent = window.recent(SPAN_S)
-    for pieces, verb, op, is_buffered in (_reads(recent), _writes(recent)):
-        if pieces is None or pieces.pieces / duration_s(recent) < limits["pieces_min_per_s"]:
+    for op, found in (("read", _reads), ("write", _writes)):
+        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0
+        if ops / duration_s(recent) < limits["pieces_min_per_s"]:
+            continue
+        pieces, is_buffered = found(recent, ops)
+        if pieces is None:
             continue
         if pieces.per_call < limits["ratio_min"] or pieces.piece_size > limits["piece_max_bytes"]:
             continue
         if pieces.call_size < limits["ratio_min"] * pieces.piece_size * 0.9:
             continue
         if pieces.conserves(limits["bytes_off_max_pct"] / 100):
-            yield from _verdict(recent, pieces, verb, op, is_buffered=is_buffered)
+            yield from _verdict(recent, pieces, f"{op}s", op, is_buffered=is_buffered)
 
 
-_Found = tuple[Pieces | None, str, str, bool]
+_Found = tuple[Pieces | None, bool]
 
 
-def _reads(recent: Stretch) -> _Found:
+def _reads(recent: Stretch, ops: float) -> _Found:
     """Read calls that reached a device, all of them direct or all of them buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
-    calls, cached, ops, bytes_ = (
+    calls, cached, bytes_ = (
         sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("read_calls", "read_calls_cached", "read_lower_ops", "read_lower_bytes")
+        for name in ("read_calls", "read_calls_cached", "read_lower_bytes")
     )
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
     if off_disk_bytes(recent, "read") > (1 - _PURE) * main.bytes:
-        return None, "reads", "read", is_buffered  # READs are charged to their calls, too
+        return None, is_buffered  # READs are charged to their calls, too
     if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
-        return None, "reads", "read", is_buffered
+        return None, is_buffered
     if is_buffered:
         # Read-ahead serves some calls from what others fetched: per call, all calls count.
         made = Pieces(calls, main.bytes, ops, bytes_, main.latency_us)
     else:
         # Buffered calls that touched nothing stand beside the direct ones and fetched nothing.
         made = Pieces(uncached, main.bytes, ops, bytes_, main.latency_us)
-    return made, "reads", "read", is_buffered
+    return made, is_buffered
 
 
-def _writes(recent: Stretch) -> _Found:
+def _writes(recent: Stretch, ops: float) -> _Found:
     """Direct and synchronous writes: what their callers submit is theirs."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
-    calls, ops, bytes_ = (
+    calls, bytes_ = (
         sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("write_calls", "write_lower_ops", "write_lower_bytes")
+        for name in ("write_calls", "write_lower_bytes")
     )
     count = sum(kind.count for kind in kinds)
     if not count or count < _PURE * calls:
-        return None, "writes", "write", False
+        return None, False
     if off_disk_bytes(recent, "write") > (1 - _PURE) * sum(kind.bytes for kind in kinds):
-        return None, "writes", "write", False
+        return None, False
     busiest = max(kinds, key=lambda kind: kind.count)
     total = sum(kind.bytes for kind in kinds)
-    return Pieces(count, total, ops, bytes_, busiest.latency_us), "writes", "write", False
+    return Pieces(count, total, ops, bytes_, busiest.latency_us), False
 
 
 def _verdict(

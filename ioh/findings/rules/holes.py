@@ -25,6 +25,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     direct = sum_op(recent, "syscall", "read_direct")
+    if direct.bytes_per_s < limits["bytes_min_per_s"]:
+        return
     asked = direct.bytes - off_disk_bytes(recent, "read")
     submitted = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
     below = sum_op(recent, "block", "read")
@@ -60,6 +62,8 @@ def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     read = sum_op(recent, "syscall", "read_buffered")
+    if read.bytes_per_s < limits["bytes_min_per_s"]:
+        return
     asked = read.bytes - off_disk_bytes(recent, "read")
     fetched = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
     written = sum_op(recent, "syscall", "write").bytes

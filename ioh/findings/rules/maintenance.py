@@ -11,6 +11,7 @@ from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, duration_s, rows_of, seconds_of
 from ioh.findings.words import percent, rate
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
 # Programs and kernel threads whose I/O is upkeep, not work: by their names, 15 bytes at most.
@@ -30,8 +31,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Jobs that the kernel tells of, upkeep's share of the I/O, and discards."""
     jobs = rows_of(window.newest, "block", "job")
     recent = window.recent(SPAN_S)
-    read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
+        read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
         fast = f" at {rate(speed)}" if speed else ""
@@ -54,8 +55,14 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     yield from _discards(window, limits)
 
 
+def _has_upkeep(snapshot: Snapshot) -> bool:
+    return any(_UPKEEP.fullmatch(row.key[1]) for row in rows_of(snapshot, "block", "process"))
+
+
 def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
+    if not any(recent.each(_has_upkeep)):
+        return
     by_name: dict[str, float] = {}
     total = 0.0
     for snapshot in recent:

@@ -42,14 +42,14 @@ def _under_way(recent: Stretch, mount: str) -> tuple[int, float]:
     calls = 0
     waited_s = 0.0
     layers = measured(recent, "nfs_client")
-    if any(sum(layer.lost.values()) for _, layer in layers):
-        return 0, 0.0
     for (_, before), (interval_s, layer) in zip(layers[-2::-1], layers[:0:-1], strict=True):
         now = _ops(layer, mount)
         if _ended(now) or not _waiting(_ops(before, mount)) or not _waiting(now):
             break
         calls = calls or _waiting(now)
         waited_s += interval_s
+    if calls and any(sum(layer.lost.values()) for _, layer in layers):
+        return 0, 0.0
     return calls, waited_s
 
 

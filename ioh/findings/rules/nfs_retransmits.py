@@ -9,8 +9,22 @@ from ioh.findings.sums import measured
 from ioh.findings.window import Window, duration_s
 from ioh.findings.words import per_s
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 SPAN_S = 10.0
+
+
+def _sent_again(snapshot: Snapshot) -> list[tuple[str, float, float]]:
+    """Each server's retransmissions and timeouts."""
+    return [
+        (
+            row.key[0],
+            (row.values.get("retransmits_per_s") or 0.0) * interval_s,
+            (row.values.get("timeouts_per_s") or 0.0) * interval_s,
+        )
+        for interval_s, layer in measured((snapshot,), "nfs_client")
+        for row in layer.tables.get("server", ())
+    ]
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -18,11 +32,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     again: dict[str, float] = {}
     given_up: dict[str, float] = {}
-    for interval_s, layer in measured(recent, "nfs_client"):
-        for row in layer.tables.get("server", ()):
-            for sums, column in ((again, "retransmits"), (given_up, "timeouts")):
-                more = (row.values.get(f"{column}_per_s") or 0.0) * interval_s
-                sums[row.key[0]] = sums.get(row.key[0], 0.0) + more
+    for rows in recent.each(_sent_again):
+        for server, retransmits, timeouts in rows:
+            again[server] = again.get(server, 0.0) + retransmits
+            given_up[server] = given_up.get(server, 0.0) + timeouts
     for server, count in again.items():
         if count < limits["again_min"] * 0.99:  # a sum of rates is a whole number but for rounding
             continue

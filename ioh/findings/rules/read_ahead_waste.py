@@ -9,7 +9,7 @@ from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.read_ahead import read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, metric_of
+from ioh.findings.window import Window, duration_s, metric_of
 from ioh.findings.words import percent, rate, size, times
 from ioh.model.finding import Evidence
 
@@ -21,10 +21,13 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     if not window.covers(SPAN_S):
         return
+    charged = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
+    if charged / duration_s(recent) < limits["bytes_min_per_s"]:
+        return
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")
     ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
-    fetched = (sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0) - direct.bytes
+    fetched = charged - direct.bytes
     wanted = buffered.bytes
     # What an NFS file's readers fetched is charged to them as well, and cannot be told apart.
     if not ops or not wanted or off_disk_bytes(recent, "read") > wanted / 10:

@@ -20,28 +20,32 @@ SPAN_S = 35.0
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Each device's reads and writes now, beside the calm before."""
     recent = window.recent(RECENT_S)
+    slow = [
+        (op, device)
+        for op in ("read", "write")
+        for device in devices(recent, op)
+        # It can be slower than before by so much only where it takes so long.
+        if device.sum.ops_per_s >= limits["ops_min_per_s"]
+        and (device.sum.latency_us or 0.0) >= limits["added_min_ms"] * 1e3
+    ]
+    if not slow:
+        return
     # Between the two lies what is neither: a rival may have begun in the middle of it.
     everything = window.recent(SPAN_S - 5)
     before = everything[: len(everything) - len(window.recent(2 * RECENT_S))]
     if duration_s(before) < BEFORE_S * 0.95:
         return
-    for op in ("read", "write"):
-        for device in devices(recent, op):
-            if device.sum.ops_per_s < limits["ops_min_per_s"]:
-                continue
-            # It can be slower than before by so much only where it takes so long.
-            if (device.sum.latency_us or 0.0) < limits["added_min_ms"] * 1e3:
-                continue
-            old, worst_us = _before(before, op, device.name)
-            new = device.sum
-            # One interval of the time before nearly as slow: then it is nothing new.
-            is_new = worst_us * limits["worst_min"] <= (new.latency_us or 0.0)
-            if not is_new or not _is_slower(old, new, limits):
-                continue
-            names = _rivals(before, recent, limits)
-            is_remote = not names and _is_same_load(old, new, limits)
-            if names or is_remote:
-                yield _verdict(op, device.name, old, new, names)
+    for op, device in slow:
+        old, worst_us = _before(before, op, device.name)
+        new = device.sum
+        # One interval of the time before nearly as slow: then it is nothing new.
+        is_new = worst_us * limits["worst_min"] <= (new.latency_us or 0.0)
+        if not is_new or not _is_slower(old, new, limits):
+            continue
+        names = _rivals(before, recent, limits)
+        is_remote = not names and _is_same_load(old, new, limits)
+        if names or is_remote:
+            yield _verdict(op, device.name, old, new, names)
 
 
 def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:

@@ -24,10 +24,12 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     synced, sync = (sum_op(recent, "syscall", op) for op in ("write_sync", "fsync"))
-    written = sum_op(recent, "syscall", "write")
     count = synced.count + sync.count
     rate = count / sync.seconds
-    if rate < limits["syncs_min_per_s"] or not written.count:
+    if rate < limits["syncs_min_per_s"]:
+        return
+    written = sum_op(recent, "syscall", "write")
+    if not written.count:
         return
     # What each wait makes durable; a group commit of a database has much in each.
     each_bytes = written.bytes / count
@@ -82,8 +84,10 @@ def _busiest(recent: Sequence[Snapshot], time: str) -> str:
 def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     commit = sum_op(recent, "nfs_client", "commit")
+    if commit.ops_per_s < limits["commits_min_per_s"]:
+        return
     write = sum_op(recent, "nfs_client", "write")
-    if commit.ops_per_s < limits["commits_min_per_s"] or not write.count:
+    if not write.count:
         return
     each = write.count / commit.count
     if each > limits["writes_per_commit_max"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, layer_of, op_of
 from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
@@ -32,9 +33,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         found = layer_of(window.newest, layer)
         if found is None or op not in found.ops:
             continue
+        count = sum_op(recent, layer, op).count
+        if count < limits["ops_min"]:
+            continue
         stats = [s for snapshot in recent if (s := op_of(snapshot, layer, op)) is not None]
-        count = sum(s.count or 0 for s in stats)
-        if count < limits["ops_min"] or _are_all_fast(stats, limits["p99_min_ms"] * 1e3):
+        if _are_all_fast(stats, limits["p99_min_ms"] * 1e3):
             continue
         hist = sum((s.latency for s in stats if s.latency is not None), LatencyHist())
         p50, p99 = hist.percentiles_us((0.5, 0.99))

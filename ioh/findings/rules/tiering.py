@@ -133,18 +133,19 @@ def _verdict(seconds: float, before: float, now: float, said: Evidence, which: s
 
 def _times_us(snapshots: Stretch, ops_min_per_s: float) -> list[float]:
     """The median time of each interval's reads, or their mean; none where too many had no reads."""
-
-    def of(snapshot: Snapshot) -> float | None:
-        stats = op_of(snapshot, "block", "read")
-        if stats is None or (stats.ops_per_s or 0.0) < ops_min_per_s:
-            return None
-        return stats.p50_us if stats.p50_us is not None else stats.latency_us
-
     may_miss = len(snapshots) - math.ceil(0.9 * len(snapshots))
-    if all(of(snapshot) is None for snapshot in snapshots[-may_miss - 1 :]):
+    each = snapshots.each(_time_us, ops_min_per_s)
+    if all(us is None for us in each[-may_miss - 1 :]):
         return []  # as most often, and found out soon
-    known = [us for us in snapshots.each(("read time", ops_min_per_s), of) if us is not None]
+    known = [us for us in each if us is not None]
     return known if len(snapshots) - len(known) <= may_miss else []
+
+
+def _time_us(snapshot: Snapshot, ops_min_per_s: float) -> float | None:
+    stats = op_of(snapshot, "block", "read")
+    if stats is None or (stats.ops_per_s or 0.0) < ops_min_per_s:
+        return None
+    return stats.p50_us if stats.p50_us is not None else stats.latency_us
 
 
 def straightness(values: Sequence[float]) -> float:
