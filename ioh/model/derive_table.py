@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ioh.model.late import by_identity
@@ -20,7 +21,7 @@ def derive_table(
     all of its total belongs to this interval.
     """
     plan = _plan(spec)
-    nothing, columns, has_counters = plan.nothing, plan.columns, plan.has_counters
+    nothing, has_counters = plan.nothing, plan.has_counters
     others = others_key(len(spec.keys))
     if others in newer:
         older = _without_dropped(older, newer, others, nothing)
@@ -29,7 +30,7 @@ def derive_table(
         before = older.get(key, nothing)
         if has_counters and row == before:
             continue
-        values = {c.name: c.value(before, row, interval_s) for c in columns}
+        values = _Values(plan.columns, before, row, interval_s)
         weight = sum([values.get(name) or 0.0 for name in spec.sort_by])
         ranked.append((weight, TableRow(key, values)))
     ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
@@ -87,6 +88,45 @@ class _Column(NamedTuple):
         return None if difference is None else difference / interval_s * self.scale
 
 
+class _Values(Mapping[str, Value]):
+    """A row's columns, each computed when it is looked at: most rows show few of them, or none."""
+
+    __slots__ = ("_before", "_columns", "_interval_s", "_known", "_row")
+
+    def __init__(
+        self, columns: Mapping[str, _Column], before: Row, row: Row, interval_s: float
+    ) -> None:
+        self._columns, self._interval_s = columns, interval_s
+        self._before, self._row = before, row
+        self._known: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._known:
+            column = self._columns[name]
+            self._known[name] = column.value(self._before, self._row, self._interval_s)
+        return self._known[name]
+
+    def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
+        """As of any mapping, without an exception for what is not there."""
+        known = self._known
+        if name in known:
+            return known[name]
+        column = self._columns.get(name)
+        if column is None:
+            return default
+        found = known[name] = column.value(self._before, self._row, self._interval_s)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
 class _Plan(NamedTuple):
     """What a table's spec means for its rows.
 
@@ -94,7 +134,7 @@ class _Plan(NamedTuple):
         ``nothing`` is what a row had before it was there.
     """
 
-    columns: tuple[_Column, ...]
+    columns: Mapping[str, _Column]
     nothing: Row
     has_counters: bool
 
@@ -103,8 +143,8 @@ class _Plan(NamedTuple):
 def _plan(spec: TableSpec) -> _Plan:
     raw = spec.raw_columns
     positions = {column.name: at for at, column in enumerate(raw)}
-    columns = tuple(
-        _Column(
+    columns = {
+        c.derived_name: _Column(
             c.derived_name,
             c.kind,
             positions[c.numerator if c.kind == "ratio" else c.name],
@@ -112,6 +152,6 @@ def _plan(spec: TableSpec) -> _Plan:
             c.scale,
         )
         for c in spec.columns
-    )
+    }
     nothing = tuple(0 if c.kind == "counter" else None for c in raw)
     return _Plan(columns, nothing, any(c.kind == "counter" for c in spec.columns))
