@@ -99,8 +99,9 @@ class TextSink:
         lines += self._histograms(rows, layers, snapshot.interval_s)
         for layer in layers:
             lines += self._parts(layer)
-        for layer in layers:
-            lines += self._tables(layer)
+        if self._options.shows("top") or self._options.shows("topfile"):
+            for layer in layers:
+                lines += self._tables(layer)
         titles = {name: spec.title for name, spec in snapshot.specs.items()}
         return TextBlock(joined(lines), render_footer(snapshot, layers), titles)
 
