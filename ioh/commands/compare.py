@@ -6,12 +6,12 @@ import argparse
 import os
 import sys
 
+from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import moment
 from ioh.commands.output import write_stdout
-from ioh.commands.playback import tell_remarks
 from ioh.commands.report import clock
 from ioh.commands.sample import recording
-from ioh.commands.text import hist_style, terminal_width
+from ioh.commands.text_options import hist_style, terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 

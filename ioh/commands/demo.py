@@ -18,7 +18,7 @@ from ioh.commands.options import (
 from ioh.commands.playback import speed_factor
 from ioh.commands.run import Ending, Signalled
 from ioh.commands.screen import add_screen_arguments, show_demo, wants_screen
-from ioh.commands.text import add_section_arguments, terminal_width, text_options
+from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from ioh.commands.intervals import Faults, tell_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
@@ -11,7 +12,7 @@ from ioh.commands.options import (
     add_when_arguments,
 )
 from ioh.commands.output import write_stdout
-from ioh.commands.playback import Faults, run_replay, tell_remarks
+from ioh.commands.playback import run_replay
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError
 from ioh.pipeline import SnapshotSink
@@ -77,7 +78,7 @@ def _refuse_what_is_not_in(args: argparse.Namespace) -> None:
 
 
 def _openmetrics(args: argparse.Namespace) -> int:
-    from ioh.commands.playback import choose_layers
+    from ioh.commands.intervals import choose_layers
     from ioh.model.span import Thinner, chosen_layers
     from ioh.session.stream import Tick
     from ioh.sinks.openmetrics import OpenMetrics

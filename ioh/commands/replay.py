@@ -6,16 +6,17 @@ import argparse
 import os
 import sys
 
+from ioh.commands.intervals import text_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
     add_span_arguments,
     add_when_arguments,
 )
-from ioh.commands.playback import run_replay, speed_factor, text_remarks
+from ioh.commands.playback import run_replay, speed_factor
 from ioh.commands.sample import recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
-from ioh.commands.text import add_section_arguments, terminal_width, text_options
+from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
 from ioh.sinks.text import TextSink
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_span_arguments,
@@ -16,9 +17,8 @@ from ioh.commands.options import (
     engine_from,
 )
 from ioh.commands.output import write_stdout
-from ioh.commands.playback import tell_remarks
 from ioh.commands.sample import recording
-from ioh.commands.text import add_section_arguments, terminal_width, text_options
+from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 

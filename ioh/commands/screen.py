@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from, filters_from, layers_from
-from ioh.commands.playback import choose_layers, refuse_live_options
+from ioh.commands.playback import refuse_live_options
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (

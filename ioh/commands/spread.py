@@ -19,7 +19,7 @@ from ioh.session.stream import BadRecord, Item, LostTicks, Tick
 from ioh.sinks.text_block import TextBlock
 
 if TYPE_CHECKING:
-    from ioh.commands.playback import Intervals, Remarks
+    from ioh.commands.intervals import Intervals, Remarks
     from ioh.findings.engine import Engine, Look
     from ioh.session.reader import Session
     from ioh.sinks.text import TextSink

@@ -13,7 +13,7 @@ from ioh.session.stream import Tick
 from ioh.sinks.text import TextSink
 
 if TYPE_CHECKING:
-    from ioh.commands.playback import Faults, Intervals, Remarks
+    from ioh.commands.intervals import Faults, Intervals, Remarks
     from ioh.commands.run import Ending
     from ioh.commands.spread import Span, Work
     from ioh.findings.engine import Engine

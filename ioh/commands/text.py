@@ -5,89 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ioh.commands.options import add_file_arguments, add_live_arguments
 from ioh.commands.run import run_live
 from ioh.commands.sample import tell_nothing
-from ioh.model.errors import ExitCode, IohError
-from ioh.model.printable import printable
-from ioh.sinks.histogram import HistStyle
-from ioh.sinks.text import SECTIONS, TextOptions, TextSink
-
-DEFAULT_WIDTH = 80
-MAX_COLUMN_WIDTH = 40
-
-
-def sections(text: str) -> frozenset[str]:
-    """An argparse type: names of SECTIONS, as in ``hist,topfile`` or ``"hist topfile"``."""
-    names = text.replace(",", " ").split()
-    for name in names:
-        if name not in SECTIONS:
-            msg = f'"{printable(name)}" is not one of {", ".join(SECTIONS)}'
-            raise argparse.ArgumentTypeError(msg)
-    return frozenset(names)
+from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
+from ioh.sinks.text import TextSink
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare everything that live text takes."""
     add_live_arguments(parser, top=5)
     add_section_arguments(parser)
-
-
-def add_section_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what of each interval text shows."""
-    parser.add_argument(
-        "-d",
-        dest="sections",
-        metavar="SECTIONS",
-        type=sections,
-        action="append",
-        default=[],
-        help="; ".join(f"{name}: {what}" for name, what in SECTIONS.items()),
-    )
-    parser.add_argument("--utc", action="store_true", help="dates in UTC, not local time")
-
-
-def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -> TextOptions:
-    """What to print, from the arguments and ioh.sh's two environment variables.
-
-    Raises:
-        IohError: CWIDTH is no width, or the arguments contradict each other.
-    """
-    chosen = frozenset[str]().union(*args.sections)
-    if "findings" in chosen and args.no_findings:
-        cause = "-d findings shows what --no-findings leaves out"
-        raise IohError(cause, "Give one of them", ExitCode.USAGE)
-    if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
-        chosen |= {"top"}  # whoever says how many rows wants to see them
-    style = hist_style(env, width)
-    return TextOptions(sections=chosen, top=args.top, hist=style, utc=args.utc)
-
-
-def hist_style(env: Mapping[str, str], width: int) -> HistStyle:
-    """How histograms look, from ioh.sh's two environment variables.
-
-    Raises:
-        IohError: CWIDTH is no width.
-    """
-    column_width: int | None = None
-    if env.get("CWIDTH"):
-        text = env["CWIDTH"]
-        if not (text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH):
-            cause = f'CWIDTH="{printable(text)}" is no column width'
-            hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
-            raise IohError(cause, hint, ExitCode.USAGE)
-        column_width = int(text)
-    return HistStyle(width=width, column_width=column_width, pad=printable(env.get("PAD", "")))
-
-
-def terminal_width(fd: int) -> int:
-    """Columns of the terminal; DEFAULT_WIDTH where the output is none, as ioh.sh's was."""
-    try:
-        return max(DEFAULT_WIDTH, os.get_terminal_size(fd).columns)
-    except OSError:
-        return DEFAULT_WIDTH
 
 
 def run_text(args: argparse.Namespace, tell: Callable[[str], bool] | None = None) -> int:

@@ -18,7 +18,7 @@ import pytest
 from ioh import __version__
 from ioh.commands import build_parser, commands, main, with_command
 from ioh.commands.options import cgroup_id, filters_from, layers_from, run_time_s
-from ioh.commands.text import text_options
+from ioh.commands.text_options import text_options
 from ioh.model.errors import ExitCode, IohError
 
 ROOT = Path(__file__).parent.parent.parent
