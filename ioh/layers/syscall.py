@@ -239,8 +239,8 @@ class Syscall(Layer):
 
     def notes(self) -> tuple[str, ...]:
         """What the filters and this host leave out."""
-        found = self.filters.note("pid", "comm", "cgroup", "device")
-        found += () if self._are_pids_the_kernels else (_OTHER_PIDS,)
+        others = () if self._are_pids_the_kernels else (_OTHER_PIDS,)
+        found = (*others, *self.filters.note("pid", "comm", "cgroup", "device"))
         if self.filters.device is None:
             return found
         count = len(numbers_on(self.filters.device, self.root))

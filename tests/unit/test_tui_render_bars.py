@@ -29,6 +29,7 @@ def test_the_header_says_how_the_screen_is_fed() -> None:
     assert "‖ PAUSED" in header(shown="paused")
     assert "▶ REPLAY  " in header(mode="replay", shown="playing")
     assert "▶ REPLAY 8x" in header(mode="replay", shown="playing", speed=8.0)
+    assert "‖ PAUSED 0.5x" in header(mode="replay", shown="paused", speed=0.5)
     assert "● DEMO" in header(mode="demo")
     assert "‖ DEMO" in header(mode="demo", shown="paused")
 
@@ -62,6 +63,12 @@ def test_a_late_tick_is_said_however_narrow_it_is() -> None:
     assert lateness(LIVE, 3.0) == "interval 3.0 s"
     assert lateness(replace(LIVE, cycle_s=5.0), 5.01) == ""
     assert lateness(replace(LIVE, age_s=7.0), 3.0) == "LATE 7.0 s"
+
+
+def test_shares_have_the_digits_that_are_known() -> None:
+    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
+    text = render_header(snapshot, LIVE, 200).text
+    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in text
 
 
 def test_unknown_numbers_of_the_host_are_dashes() -> None:

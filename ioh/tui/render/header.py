@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import format_fixed, format_scaled, format_unit, safe_name
+from ioh.sinks.cells import format_fixed, format_scaled, safe_name
 from ioh.sinks.rows import is_flow, op_rows
 from ioh.tui.feed import Mode, RecordingState
 from ioh.tui.render.glyphs import Glyphs
@@ -62,10 +62,10 @@ def _mode(view: HeaderView) -> Span:
     if view.mode == "demo":
         what = f"{glyphs.live} DEMO" if view.shown == "live" else f"{glyphs.paused} DEMO"
         return what, "demo"
+    speed = "" if view.mode != "replay" or view.speed == 1 else f" {view.speed:g}x"
     if view.shown == "paused":
-        return f"{glyphs.paused} PAUSED", "warn"
+        return f"{glyphs.paused} PAUSED{speed}", "warn"
     if view.mode == "replay":
-        speed = "" if view.speed == 1 else f" {view.speed:g}x"
         return f"{glyphs.playing} REPLAY{speed}", "accent"
     if view.shown == "live":
         return f"{glyphs.live} LIVE {cycle}", "good"
@@ -134,7 +134,8 @@ def _numbers(snapshot: Snapshot, view: HeaderView) -> list[tuple[int, Span]]:
 
 
 def _pct(value: float | None) -> str:
-    return format_unit("_pct", "", None if value is None else round(value, 1))
+    text = format_fixed(value, 5, 1)
+    return f"{text}%" if text[0].isdigit() else text
 
 
 def _recording(view: HeaderView) -> list[Span]:
