@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.model.feed import RecordingState
+from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
 from ioh.tui.render.line import Frame
+from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
@@ -128,3 +131,24 @@ def test_drawing_changes_nothing_that_it_is_given() -> None:
     for state in shown_states("demo")[::3]:
         before = draw(state, data, 120, 40)
         assert draw(state, data, 120, 40).lines == before.lines
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "said"),
+    [
+        ("bpf", 0, "none in this interval"),
+        ("bpf", None, "not measured by this source"),
+        ("proc", 0, "not measured by this source"),
+    ],
+)
+def test_what_has_not_happened_yet_is_not_called_unmeasured(
+    source: str, count: int | None, said: str
+) -> None:
+    """A disk that nobody has written to since ioh began: the probe has no histogram of it."""
+    snapshot = minute()[-1]
+    layer = snapshot.layers["block"]
+    assert isinstance(layer, LayerSnapshot)
+    idle = replace(layer, source=source, ops={**layer.ops, "write": OpStats(count=count)})
+    shown = replace(snapshot, layers={**snapshot.layers, "block": idle})
+    view = PanelView(ViewState(chosen=("block", "write")), shown, (), UNICODE)
+    assert said in panel(view, 60, 10).text()

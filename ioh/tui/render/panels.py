@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ioh.model.hist import LATENCY_BUCKETS
+from ioh.model.hist import LATENCY_BUCKETS, SizeLatencyHist
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
@@ -92,11 +92,7 @@ def _body(
         if view.state.narrow is not None and not is_kept:
             yield from _not_kept(view.state.narrow, width)
             return
-        yield from render_size_latency(stats.size_lat, width, height)
-        if stats.size_lat is None:
-            for note in layer.notes:
-                for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
-                    yield Line("  ").add(part, "dim")
+        yield from _size_latency(layer, stats, width, height)
     elif kind == "heat":
         intervals = latencies(view.points, view.state.chosen)
         if view.state.narrow is not None and not is_kept and not any(intervals):
@@ -105,6 +101,17 @@ def _body(
         yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))
     else:
         yield from _graphs(view, width, height)
+
+
+def _size_latency(layer: LayerSnapshot, stats: OpStats, width: int, height: int) -> Iterator[Line]:
+    hist = stats.size_lat
+    if hist is None and stats.count == 0 and layer.source != "proc":
+        hist = SizeLatencyHist()  # probes have none of what never happened
+    yield from render_size_latency(hist, width, height)
+    if hist is None:
+        for note in layer.notes:
+            for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
+                yield Line("  ").add(part, "dim")
 
 
 def _not_there(view: PanelView, width: int) -> Iterator[Line]:
