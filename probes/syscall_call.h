@@ -47,7 +47,7 @@ struct call {
 	u32 direct; /* of these reads, those of O_DIRECT */
 	u32 linked; /* the last request of io_uring has another one wait for it */
 	u64 splits;
-	u64 pad;
+	u64 read_account; /* what the kernel had charged to the thread when the call began */
 };
 
 struct flow_key {
@@ -219,6 +219,27 @@ static inline void charge_writes(struct charges *sum, u64 calls_made, const stru
 	sum->write_lower_bytes += low->bytes;
 }
 
+#ifdef OFF_task_struct_ioac_read_bytes
+#define READ_ACCOUNT() FOLLOW(u64, CURRENT, task_struct_ioac_read_bytes)
+#else
+#define READ_ACCOUNT() 0
+#endif
+
+/*
+ * A read whose bios somebody else hands on (a control group's limit delays them, dm-crypt's
+ * workers decrypt them) is in the thread's own account all the same: submit_bio() keeps it.
+ */
+static inline void add_handed_on(const struct call *c, struct lower *low)
+{
+	u64 bytes = READ_ACCOUNT() - c->read_account;
+
+	if (low->requests || !bytes)
+		return;
+	low->bytes = bytes;
+	if (!low->bios)
+		low->bios = 1;
+}
+
 /* What a call became below, once it has ended; for a batch each direction apart. */
 static inline void settle(const struct call *c, u32 op, s64 result)
 {
@@ -240,6 +261,8 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
+		if (op <= OP_READ_DIRECT)
+			add_handed_on(c, &both);
 		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
 		else if (result || both.bios)
@@ -324,5 +347,7 @@ static inline void begin(struct target *to, u64 pid_tgid, u64 now)
 	forget_lower(c);
 	if (to->op < OPS)
 		note_started(to->op);
+	if (to->op <= OP_READ_DIRECT)
+		c->read_account = READ_ACCOUNT();
 	c->start_ns = now;
 }

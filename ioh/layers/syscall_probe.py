@@ -79,6 +79,7 @@ _URING_MEMBERS = [
 ]
 
 
+_ACCOUNT_MEMBERS = [("task_struct", "ioac.read_bytes")]  # CONFIG_TASK_IO_ACCOUNTING
 _BTRFS_MEMBERS = [
     ("btrfs_inode", "vfs_inode"),
     ("btrfs_inode", "root"),
@@ -143,14 +144,11 @@ def syscall_defines(
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),
+        **_known(host.btf, _BTRFS_MEMBERS),
+        **_known(host.btf, _ACCOUNT_MEMBERS),
     }
-    subvolumes = offset_defines(host.btf, _BTRFS_MEMBERS)
-    if not isinstance(subvolumes, Unavailable):
-        defines |= subvolumes
     if has_uring(host.btf):
-        uring = offset_defines(host.btf, _URING_MEMBERS)
-        if not isinstance(uring, Unavailable):
-            defines |= uring | _uring_flags(host.btf)
+        defines |= _known(host.btf, _URING_MEMBERS) | _uring_flags(host.btf)
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
@@ -159,6 +157,12 @@ def syscall_defines(
     if host.machine == "x86_64" and status is not None and info is not None:
         defines["OFF_thread_info_status"] = info + status
     return {**defines, **_filter_defines(filters)}
+
+
+def _known(btf: Btf, members: list[tuple[str, str]]) -> dict[str, int]:
+    """Offsets of members without which the probe does well enough; nothing if one is missing."""
+    offsets = offset_defines(btf, members)
+    return {} if isinstance(offsets, Unavailable) else offsets
 
 
 def _members(host: HostFacts, filters: Filters) -> list[tuple[str, str]]:
