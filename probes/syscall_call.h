@@ -32,6 +32,7 @@ struct lower {
 };
 
 #define IN_HASH 0xffffffff
+#define OTHER_FILES (~0ULL)
 
 /*
  * One thread's call under way; only that thread writes it.  crowd counts the
@@ -134,19 +135,62 @@ static inline void withdraw(u32 op)
 		sum->withdrawn[op] += 1;
 }
 
+/* How many entries this tick has made; user space needs a few ticks to drop those that are idle. */
+struct newcomers {
+	u64 epoch;
+	u64 count;
+};
+
+BPF_ARRAY(newcomers, struct newcomers, 1);
+
+static inline int is_welcome(void)
+{
+	u32 zero = 0;
+	struct newcomers *made = newcomers.lookup(&zero);
+	u64 *now_epoch = epoch.lookup(&zero);
+
+	if (!made || !now_epoch)
+		return 0;
+	if (made->epoch != *now_epoch) {
+		made->epoch = *now_epoch;
+		made->count = 0;
+	}
+	if (made->count >= NEWCOMERS)
+		return 0;
+	__sync_fetch_and_add(&made->count, 1);
+	return 1;
+}
+
+static inline void add_to_flow(struct flow *f, u64 bytes, u64 ns)
+{
+	f->count += 1;
+	f->bytes += bytes;
+	f->ns += ns;
+}
+
 /* Returns 1 when this is the first operation of its kind by this process on this file. */
 static inline int note_flow(const struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
 {
 	const char *leader;
+	struct flow_key held = *key;
 	struct flow fresh = {};
 	struct charges *sum;
-	u32 zero = 0;
+	u32 zero = 0, is_named = 1;
 
 	if (f) {
-		f->count += 1;
-		f->bytes += bytes;
-		f->ns += ns;
+		add_to_flow(f, bytes, ns);
 		return 0;
+	}
+	if (!is_welcome()) {
+		/* With all the others of this process, so that its sum is whole. */
+		is_named = 0;
+		held.ino = OTHER_FILES;
+		held.name = 0;
+		f = flows.lookup(&held);
+		if (f) {
+			add_to_flow(f, bytes, ns);
+			return 0;
+		}
 	}
 	fresh.count = 1;
 	fresh.bytes = bytes;
@@ -154,12 +198,12 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	/* The process' name: a thread may have one of its own. */
 	leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
 	READ(fresh.comm, FIELD(leader, task_struct_comm));
-	if (flows.update(key, &fresh)) {
+	if (flows.update(&held, &fresh)) {
 		sum = charges.lookup(&zero);
 		if (sum)
 			sum->unlisted += 1;
 	}
-	return 1;
+	return is_named;
 }
 
 /* ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel makes the call anew after a signal. */

@@ -67,6 +67,13 @@ class Rows(Generic[Id]):
             row[column + 1] += size
             row[column + 2] += ns
 
+    def add_to_others(self, column: int, sums: tuple[int, int, int]) -> None:
+        """The same of several that nobody has told apart."""
+        count, _, ns = sums
+        row = [0] * COLUMNS
+        row[column : column + 3] = (count, ns) if column == SYNC else sums
+        self._fold([row])
+
     def forget_names(self, wanted: Callable[[Id], bool]) -> None:
         """Ask for names again, of those that ``wanted`` says."""
         self._names = {what: key for what, key in self._names.items() if not wanted(what)}

@@ -21,6 +21,7 @@ _FLOW_KEY = struct.Struct("=QIIII")  # ino, dev, tgid, op, name
 _FLOW = struct.Struct("=QQQ16s")  # count, bytes, ns, comm
 _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
+OTHER_FILES = (1 << 64) - 1  # the inode number that stands for more files than the probe has room
 _PATH_HEAD = struct.Struct("=II")  # length, complete
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
@@ -127,7 +128,10 @@ class FlowTables:
         if key not in self._seen:
             self._newly_at_work.add(tgid)
         self._processes.add(tgid, column, sums)
-        self._by_file.add(file, column, sums)
+        if ino == OTHER_FILES:
+            self._by_file.add_to_others(column, sums)
+        else:
+            self._by_file.add(file, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)
         return file
 
@@ -145,7 +149,7 @@ class FlowTables:
 
         It does so after the first operation (libaio: at the reap), which may be after the read.
         """
-        if not file[0]:
+        if file[0] in {0, OTHER_FILES}:
             return False
         tries = self._unnamed.get(file, 0)
         self._unnamed[file] = tries + 1

@@ -22,6 +22,7 @@ CALL_SLOTS = 1 << 16  # threads whose ids differ by a multiple share a slot
 _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
+_TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if it is idle
 _COMM_BYTES = 15
 DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
@@ -132,6 +133,7 @@ def syscall_defines(
     for name, (owner, members) in _SPANS.items():
         spans |= _span(offsets, name, owner, members)
     per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
+    flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
     defines: dict[str, int | str] = {
         **hist_defines(),
         **offsets,
@@ -140,7 +142,8 @@ def syscall_defines(
         "OPS": ops,
         "LOST_REASONS": lost,
         "CALL_SLOTS": CALL_SLOTS,
-        "FLOWS": max(1024, min(_FLOWS_SMALL_HOST, per_cpu)),
+        "FLOWS": flows,
+        "NEWCOMERS": flows // _TICKS_TO_STAY,
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ioh.model.sample import OTHERS
 from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import Loop, Volume, ioh_command, ioh_environment, opened, recording, run
 
@@ -110,6 +111,24 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
         f"{watched.volume.mount}/{name}": writes
         for name, writes in (("first", 11), ("second", 13), ("third", 17))
     }
+
+
+def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) -> None:
+    """As compilers and mail servers make them: the busiest have rows, all are counted."""
+    count = 20000
+    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+        for number in range(count):
+            path = volume.mount / f"{number}"
+            with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
+                os.write(fd, bytes(100))
+            path.unlink()
+    comm = Path("/proc/self/comm").read_text().strip()
+    processes = ioh.table("syscall", "process", "pid", "comm")
+    assert processes[str(os.getpid()), comm]["writes"] == count
+    assert ioh.metric("syscall", "unlisted") == 0
+    files = ioh.table("syscall", "file", "path")
+    assert sum(row["writes"] for row in files.values()) == count
+    assert files[OTHERS,]["writes"] > count / 2
 
 
 def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:

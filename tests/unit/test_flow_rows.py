@@ -147,3 +147,13 @@ def test_every_interval_adds_up_whatever_came_and_went(
             assert total(found) == wanted
             assert all((row.values["reads_per_s"] or 0) >= 0 for row in found)
     assert all(len(table) <= most + 1 for table in tables)
+
+
+def test_what_nobody_has_told_apart_is_the_others() -> None:
+    named = Named(most=2, newcomers=2)
+    named.rows.add_to_others(READ, (3, 70, 9))
+    named.rows.add_to_others(WRITE, (5, 11, 13))
+    named.rows.add_to_others(SYNC, (2, 0, 17))
+    table = named.read((1, 10))
+    assert table == {("/1",): (1, 10, 100, 0, 0, 0, 0, 0), (OTHERS,): (3, 70, 9, 5, 11, 13, 2, 17)}
+    assert shown(table, named.read((1, 10))) == {"/1": 1.0}
