@@ -206,8 +206,11 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	return is_named;
 }
 
-/* ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel makes the call anew after a signal. */
-#define is_restarted(result) ((result) <= -512 && (result) >= -516)
+/*
+ * ERESTARTSYS to ERESTART_RESTARTBLOCK: the kernel makes the call anew after a signal.  EAGAIN:
+ * the program does, when a full socket has room or a worker has read what was not in the cache.
+ */
+#define is_made_anew(result) (((result) <= -512 && (result) >= -516) || (result) == -11)
 
 /* One operation has ended: result < 0 is an error and counts as nothing else. */
 static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
@@ -221,7 +224,7 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 
 	if (!t)
 		return 0;
-	if (is_restarted(result)) {
+	if (is_made_anew(result)) {
 		withdraw(op);
 		return 0;
 	}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -322,6 +323,27 @@ def test_failing_calls_count_as_errors_only(watched: WatchedVolume) -> None:
     # Opened for reading only, the file is still the one that the call was for.
     failed_calls = {"read_direct": 12, "write_direct": 3}
     assert_seen(ioh, {op: ioh.errors("syscall", op) for op in failed_calls}, failed_calls)
+
+
+def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> None:
+    """A web server's sendfile, whose socket is full, and reads of what is not in the cache."""
+    page, cold = (watched.volume.file(name, SIZE) for name in ("page", "cold"))
+    watched.volume.drop_caches()
+    left, right = socket.socketpair()
+    with watched.part() as ioh, left, right, opened(page, os.O_RDONLY) as fd:
+        left.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                left.send(bytes(SIZE))
+        for _ in range(23):
+            with pytest.raises(BlockingIOError):
+                os.sendfile(left.fileno(), fd, 0, 1000)
+        # The first one is refused, and can have the kernel fetch what another one then gets.
+        with opened(cold, os.O_RDONLY) as other, pytest.raises(BlockingIOError):
+            os.preadv(other, [bytearray(1000)], 0, RWF_NOWAIT)
+    assert_calls(ioh, {})
+    assert ioh.errors("syscall", "read") == 0
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["read"]["inflight"] == 0
 
 
 @pytest.fixture
