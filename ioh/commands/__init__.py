@@ -151,8 +151,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     fill_standard_streams()
     try:
         try:
-            args = build_parser().parse_args(with_command(sys.argv[1:] if argv is None else argv))
+            given = with_command(sys.argv[1:] if argv is None else argv)
+            args, unknown = build_parser().parse_known_args(given)
             command: Command = args.command
+            if unknown:
+                cause = f"unrecognized arguments: {' '.join(unknown)}"
+                raise IohError(printable(cause), f"See: ioh {command.name} --help", ExitCode.USAGE)
             code = command.run(args)
         except SystemExit as ended:  # argparse, after --help or --version
             code = ended.code if isinstance(ended.code, int) else ExitCode.OK

@@ -118,6 +118,8 @@ def test_version(capfd: pytest.CaptureFixture[str]) -> None:
         (["text", "--device", "nosuchdisk"], "nosuchdisk"),
         (["text", "--dev", "sda"], "--dev"),
         (["text", "5"], "5"),
+        (["report", "a.ioh", "b.ioh"], "b.ioh. See: ioh report --help"),
+        (["--dev", "sda"], "--dev sda. See: ioh live --help"),
         (["text", "--pid", "\x1b[31m[/b]"], "\\x1b[31m[/b]"),
         (["text", "--layers", "a\x9bb"], "a\\x9bb"),
     ],
