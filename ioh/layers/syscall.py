@@ -226,8 +226,8 @@ class Syscall(Layer):
             ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
             under_way = (op.started_total or 0) - withdrawn[index] - ended_total
             ops[name] = replace(op, inflight=max(0, under_way))
+        self._forget_the_dead(maps["asyncs"], _is_at_a_halt(self._previous, ops))
         self._previous = ops
-        self._forget_the_dead(maps["asyncs"])
         return LayerSample(
             source="bpf",
             ops=ops,
@@ -249,10 +249,11 @@ class Syscall(Layer):
             found = (_TOO_MANY.format(name, count, count - DEVICES), *found)
         return (_NO_MSYNC, *found)
 
-    def _forget_the_dead(self, asyncs: Map) -> None:
+    def _forget_the_dead(self, asyncs: Map, is_at_a_halt: bool) -> None:  # noqa: FBT001
         """Drop requests of processes that ended without reaping them, now and then."""
         self._tick += 1
-        if self._tick % _CLEANING_TICKS or not self._are_pids_the_kernels:
+        is_due = is_at_a_halt or self._tick % _CLEANING_TICKS == 0
+        if not is_due or not self._are_pids_the_kernels:
             return
         for key, value in asyncs.items_bytes():
             file, op, tgid = _ASYNC.unpack_from(value)
@@ -264,3 +265,14 @@ class Syscall(Layer):
     def read_proc(self) -> LayerSample | Unavailable:
         """Read each process' own account, /proc/PID/io."""
         return self._fallback.sample()
+
+
+def _is_at_a_halt(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> bool:
+    """Whether some op has calls under way of which none began nor ended since."""
+    return any(
+        op.inflight
+        and name in older
+        and op.started_total == older[name].started_total
+        and op.inflight == older[name].inflight
+        for name, op in newer.items()
+    )

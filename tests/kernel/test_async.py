@@ -6,13 +6,15 @@ import ctypes
 import os
 import resource
 import struct
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import closing
 
 from tests.kernel import aio, uring
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import MIB, Ioh, Volume, opened, recording
+from tests.kernel.rig import MIB, Ioh, Volume, ioh_environment, opened, recording
 from tests.kernel.uring import Uring
 
 RWF_DSYNC = 2
@@ -51,6 +53,20 @@ def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
     assert ioh.counts("syscall") == {"read_direct": 997, "fsync": 3}
     assert ioh.metric("syscall", "read_calls") == 997
     assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
+
+
+def test_what_a_process_that_ends_leaves_behind_is_not_under_way(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", MIB)
+    script = (
+        "import os, sys; from tests.kernel import aio; context = aio.Aio(8)\n"
+        "fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)\n"
+        "assert context.submit([context.prepare(fd, aio.PREAD) for _ in range(7)]) == 7"
+    )
+    with watched.part() as ioh:
+        subprocess.run([sys.executable, "-c", script, str(path)], env=ioh_environment(), check=True)
+        watched.ioh.settle()
+        watched.ioh.settle()
     assert inflight(ioh) == {}
 
 
