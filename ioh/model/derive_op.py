@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from functools import lru_cache, reduce
 from operator import add, attrgetter, is_
 
-from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
+from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index, increase
 from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
 from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
 from ioh.model.sample import OpTotals
@@ -143,6 +143,16 @@ class _Distribution(Distribution):
                 if new.size_lat is not None and new.size_lat is not old.size_lat
             ),
             SizeLatencyHist(),
+        )
+
+    def total(self) -> int:
+        """Operations in the latency histogram."""
+        if not self._is_known():
+            return 0
+        return sum(
+            increase(new.latency, old.latency)
+            for new, old in zip(self._newer, self._older, strict=True)
+            if new.latency is not None and new.latency is not old.latency
         )
 
     def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:

@@ -101,8 +101,7 @@ class LatencyHist:
         total = running[-1] if running else 0
         found: list[float | None] = []
         for q in quantiles:
-            # 1e-9: 1/(1-0.99) is 99.99999999999991 in binary floating point.
-            if total == 0 or total * (1 - q) < 1 - 1e-9:
+            if not has_percentile(total, q):
                 found.append(None)
                 continue
             rank = max(1, -int(-(q * total - 1e-9) // 1))
@@ -151,6 +150,19 @@ class SizeLatencyHist:
         """Counts by latency, over all sizes."""
         used = [row for size in range(SIZE_BUCKETS) if any(row := self.row(size))]
         return tuple(map(sum, zip(*used, strict=True))) if used else (0,) * LATENCY_BUCKETS
+
+
+def has_percentile(total: int, quantile: float) -> bool:
+    """Whether so many operations are enough for it."""
+    # 1e-9: 1/(1-0.99) is 99.99999999999991 in binary floating point.
+    return total * (1 - quantile) >= 1 - 1e-9
+
+
+def increase(newer: LatencyHist, older: LatencyHist | None) -> int:
+    """The total of their difference, told without making it."""
+    if older is None or not newer.counts:
+        return newer.total
+    return newer.total - older.total
 
 
 def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -79,6 +79,10 @@ class Distribution:
         """By size and latency."""
         return None
 
+    def total(self) -> int:
+        """How many operations its latency histogram counts, which is told sooner than by it."""
+        return 0
+
     def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:
         """p50, p95, p99 and p99.9 of that histogram."""
         del latency

@@ -10,8 +10,10 @@ import pytest
 
 from ioh.model import derive as derive_module
 from ioh.model.derive import derive
-from ioh.model.hist import LatencyHist
+from ioh.model.derive_op import derive_op
+from ioh.model.hist import FINE_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.late import LateMapping
+from ioh.model.sample import OpTotals
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from tests import fakes
 
@@ -93,3 +95,39 @@ def test_a_late_mapping_is_a_mapping() -> None:
     assert repr(late) == "{1: 10, 2: 20}"
     with pytest.raises(KeyError):
         late[3]
+
+
+@pytest.mark.parametrize("told", [0, 1, 2, 19, 20, 99, 100, 999, 1000])
+@pytest.mark.parametrize("off", [-1000, 0, 1000])
+@pytest.mark.parametrize("name", ["p50_us", "p95_us", "p99_us", "p999_us"])
+def test_a_percentile_is_the_histograms_whatever_is_asked_for_first(
+    told: int, off: int, name: str
+) -> None:
+    """``off``: so much more the counter says, which is read at another moment."""
+    before = LatencyHist((3,) * FINE_BUCKETS)
+    after = LatencyHist((3, 3 + told, *(3,) * (FINE_BUCKETS - 2)))
+    sizes = SizeLatencyHist()
+    older = OpTotals(count_total=2000, latency=before, size_lat=sizes)
+    newer = OpTotals(count_total=max(2000, 2000 + told + off), latency=after, size_lat=sizes)
+    stats = derive_op(older, newer, 1.0)
+    quantile = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99, "p999_us": 0.999}[name]
+    (expected,) = (after - before).percentiles_us((quantile,))
+    assert getattr(stats, name) == expected
+    assert (stats.p50_us, stats.p999_us) == (after - before).percentiles_us((0.5, 0.999))
+
+
+def test_a_percentile_of_too_few_operations_needs_no_histogram(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(LatencyHist, "__sub__", None)
+    for older in (LatencyHist(), LatencyHist((3,) * FINE_BUCKETS)):
+        newer = LatencyHist((102, *(3,) * (FINE_BUCKETS - 1)) if older.counts else (99,))
+        sizes = SizeLatencyHist()
+        stats = derive_op(
+            OpTotals(count_total=0, latency=older, size_lat=sizes),
+            OpTotals(count_total=99, latency=newer, size_lat=sizes),
+            1.0,
+        )
+        assert (stats.p99_us, stats.p999_us) == (None, None)
+        with pytest.raises(TypeError):
+            stats.p95_us  # noqa: B018
