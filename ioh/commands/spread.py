@@ -183,12 +183,14 @@ class Spread(Closing):
         self._processes = []
         for number in range(workers):
             reader, writer = context.Pipe(duplex=False)
+            self._readers.append(reader)
             process = context.Process(
-                target=_serve, args=(work, spans[number::workers], writer, os.getpid()), daemon=True
+                target=_serve,
+                args=(work, spans[number::workers], writer, self._readers, os.getpid()),
+                daemon=True,
             )
             process.start()
             writer.close()
-            self._readers.append(reader)
             self._processes.append(process)
 
     def close(self) -> None:
@@ -246,8 +248,16 @@ def _alone(work: Work, begin: int) -> Iterator[Piece]:
         yield from pieces
 
 
-def _serve(work: Work, spans: Sequence[Span], writer: Connection, parent: int) -> None:
+def _serve(
+    work: Work,
+    spans: Sequence[Span],
+    writer: Connection,
+    inherited: Sequence[Connection],
+    parent: int,
+) -> None:
     """In the process: look through one span after another, and send what is found."""
+    for reader in inherited:  # else who sends would wait for ever for a reader that was killed
+        reader.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; who prints ends the others
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)

@@ -241,6 +241,23 @@ def _until_others_work(process: subprocess.Popen[bytes]) -> str:
     return ""
 
 
+def _until_they_wait(leader: int) -> None:
+    """Nobody reads what is printed, so each of them has something to send and cannot."""
+    deadline, same = time.monotonic() + 60, 0
+    spent: dict[int, str] = {}
+    while same < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        before, spent = spent, {pid: _spent(pid) for pid in _group(leader)}
+        same = same + 1 if spent == before and len(spent) >= 3 else 0
+
+
+def _spent(pid: int) -> str:
+    """State and CPU time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return " ".join((fields[0], *fields[11:13]))
+
+
 def _group(leader: int) -> list[int]:
     """Processes of a session that have not ended."""
     found = []
@@ -283,5 +300,11 @@ def test_a_reader_that_goes_away_ends_all_of_them(running: subprocess.Popen[byte
 
 
 def test_nobody_outlives_a_killed_one(running: subprocess.Popen[bytes]) -> None:
+    running.kill()
+    assert _nobody_is_left(running.pid)
+
+
+def test_nobody_waits_for_a_killed_one(running: subprocess.Popen[bytes]) -> None:
+    _until_they_wait(running.pid)
     running.kill()
     assert _nobody_is_left(running.pid)
