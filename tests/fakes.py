@@ -327,6 +327,9 @@ class FakeLiveSource:
     def stop(self) -> None:
         self._stopped = True
 
+    def sample_soon(self) -> None:
+        return
+
     def __iter__(self) -> Iterator[Sample]:
         import time
 

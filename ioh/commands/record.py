@@ -26,9 +26,9 @@ from ioh.model.printable import printable
 from ioh.session.filename import default_name, part_name
 
 if TYPE_CHECKING:
-    from ioh.model.sample import Sample
     from ioh.session.output import Output
     from ioh.session.rotation import Recorder
+    from ioh.sources.live import LiveSource
 
 MIN_PART_BYTES = 64_000
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000, "t": 1_000_000_000_000}
@@ -107,7 +107,7 @@ soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in
             ending.stop = source.stop
             source.attach()
             if ending.received is None:
-                _record(args, iter(source), recorder, ending)
+                _record(args, source, recorder, ending)
         return ending.code
 
 
@@ -188,18 +188,21 @@ def _check_rotation(args: argparse.Namespace, path: str) -> None:
 
 
 def _record(
-    args: argparse.Namespace, samples: Iterator[Sample], recorder: Recorder, ending: Ending
+    args: argparse.Namespace, source: LiveSource, recorder: Recorder, ending: Ending
 ) -> None:
     from ioh.session.marks import MarkServer
 
     is_pipe = recorder.name == "-"
     progress = Progress(sys.stderr, recorder)
-    marks = MarkServer(lambda: os.path.abspath(recorder.name), recorder.mark)  # noqa: PTH100
+    marks = MarkServer(
+        lambda: os.path.abspath(recorder.name),  # noqa: PTH100
+        lambda text: recorder.mark_at_sample(text, source.sample_soon),
+    )
     try:
         if not is_pipe:
             progress.say(f"recording into {printable(recorder.name)}")
         first_ns = last_ns = None
-        for sample in samples:
+        for sample in source:
             with ending.writing() if is_pipe else contextlib.nullcontext():
                 recorder.write(sample)
             progress.tick(sample)

@@ -181,6 +181,7 @@ def show_live(args: argparse.Namespace) -> int:
                 cycle_s=cycle_s,
                 hostname=os.uname().nodename,
                 awaited=lambda: source.awaited,
+                sample_soon=source.sample_soon,
                 run_s=args.run_s,
                 make_judge=lambda: engines[0],
                 remark=_remark,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from ioh.model.sample import Sample
 from ioh.session.output import NoRoomError, Output
@@ -14,6 +16,18 @@ from ioh.session.records import MAX_TEXT_BYTES, Gap, to_bytes, to_text
 from ioh.session.writer import SessionWriter
 
 NOTHING_EARLIER = Earlier()
+MARK_S = 1.0  # who marks waits no longer
+
+
+@dataclass(eq=False, slots=True)
+class _ComingMark:
+    """A mark that waits for the sample it is to be at."""
+
+    text: str
+    time_unix_s: float
+    mono_ns: int
+    is_made: threading.Event = field(default_factory=threading.Event)
+    is_written: bool = False
 
 
 class Recorder:
@@ -53,6 +67,7 @@ class Recorder:
         self._last: Sample | None = None
         self._begins = False  # the present part does not have the last sample yet
         self._lost_why = ""  # why samples behind the last one are in no part
+        self._coming: list[_ComingMark] = []
         self._writer = self._next_part()
 
     @property
@@ -90,6 +105,7 @@ class Recorder:
             if is_written:
                 self._last = sample
                 self._forget_oldest()
+            self._mark(sample)
             return is_written
 
     def _turn_over(self) -> None:
@@ -130,6 +146,36 @@ class Recorder:
         """Put a named moment on the time line; False where it waits for the next sample."""
         with self._lock:
             return self._writer.mark(text)
+
+    def mark_at_sample(self, text: str, ask: Callable[[], None]) -> bool:
+        """Mark a sample that is taken now, so that an interval begins there and another one ends.
+
+        Where none comes for MARK_S the mark stands between two.
+
+        Args:
+            text: Of the mark.
+            ask: Asks for a sample; write() gets it in another thread.
+
+        Returns:
+            As mark().
+        """
+        made = _ComingMark(text, time.time(), time.monotonic_ns())
+        with self._lock:
+            self._coming.append(made)
+        ask()
+        made.is_made.wait(MARK_S)
+        with self._lock:
+            if made in self._coming:
+                self._coming.remove(made)
+                return self._writer.mark(text, made.time_unix_s)
+            return made.is_written
+
+    def _mark(self, sample: Sample) -> None:
+        """Make the marks that were waiting for it."""
+        for made in [made for made in self._coming if made.mono_ns <= sample.mono_ns]:
+            self._coming.remove(made)
+            made.is_written = self._writer.mark(made.text, sample.time_unix_s)
+            made.is_made.set()
 
     def close(self) -> None:
         """End the recording in order."""

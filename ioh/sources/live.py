@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
 from ioh.sources.early import FIRST_INTERVAL_S, JOIN_SPACING_S, EarlyLook, TellFirst
+from ioh.sources.run_time import RunTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,12 +72,10 @@ class LiveSource(Closing):
         self._due: list[str] = []  # layers whose probes are still to be asked for
         self._deadline = 0.0
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._stopped = False
+        self._stopped = self._is_asked = False
         self._loader: Loader | None = None
         self._uname = os.uname()
-        self._bpf_ns = 0.0
-        self._bpf_at = 0
-        self._bpf_share: float | None = None
+        self._run_time = RunTime()
         self._why_proc = ""
         self.attached: dict[str, AttachedLayer] = {}
         self.kept = privileges.Kept.NOTHING
@@ -192,7 +191,8 @@ class LiveSource(Closing):
             return
 
     def _forget_waking(self) -> None:
-        os.read(self._wake_read, 1 << 16)
+        with suppress(BlockingIOError):
+            os.read(self._wake_read, 1 << 16)
         if self._stopped:
             self.wake()
 
@@ -203,7 +203,9 @@ class LiveSource(Closing):
         if before and self._loader is not None:
             watched.append(self._loader.socket)
         timeout_s = max(0.0, min(due, self._deadline if before else due) - time.monotonic())
-        select.select(watched, [], [], None if timeout_s == float("inf") else timeout_s)
+        timeout = None if timeout_s == float("inf") else timeout_s
+        if self._wake_read in select.select(watched, [], [], timeout)[0]:
+            self._forget_waking()
         self._take_answers()
         return len(self.awaited) < len(before)
 
@@ -278,6 +280,11 @@ class LiveSource(Closing):
             self._loader.close()
             self._loader = None
 
+    def sample_soon(self) -> None:
+        """Let the iteration take one more sample, at once; safe to call from any thread."""
+        self._is_asked = True
+        self.wake()
+
     def stop(self) -> None:
         """End the iteration at once; safe to call from a signal handler."""
         self._stopped = True
@@ -287,7 +294,7 @@ class LiveSource(Closing):
         """Yield a baseline at once, then one sample a tick; a late tick is not made up for.
 
         While layers are awaited, each that comes gets a baseline of its own, and FIRST_INTERVAL_S
-        later its first numbers.
+        later its first numbers.  A sample that was asked for shifts none of the others.
         """
         samples, due = self._first_samples()
         next_cost = time.monotonic() + FIRST_INTERVAL_S
@@ -297,7 +304,10 @@ class LiveSource(Closing):
             if self._stopped:
                 return
             due = time.monotonic() if has_joined else due
+            is_extra, self._is_asked = time.monotonic() < due, False
             yield self.read()
+            if is_extra:
+                continue
             now = time.monotonic()
             if now >= next_cost and not self.awaited:
                 self._measure_cost()
@@ -320,7 +330,7 @@ class LiveSource(Closing):
         """Sleep until a time or stop(), less when an awaited layer comes; whether one has come."""
         earliest = time.monotonic() + JOIN_SPACING_S
         has_joined = False
-        while not self._stopped and time.monotonic() < due:
+        while not (self._stopped or self._is_asked) and time.monotonic() < due:
             if self._wait(due):
                 has_joined = True
                 due = min(due, earliest)
@@ -342,19 +352,10 @@ class LiveSource(Closing):
             kernel=printable(self._uname.release),
             host=read_host(),
             self_cpu_ns_total=time.process_time_ns(),
-            bpf_ns_total=self._bpf_total(),
+            bpf_ns_total=self._run_time.total_ns(),
             layers={name: attached.read(now_ns) for name, attached in self.attached.items()},
             specs={name: attached.layer.spec for name, attached in self.attached.items()},
         )
-
-    def _bpf_total(self) -> int | None:
-        """Run time of the probes so far, carried on from the last measured share."""
-        if self._bpf_share is None:
-            return None
-        now = time.monotonic_ns()
-        self._bpf_ns += self._bpf_share * (now - self._bpf_at)
-        self._bpf_at = now
-        return int(self._bpf_ns)
 
     @contextmanager
     def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
@@ -394,6 +395,5 @@ class LiveSource(Closing):
                 return
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
             after, now = run_time_ns(), time.monotonic_ns()
-        if self._bpf_share is None:
-            self._bpf_at = now
-        self._bpf_share = ((after or before) - before) / (now - started)
+        if not self._is_asked:  # else it was too short
+            self._run_time.learn(((after or before) - before) / (now - started))

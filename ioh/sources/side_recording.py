@@ -27,10 +27,16 @@ class SideRecording:
     Args:
         tap: Where the samples go by.
         on_mark: Told of each mark, from another thread.
+        sample_soon: Asks for a sample to be marked; None where none comes for the asking.
     """
 
-    def __init__(self, tap: Tap, on_mark: Callable[[str], None]) -> None:
-        self._tap, self._on_mark = tap, on_mark
+    def __init__(
+        self,
+        tap: Tap,
+        on_mark: Callable[[str], None],
+        sample_soon: Callable[[], None] | None,
+    ) -> None:
+        self._tap, self._on_mark, self._sample_soon = tap, on_mark, sample_soon
         self._recorder: Recorder | None = None
         self._marks: MarkServer | None = None
         self._path = ""
@@ -96,7 +102,9 @@ class SideRecording:
 
         def mark(text: str) -> bool:
             self._on_mark(text)
-            return recorder.mark(text)
+            if self._sample_soon is None:
+                return recorder.mark(text)
+            return recorder.mark_at_sample(text, self._sample_soon)
 
         self._marks = MarkServer(lambda: path, mark)
         self._tap.start(recorder)

@@ -62,6 +62,7 @@ class StreamFeed(Closing):
         title: Of what is played, printable; "" where it is live.
         choose: The layers to show, of those in the first sample; None for all.
         awaited: Names of layers that are not there yet, for the status line.
+        sample_soon: Asks for a sample at once, where the source can take one.
         set_speed: Takes the speed where the source has one.
         run_s: End the screen after so much time; None for never.
         make_judge: Makes what finds what is wrong.
@@ -79,6 +80,7 @@ class StreamFeed(Closing):
         title: str = "",
         choose: Callable[[Sample], frozenset[str] | None] = all_layers,
         awaited: Callable[[], tuple[str, ...]] = tuple,
+        sample_soon: Callable[[], None] | None = None,
         set_speed: Callable[[float], None] | None = None,
         run_s: float | None = None,
         make_judge: MakeJudge = no_judge,
@@ -90,7 +92,7 @@ class StreamFeed(Closing):
         self._run_s, self._remark = run_s, remark
         self._judge, self._judgements = make_judge(), Judgements()
         self._tap = Tap(samples)
-        self._recording = SideRecording(self._tap, self.mark)
+        self._recording = SideRecording(self._tap, self.mark, sample_soon)
         self._history = MemoryRecording(HISTORY_BYTES)
         self._visits = Player(self._history)
         self._lock = threading.Lock()

@@ -22,7 +22,7 @@ from ioh.session.check import check
 from ioh.session.frame import Damage
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
-from tests.kernel.rig import MIB, ROOT, Volume, ioh_command, ioh_environment, run
+from tests.kernel.rig import MIB, ROOT, Volume, aligned, ioh_command, ioh_environment, opened, run
 
 KILLS = 200
 QUICK_KILLS = 176
@@ -293,6 +293,31 @@ def test_a_mark_from_root_reaches_the_recording(tmp_path: Path) -> None:
         process.communicate(timeout=20)
     with Session(str(path)) as session:
         assert [mark.text for mark in session.marks()] == ["fio run 3 starts"]
+
+
+def test_what_lies_between_two_marks_is_exact(tmp_path: Path) -> None:
+    """A sample is taken at each: nobody need wait for the next one."""
+    volume, path = Volume(tmp_path), tmp_path / "a.ioh"
+    try:
+        data = volume.file("data", 4096)
+        options = ("-c", "3", "--layers", "syscall", "--device", volume.device)
+        process = start("record", "-o", str(path), *options)
+        try:
+            await_bytes(path, 1, process)
+            with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+                for name, count in [("a", 11), ("b", 23), ("c", 7)]:
+                    for _ in range(count):
+                        os.preadv(fd, [buffer], 0)
+                    run(*ioh_command("mark", name, "--file", str(path)))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        for begin, end, count in [("a", "b", 23), ("b", "c", 7), ("a", "c", 30)]:
+            shown = run(*ioh_command("json", str(path), "--from", begin, "--to", end))
+            layers = [json.loads(line)["layers"] for line in shown.splitlines()]
+            assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == count
+    finally:
+        volume.close()
 
 
 @pytest.mark.parametrize("uid", ["1234"])

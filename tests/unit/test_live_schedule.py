@@ -6,14 +6,14 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ioh.model.sample import READ_STEP_US, LayerSample
-from ioh.sources import live
+from ioh.sources import live, run_time
 from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
 
 
@@ -85,13 +85,21 @@ class Clock:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self.late: Iterator[float] = itertools.repeat(0.0)
+        self.calls: list[tuple[float, Callable[[], None]]] = []  # what somebody does meanwhile
         times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
         same = {"time": time.time, "process_time_ns": time.process_time_ns}
-        patch.setattr(live, "time", SimpleNamespace(**times, **same))
+        for module in (live, run_time):
+            patch.setattr(module, "time", SimpleNamespace(**times, **same))
         patch.setattr(live, "select", SimpleNamespace(select=self.wait))
 
-    def wait(self, *args: Any) -> None:
-        self.now += args[3]
+    def wait(self, *args: Any) -> tuple[list[Any], ...]:
+        end = self.now + args[3]
+        if self.calls and self.calls[0][0] < end:
+            self.now, call = self.calls.pop(0)
+            call()
+        else:
+            self.now = end
+        return [], [], []
 
     def reading(self) -> LayerSample:
         self.now += next(self.late)
@@ -106,6 +114,15 @@ def ticks(host: Host, interval_s: float, *late_s: float) -> list[float]:
     with source(interval_s=interval_s) as running:
         samples = itertools.islice(running, len(late_s))
         return [round(s.mono_ns / 1e9 - 1000, 6) for s in samples]
+
+
+def test_a_sample_that_is_asked_for_shifts_no_other_one(host: Host) -> None:
+    clock = Clock(host.patch)
+    host.know(make_layer("a", 10, read=clock.reading))
+    with source() as running:
+        clock.calls = [(1000.7, running.sample_soon), (1002.1, running.sample_soon)]
+        samples = list(itertools.islice(running, 6))
+    assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 0.7, 1.2, 2.1, 2.2]
 
 
 def test_the_first_interval_is_short(host: Host) -> None:

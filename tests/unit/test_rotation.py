@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import errno
 import itertools
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import Sample
+from ioh.session import rotation
 from ioh.session.filename import part_name
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.parts import Earlier, earlier_parts
 from ioh.session.reader import Session
 from ioh.session.rotation import Recorder
 from ioh.session.stream import Tick
+from ioh.sources.moments import parse_when, part_of
 from tests import fakes
 
 
@@ -43,6 +48,45 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
             assert session.size_bytes < 10_000 + 10_000
     assert told == samples[-len(told) :]
     assert recorder.size_bytes > sum(path.stat().st_size for path in paths)
+
+
+def test_a_mark_is_at_a_sample_that_is_taken_for_it(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.ioh")
+    recorder = Recorder(lambda _: FileOutput(path))
+    made = [replace(sample, mono_ns=time.monotonic_ns()) for sample in fakes.first(3)]
+    recorder.write(made[0])
+    threads = []
+
+    def ask() -> None:
+        recorder.write(
+            made[1]
+        )  # was being read when the mark came: an interval would begin too early
+        made[2] = replace(made[2], mono_ns=time.monotonic_ns())
+        threads.append(threading.Thread(target=recorder.write, args=(made[2],)))
+        threads[-1].start()
+
+    assert recorder.mark_at_sample("now", ask)
+    threads[0].join()
+    recorder.close()
+    with Session(path) as session:
+        (mark,) = session.marks()
+        assert mark.time_unix_s == made[2].time_unix_s
+        assert part_of(parse_when("now"), None, session).begin_tick == 2
+        assert part_of(None, parse_when("now"), session).last_tick(session) == 2
+
+
+def test_a_mark_without_a_sample_stands_between_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "MARK_S", 0.01)
+    recorder = Recorder(lambda _: FileOutput(str(tmp_path / "a.ioh")))
+    recorder.write(next(fakes.seeded()))
+    before = time.time()
+    assert recorder.mark_at_sample("now", lambda: None)
+    recorder.close()
+    with Session(str(tmp_path / "a.ioh")) as session:
+        (mark,) = session.marks()
+        assert before <= mark.time_unix_s <= time.time()
 
 
 def _endless(path: Path, samples: list[Sample]) -> list[str]:
