@@ -13,7 +13,7 @@ from ioh.findings.window import Window, duration_s, metric_of
 from ioh.findings.words import percent, rate, size, times
 from ioh.model.finding import Evidence
 
-SPAN_S = 10.0
+SPAN_S = 8.0  # found within 10 s of its begin, wherever in an interval that lies
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -83,7 +83,7 @@ RULE = Rule(
     false_alarm="A sequential reader is ahead by one window, once; file systems that compress or "
     "use large records read more than was asked.",
     thresholds=(
-        Threshold("ratio_min", 1.5, "over 10 s read-ahead of a sequential reader adds little"),
+        Threshold("ratio_min", 1.5, "over 8 s read-ahead of a sequential reader adds little"),
         Threshold("bytes_min_per_s", 5e6, "less hurts no disk"),
     ),
     needs=("block",),
