@@ -75,7 +75,9 @@ def test_a_turning_disk_cannot_be_that_fast(
         ("file /x on sda1", 5e6, True),
         ("file /x on sda", 5e6, True),
         ("file /x on sda", 390e6, False),
-        ("file /x on sdab", 5e6, False),  # another disk, not looked at
+        ("file /x on sdab", 5e6, True),  # another disk, which did nothing
+        ("file /x on nvme0n1p2", 5e6, True),
+        ("file /x on sdab", 400e6, False),  # nobody looked at it, or others did more than enough
         ("file /x on tmpfs", 5e6, False),
         ("vg-lv on sda", 5e6, False),
     ],

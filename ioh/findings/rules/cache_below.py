@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ioh.findings.devices import Device, devices
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
-from ioh.findings.window import Stretch, Window, layer_of, op_of
+from ioh.findings.sums import measured, sum_op
+from ioh.findings.window import Stretch, Window, op_of
 from ioh.findings.words import duration, per_s, percent, rate, size
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
@@ -26,6 +26,7 @@ from ioh.model.snapshot import Snapshot
 SPAN_S = 5.0
 MODES_S = 6.0
 _PARTITION = re.compile(r"(p?\d+)?")
+_DISK = re.compile(r"(?:[shv]|xv)d[a-z]+\d*|(?:nvme\d+n|mmcblk)\d+(?:p\d+)?|(?:dm-|md)\d+")
 _REAL_DISK = re.compile(r"[sh]d[a-z]+")  # whose word on turning is no driver's default
 
 
@@ -59,13 +60,16 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
     """What is read of a loop device beside what is read of the disk that its file lies on."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
-    layer = layer_of(recent[-1], "block")
-    if kind != "file" or not device.is_stacked or layer is None:
+    if kind != "file" or not device.is_stacked:
         return
-    disk = next((name for name in layer.parts if _is_disk_of(name, place)), None)
-    if disk is None:  # not looked at, as with --device
+    layers = (layer for _, layer in measured(recent, "block"))
+    disk = next((name for x in layers for name in x.parts if _is_disk_of(name, place)), None)
+    if disk is not None:
+        fetched = sum_op(recent, "block", "read", disk).bytes_per_s
+    elif _DISK.fullmatch(place) and sum_op(recent, "block", "read").bytes < device.sum.bytes:
+        disk, fetched = place, 0.0  # it did nothing at all; other disks did, if anything
+    else:  # it is no disk, or with --device nobody looks at it and this one is all there is
         return
-    fetched = sum_op(recent, "block", "read", disk).bytes_per_s
     share = 1 - fetched / device.sum.bytes_per_s
     if share * 100 < limits["cached_min_pct"]:
         return
