@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.output import SeekableOutput
+from ioh.session.packing import MEMORY_LEVEL
 from ioh.session.reader import Moment, Session
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
@@ -194,7 +195,7 @@ class MemoryRecording:
     def _begin_half(self) -> None:
         fd = os.memfd_create("ioh-history")
         output = SeekableOutput(os.dup(fd), _NAME)
-        half = _Half(self._ticks, output, fd, SessionWriter(output))
+        half = _Half(self._ticks, output, fd, SessionWriter(output, level=MEMORY_LEVEL))
         if self._halves:
             self._halves[-1].writer.close()
         with self._lock:

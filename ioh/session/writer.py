@@ -11,7 +11,7 @@ from ioh.model.sample import Sample
 from ioh.session.encoder import Encoder
 from ioh.session.frame import HEAD_BYTES, UNCOVERED, Kind, make_frame
 from ioh.session.output import FULL_ERRNOS, Output
-from ioh.session.packing import Packer, StreamPacker
+from ioh.session.packing import FILE_LEVEL, Packer, StreamPacker
 from ioh.session.parity import GROUP_RECORDS, make_parity
 from ioh.session.records import (
     FORMAT_VERSION,
@@ -90,9 +90,10 @@ class SessionWriter:
         cycle_s: The period asked for, for the header.
         part: Counts the files of an endless recording, from 1.
         marks_note: Whether the note is the first mark, too.
+        level: Of the compression.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         output: Output,
         *,
@@ -100,6 +101,7 @@ class SessionWriter:
         cycle_s: float = 1.0,
         part: int = 1,
         marks_note: bool = True,
+        level: int = FILE_LEVEL,
     ) -> None:
         self.output = output
         self.paused_why = ""
@@ -107,7 +109,7 @@ class SessionWriter:
         self._note, self._cycle_s, self._part = note, cycle_s, part
         self._marks_note = marks_note
         self._lock = threading.Lock()
-        self._packer, self._stream = Packer(), StreamPacker()
+        self._packer, self._stream = Packer(level), StreamPacker(level)
         self._encoder = Encoder()
         self._specs: dict[str, LayerSpec] = {}
         self._seq = 0
