@@ -16,6 +16,7 @@ from ioh.session.frame import (
 )
 from ioh.session.packing import decompress
 from ioh.session.records import (
+    Header,
     Index,
     IndexEntry,
     Mark,
@@ -37,7 +38,7 @@ class Places:
     Shape:
         ``entries`` by offset: FULL, CHECKPOINT, MARK, GAP and SPECS records.
         ``ticks`` samples; ``scanned_bytes`` how far the file is known; ``is_ended``: the
-        recording ended in order.
+        recording ended in order; ``has_others``: another one follows in the same file.
     """
 
     entries: list[IndexEntry] = field(default_factory=list)
@@ -45,12 +46,13 @@ class Places:
     last_unix_s: float = 0.0
     scanned_bytes: int = 0
     is_ended: bool = False
+    has_others: bool = False
 
 
 def read_places(read: Read, size_bytes: int) -> Places:
     """The table of contents from the index records, the last part by looking.
 
-    Where an index record is damaged, the whole file is looked at instead.
+    Where an index record is damaged, or another file's, the whole file is looked at instead.
     """
     places = _from_index(read, size_bytes) or Places()
     look_on(places, read, size_bytes)
@@ -109,6 +111,9 @@ def _take(places: Places, frame: Frame) -> None:
             when = decode_plain(decompress(frame.flags, frame.payload), Mark).time_unix_s
         elif kind == Kind.END:
             places.is_ended = True
+        elif kind == Kind.HEADER and frame.offset:
+            decode_plain(decompress(frame.flags, frame.payload), Header)
+            places.has_others = True
     except RecordError:
         return
     if kind in {Kind.FULL, Kind.CHECKPOINT, Kind.MARK, Kind.GAP, Kind.SPECS}:
@@ -137,7 +142,21 @@ def _from_index(read: Read, size_bytes: int) -> Places | None:
     offsets = [entry.offset for entry in entries]
     if offsets != sorted(offsets) or (offsets and offsets[-1] >= end):
         return None
+    if entries and not _is_one(read, entries[-1].offset, frame.offset):
+        return None  # it counts from where its own recording begins, behind another one
     return Places(entries, newest.ticks, newest.last_unix_s, end)
+
+
+def _is_one(read: Read, begin: int, end: int) -> bool:
+    """Whether no recording ends between two offsets."""
+    scanner = FrameScanner(begin)
+    at = begin
+    while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
+        scanner.feed(piece)
+        at += len(piece)
+        if any(isinstance(e, Frame) and e.kind == Kind.HEADER for e in scanner.events()):
+            return False
+    return True
 
 
 def _last_index(read: Read, size_bytes: int) -> tuple[Frame, Index] | None:

@@ -120,6 +120,10 @@ class Session(Closing):
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
             self.header = self._read_header()
             self._places = read_places(self._read, self.size_bytes)
+            if self._places.has_others:
+                cause = f"{printable(path)} holds several recordings, one behind the other"
+                hint = f"Make one of them: ioh verify {shlex.quote(printable(path))} --repair NEW"
+                raise IohError(cause, hint, ExitCode.USAGE)  # noqa: TRY301
         except BaseException:
             os.close(self._fd)
             raise

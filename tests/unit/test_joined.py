@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from ioh.session.records import Header
 from ioh.session.rotation import Recorder
 from ioh.session.stream import Item, ItemReader, Tick
 from tests import fakes
+from tests.sessions import recorded
 
 
 def endless(folder: Path, count: int = 60, keep: int | None = None) -> list[Sample]:
@@ -104,6 +106,39 @@ def test_a_pipe_of_them_is_one_recording(tmp_path: Path, capfd: pytest.CaptureFi
         os.close(fd)
     out, err = capfd.readouterr()
     assert (out.count("\n"), err) == (len(samples) - 1, "")
+
+
+@pytest.mark.parametrize("last", [None, 0.5])
+@pytest.mark.parametrize("command", ["text", "report", "json", "export"])
+def test_a_file_of_them_is_refused_with_what_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, last: float | None
+) -> None:
+    endless(tmp_path)
+    together, whole = tmp_path / "cat.ioh", tmp_path / "whole.ioh"
+    data = joined(tmp_path)
+    if last is not None:  # the last one is torn, and has no index of its own
+        data = data[: -int(max(tmp_path.iterdir()).stat().st_size * last)]
+    together.write_bytes(data)
+    assert main([command, str(together)]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == (
+        f"ioh: {together} holds several recordings, one behind the other. "
+        f"Make one of them: ioh verify {together} --repair NEW\n"
+    )
+    main(["verify", str(together), "--repair", str(whole)])
+    capfd.readouterr()
+    assert main([command, str(whole)]) == 0
+
+
+def test_a_file_of_two_that_begin_alike_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cat.ioh"
+    samples = list(itertools.islice(fakes.seeded(), 30))
+    later = [replace(sample, time_unix_s=sample.time_unix_s + 60) for sample in samples]
+    for pair in ((samples, later), (samples, samples[:20]), (samples[:3], samples)):
+        path.write_bytes(b"".join(map(recorded, pair)))
+        with pytest.raises(IohError, match="holds several recordings"):
+            Session(str(path))
 
 
 def test_files_that_do_not_follow_each_other_are_refused(tmp_path: Path) -> None:
