@@ -11,6 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# What a terminal can show, and how Python writes to one, are the same in every test run: pictures
+# are compared byte by byte, and a stream that is not buffered hides what is left in the buffer.
+os.environ.update(TERM="xterm", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+for name in ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"):
+    os.environ.pop(name, None)
+
 # How long an example takes is a matter for tests/bench: a busy machine is no fault.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -13,6 +13,7 @@ from ioh.commands.output import (
     ReaderGoneError,
     fill_standard_streams,
     flush_stdout,
+    forget_unread_stderr,
     write_stdout,
 )
 from ioh.model.errors import ExitCode, IohError
@@ -168,6 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.OK
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    finally:
+        forget_unread_stderr()
     return code
 
 

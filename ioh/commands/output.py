@@ -45,6 +45,18 @@ def flush_stdout() -> None:
         raise
 
 
+def forget_unread_stderr() -> None:
+    """Let what stderr did not take go nowhere: its terminal may be gone, or its disk full.
+
+    The interpreter flushes once more at shutdown, and would end with status 120 for that.
+    """
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def fill_standard_streams() -> None:
     """Put /dev/null where stdin, stdout or stderr is closed, so that no other file takes its place.
 

@@ -54,6 +54,10 @@ cp -R /usr/local/share/ca-certificates/. "$chroot/usr/local/share/ca-certificate
 mkdir "$chroot/root/ioh"
 git -C "$checkout" archive HEAD | tar -C "$chroot/root/ioh" -xf -
 
+# A root that is a mount point, as on any machine: `unshare --mount` changes its propagation.
+mount --bind "$chroot" "$chroot"
+mounted=$chroot
+mount --make-private "$chroot"
 for source in proc sys dev; do
     mount --rbind "/$source" "$chroot/$source"
     mounted="$chroot/$source $mounted"

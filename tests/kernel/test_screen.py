@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 from ioh.tui.first_picture import STARTING
 from tests.kernel.test_lifecycle import Traces, held
-from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
+from tests.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
 IOH = [sys.executable, "-m", "ioh"]
@@ -54,28 +52,3 @@ def test_ended_while_it_starts(tmp_path: Path, delay_s: float) -> None:
         # Before Python has begun to listen, the signal has its usual effect.
         assert status in {0, -signal.SIGTERM}
         assert "Traceback" not in shown.text
-
-
-def test_a_checkout_that_only_root_can_read(tmp_path: Path) -> None:
-    """Once root is given to nobody, nothing of ioh can be read, and nothing needs to be."""
-    checkout = tmp_path / "root"
-    checkout.mkdir(mode=0o700)
-    for name in ("ioh", "probes"):
-        shutil.copytree(ROOT / name, checkout / name)
-    nobody = {"SUDO_UID": "65534", "SUDO_GID": "65534", "PYTHONPATH": str(checkout)}
-    with (
-        tempfile.TemporaryDirectory() as elsewhere,
-        PtyScreen(IOH, checkout, env={**nobody, "TMPDIR": elsewhere}) as shown,
-    ):
-        Path(elsewhere).chmod(0o777)
-        shown.wait_until(lambda: attached(shown) >= PROGRAMS)
-        shown.wait_until(lambda: Path(f"/proc/{shown.pid}").stat().st_uid == 65534)
-        shown.press("\x10")
-        shown.wait_for("Search for commands")
-        shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
-        shown.wait_for("since the current directory cannot be written")
-        shown.press("R", "q")
-        assert shown.wait() == 0
-        assert LEFT in shown.shown
-        assert "Traceback" not in shown.text
-        assert "Error" not in shown.text
