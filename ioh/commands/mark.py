@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
+from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.session.marks import RunningRecording
+
+# A script starts `ioh record &` and marks at once: so long it may take to be there, and to begin,
+# which takes seconds where the probes must be compiled.
+APPEAR_S, BEGIN_S = 1.0, 60.0
+_POLL_S = 0.05
 
 
 class MarkCommand:
@@ -33,17 +43,12 @@ Only root and the user who records can."""
         Raises:
             IohError: No recording runs, several do, or it refused.
         """
-        from ioh.session.filename import is_part_of
-        from ioh.session.marks import running_recordings, send_mark
+        from ioh.session.marks import send_mark
 
         if not args.text.strip():
             cause = "the mark needs a text"
             raise IohError(cause, 'Such as: ioh mark "fio run 3 starts"', ExitCode.USAGE)
-        running = running_recordings()
-        if args.file is not None:
-            wanted = os.path.abspath(args.file)  # noqa: PTH100
-            same = [recording for recording in running if recording.file == wanted]
-            running = same or [each for each in running if is_part_of(each.file, wanted)]
+        running = _running(args.file)
         if not running:
             which = f" into {printable(args.file)}" if args.file else ""
             cause = f"no recording{which} is under way that you may mark"
@@ -58,3 +63,28 @@ Only root and the user who records can."""
             raise IohError(cause, "")
         write_stdout(f"marked in {printable(running[0].file)}\n")
         return ExitCode.OK
+
+
+def _running(file: str | None) -> list[RunningRecording]:
+    """The recordings meant, as soon as they have begun: those that only start are waited for."""
+    began = time.monotonic()
+    while True:
+        running = _matching(file)
+        waited_s = time.monotonic() - began
+        if running and (all(each.has_begun for each in running) or waited_s > BEGIN_S):
+            return running
+        if not running and waited_s > APPEAR_S:
+            return []
+        time.sleep(_POLL_S)
+
+
+def _matching(file: str | None) -> list[RunningRecording]:
+    from ioh.session.filename import is_part_of
+    from ioh.session.marks import running_recordings
+
+    running = running_recordings()
+    if file is None:
+        return running
+    wanted = os.path.abspath(file)  # noqa: PTH100
+    same = [recording for recording in running if recording.file == wanted]
+    return same or [each for each in running if is_part_of(each.file, wanted)]

@@ -101,10 +101,12 @@ soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in
             # Made while ioh may still write where only root can, and given to who called sudo.
             recorder = stack.enter_context(_recorder(args, path, ending))
             source = stack.enter_context(
-                LiveSource(layers, filters, args.cycle_s, use_bpf=not args.proc)
+                LiveSource(layers, filters, args.cycle_s, not args.proc, preload=_import_rest)
             )
             _check_rotation(args, path)
             ending.stop = source.stop
+            # From now on `ioh mark` knows of it, and waits for the first sample.
+            stack.enter_context(_marks(source, recorder))
             source.attach()
             if ending.received is None:
                 _record(args, source, recorder, ending)
@@ -187,17 +189,33 @@ def _check_rotation(args: argparse.Namespace, path: str) -> None:
         raise IohError(cause, "Give a directory of your own with -o")
 
 
+def _import_rest() -> None:
+    """What is needed later on: once root is given up, ioh's own files may be out of reach."""
+    import ioh.model.derive
+    import ioh.session.marks
+    import ioh.sinks.rows  # noqa: F401
+
+
+@contextlib.contextmanager
+def _marks(source: LiveSource, recorder: Recorder) -> Iterator[None]:
+    from ioh.session.marks import MarkServer
+
+    made = MarkServer(
+        lambda: os.path.abspath(recorder.name),  # noqa: PTH100
+        lambda text: recorder.mark_at_sample(text, source.sample_soon),
+        lambda: bool(recorder.size_bytes),
+    )
+    try:
+        yield
+    finally:
+        made.close()
+
+
 def _record(
     args: argparse.Namespace, source: LiveSource, recorder: Recorder, ending: Ending
 ) -> None:
-    from ioh.session.marks import MarkServer
-
     is_pipe = recorder.name == "-"
     progress = Progress(sys.stderr, recorder)
-    marks = MarkServer(
-        lambda: os.path.abspath(recorder.name),  # noqa: PTH100
-        lambda text: recorder.mark_at_sample(text, source.sample_soon),
-    )
     try:
         if not is_pipe:
             progress.say(f"recording into {printable(recorder.name)}")
@@ -213,5 +231,4 @@ def _record(
             if ending.received is not None:
                 break
     finally:
-        marks.close()
         progress.end()

@@ -42,10 +42,16 @@ class MarkServer:
     Args:
         name: The recording, as told to those who ask.
         on_mark: Called with the text, from that thread.
+        has_begun: Whether there is anything to mark yet.
     """
 
-    def __init__(self, name: Callable[[], str], on_mark: Callable[[str], object]) -> None:
-        self._name, self._on_mark = name, on_mark
+    def __init__(
+        self,
+        name: Callable[[], str],
+        on_mark: Callable[[str], object],
+        has_begun: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._name, self._on_mark, self._has_begun = name, on_mark, has_begun
         self._trusted = trusted_uids()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Not to be guessed: nobody can take the address before us.
@@ -74,7 +80,7 @@ class MarkServer:
 
     def _answer(self, connection: socket.socket) -> None:
         request = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
-        answer = {"file": self._name(), "ok": True}
+        answer = {"file": self._name(), "ok": True, "begun": self._has_begun()}
         text = request.get("mark") if isinstance(request, dict) else None
         if isinstance(text, str):
             try:
@@ -86,11 +92,16 @@ class MarkServer:
 
 @dataclass(frozen=True, slots=True)
 class RunningRecording:
-    """A recording under way on this machine that this user may mark."""
+    """A recording under way on this machine that this user may mark.
+
+    Shape:
+        ``has_begun``: its first sample is taken; until then there is nothing to mark.
+    """
 
     address: str
     pid: int
     file: str
+    has_begun: bool
 
 
 def _connect(connection: socket.socket, address: str) -> None:
@@ -134,7 +145,8 @@ def running_recordings() -> list[RunningRecording]:
     for address, pid in sorted(names.items()):
         answer = _ask(address, {})
         if answer is not None:
-            found.append(RunningRecording(address, pid, str(answer.get("file", ""))))
+            name, has_begun = str(answer.get("file", "")), answer.get("begun") is True
+            found.append(RunningRecording(address, pid, name, has_begun))
     return found
 
 

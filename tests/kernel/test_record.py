@@ -320,6 +320,29 @@ def test_what_lies_between_two_marks_is_exact(tmp_path: Path) -> None:
         volume.close()
 
 
+def test_a_mark_waits_for_a_recording_that_only_starts(tmp_path: Path) -> None:
+    """As a script does it: what it does after its first mark is recorded, all of it."""
+    volume, path = Volume(tmp_path), tmp_path / "a.ioh"
+    try:
+        data = volume.file("data", 4096)
+        options = ("--layers", "syscall", "--device", volume.device)
+        process = start("record", "-o", str(path), *options)
+        try:
+            with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+                run(*ioh_command("mark", "begin", "--file", str(path)))
+                for _ in range(17):
+                    os.preadv(fd, [buffer], 0)
+                run(*ioh_command("mark", "end", "--file", str(path)))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        shown = run(*ioh_command("json", str(path), "--from", "begin", "--to", "end"))
+        layers = [json.loads(line)["layers"] for line in shown.splitlines()]
+        assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == 17
+    finally:
+        volume.close()
+
+
 @pytest.mark.parametrize("uid", ["1234"])
 def test_who_calls_sudo_owns_the_recording(tmp_path: Path, uid: str) -> None:
     path = tmp_path / "a.ioh"

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +249,21 @@ def test_a_mark_reaches_the_running_recording(
     recorder, _ = server
     data = bytes(recorder._writer.output.data)  # type: ignore[attr-defined]
     assert data.count(b"fio run 3 starts") == 1
+
+
+def test_a_mark_waits_for_the_first_sample(capfd: pytest.CaptureFixture[str]) -> None:
+    recorder = Recorder(lambda _: Memory())
+    name = f"/tmp/starting-{os.getpid()}.ioh"
+    begins = threading.Timer(0.3, recorder.write, fakes.first(1))
+    server = marks.MarkServer(lambda: name, recorder.mark, lambda: bool(recorder.size_bytes))
+    begins.start()
+    try:
+        assert main(["mark", "at the start", "--file", name]) == ExitCode.OK
+        assert capfd.readouterr().out == f"marked in {name}\n"
+        assert b"at the start" in bytes(recorder._writer.output.data)  # type: ignore[attr-defined]
+    finally:
+        begins.join()
+        server.close()
 
 
 def test_strangers_cannot_mark_and_get_no_marks(
