@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import signal
@@ -10,10 +11,31 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyte
 
 from tests.pty_screen import PtyScreen
+
+_ALTERNATE = 1049
+
+
+class _TwoScreens(pyte.Screen):
+    """A terminal with an alternate screen, which pyte does not have."""
+
+    _normal: tuple[Any, Any] | None = None
+
+    def set_mode(self, *modes: int, **kwargs: bool) -> None:
+        if _ALTERNATE in modes and self._normal is None:
+            self._normal = copy.deepcopy((self.buffer, self.cursor))
+            self.erase_in_display(2)
+        super().set_mode(*modes, **kwargs)
+
+    def reset_mode(self, *modes: int, **kwargs: bool) -> None:
+        if _ALTERNATE in modes and self._normal is not None:
+            (self.buffer, self.cursor), self._normal = self._normal, None
+            self.dirty.update(range(self.lines))
+        super().reset_mode(*modes, **kwargs)
 
 
 class Emulated(PtyScreen):
@@ -27,7 +49,7 @@ class Emulated(PtyScreen):
         rows: int = 40,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = _TwoScreens(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._fed = 0
         self.read_at_s = 0.0  # when the last bytes came, time.monotonic()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import termios
 import threading
 import time
@@ -23,6 +24,7 @@ Lines = Callable[[tuple[int, int]], list[str]]
 
 # Alternate screen, no cursor; and back.
 _ENTER, _LEAVE = b"\x1b[?1049h\x1b[?25l", b"\x1b[?1049l\x1b[?25h"
+_SETTLE_S = 0.05  # for a stop to begin
 _USUAL_SIZE = (80, 24)  # of a terminal that does not say
 
 
@@ -62,10 +64,27 @@ def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
     Yields:
         A function that shows another picture, as ``draw`` does.
     """
+    shown = draw
 
     def show(draw: Lines) -> None:
+        nonlocal shown
+        shown = draw
         _tell(b"\x1b[H" + "\x1b[K\r\n".join(draw(_size())).encode() + b"\x1b[K")
 
+    def stop(*_: object) -> None:
+        """Ctrl-Z, before the screen hears of it."""
+        _tell(_LEAVE)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        time.sleep(_SETTLE_S)
+        signal.signal(signal.SIGTSTP, stop)
+        _tell(_ENTER)
+        show(shown)
+
+    with contextlib.suppress(termios.error):  # in the background this waits for fg, stopped
+        termios.tcsetattr(1, termios.TCSANOW, termios.tcgetattr(1))
+    if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+        signal.signal(signal.SIGTSTP, stop)
     _tell(_ENTER)
     show(draw)
     try:

@@ -16,23 +16,24 @@ from textual.screen import Screen
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.tui import keeping, textual_fixes
+from ioh.tui import keeping, palette, textual_fixes
 from ioh.tui.actions import Context, act, pasted, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
+from ioh.tui.driver import TerminalDriver
 from ioh.tui.feed import Feed, News
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.first_picture import STARTING
-from ioh.tui.keys import KEYS, find_key
+from ioh.tui.headings import Headings
+from ioh.tui.keys import find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.past import Past
 from ioh.tui.render.findings import ranked
 from ioh.tui.render.glyphs import ASCII, UNICODE
-from ioh.tui.render.header import LATE_INTERVALS, HeaderView
+from ioh.tui.render.header import LATE_INTERVALS
 from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw, max_scroll
-from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.seeker import Found, Seeker
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
@@ -57,6 +58,7 @@ class IohApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "leave", show=False, priority=True),
         Binding("ctrl+q", "leave", show=False, priority=True),
+        Binding("ctrl+z", "stand_still", show=False, priority=True),
     ]
 
     def __init__(
@@ -65,7 +67,7 @@ class IohApp(App[int]):
         textual_fixes.apply()
         options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
-        super().__init__(ansi_color=True)
+        super().__init__(TerminalDriver, ansi_color=True)
         self._feed = feed
         self._theme_name: ThemeName = "mono" if self.no_color else options.theme
         self._options = options
@@ -79,6 +81,7 @@ class IohApp(App[int]):
         self._past = Past()
         self._seeker = Seeker(feed, self._past, self._found_from_thread, HISTORY_INTERVALS)
         self.travel = Travel(feed, self._seeker.request, options.speed, self._findings)
+        self._headings = Headings(feed, self.travel, self._findings, options, self._glyphs)
         self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
         self._news_s = time.monotonic()
         self._status = STARTING
@@ -95,6 +98,8 @@ class IohApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin once there is a screen."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.came_back = self._came_back
         self._seeker.start()
         self._runner.start()
         self.set_interval(_CHECK_S, self._check)
@@ -130,6 +135,19 @@ class IohApp(App[int]):
         """End, whatever is open."""
         self.exit(int(ExitCode.OK))
 
+    def action_stand_still(self) -> None:
+        """Give the terminal back and stop, until a shell continues ioh."""
+        can_stop = isinstance(self._driver, TerminalDriver) and self._driver.stand_still()
+        if not can_stop:
+            self.say("no job control here: nothing could continue a stopped ioh; q ends it")
+            self.redraw()
+
+    def _came_back(self, stood_s: float) -> None:
+        if stood_s and self._feed.mode != "replay":
+            self.say(f"stood still for {stood_s:.0f} s: that time is one interval")
+        self.refresh(layout=True)
+        self.redraw()
+
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
         del event
@@ -138,25 +156,7 @@ class IohApp(App[int]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every key by name, and the themes, in the command palette."""
         del screen
-        for key in KEYS:
-            if key.action != "layer":
-                yield SystemCommand(
-                    key.help[:1].upper() + key.help[1:],
-                    f"key {key.label}",
-                    lambda key=key: self.do(key.action, key.argument),
-                )
-        for at, name in enumerate(self._layers(), 1):
-            yield SystemCommand(
-                f"Zoom into {name.replace('_', ' ')}",
-                f"key {at}",
-                lambda at=at: self.do("layer", at),
-            )
-        for theme in ("dark", "light", "mono"):
-            yield SystemCommand(
-                f"Colours: {theme}",
-                "of the screen and of saved pictures",
-                lambda theme=theme: self._change_theme(theme),
-            )
+        return palette.commands(self.do, self._change_theme, self._layers())
 
     def _change_theme(self, theme: ThemeName) -> None:
         self._theme_name = theme
@@ -196,7 +196,9 @@ class IohApp(App[int]):
         self.redraw()
 
     def _check(self) -> None:
-        """Notice what does not come: a late tick, the end of a message."""
+        """Notice what does not come: a late tick, the end of a message; or what does: fg."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.come_back()
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message = ("", "")
             self.redraw()
@@ -238,46 +240,14 @@ class IohApp(App[int]):
             self._seeker.fill(tick)
         return ScreenData(
             snapshot=snapshot,
-            header=self._header(),
+            header=self._headings.header(self.state.narrow, self._age_s()),
             glyphs=self._glyphs,
             points=self._past.window(tick, HISTORY_INTERVALS),
-            timeline=self._timeline(),
+            timeline=self._headings.timeline(self.shown),
             status=self._status,
             message=self._message,
             specs=tuple(self._latest.specs.values()) if self._latest else (),
         )
-
-    def _header(self) -> HeaderView:
-        if self.travel.position.is_following:
-            shown = "live" if self._feed.mode != "replay" else "playing"
-        else:
-            shown = "paused"
-        narrow = self.state.narrow
-        only = f"only {' '.join(narrow.key)}" if narrow else ""
-        return HeaderView(
-            mode=self._feed.mode,
-            shown=shown,
-            glyphs=self._glyphs,
-            cycle_s=self._feed.cycle_s,
-            age_s=self._age_s(),
-            speed=self.travel.speed,
-            title=self._feed.title,
-            recording=self._feed.recording,
-            now_unix_s=time.time(),
-            utc=self._options.utc,
-            narrowed=printable("  ".join(filter(None, (self._options.filters_text, only))), 48),
-        )
-
-    def _timeline(self) -> TimelineView | None:
-        extent = self._feed.extent
-        if self.shown is None or extent.last <= extent.first:
-            return None
-        at, moments = self.shown.time_unix_s, self._feed.moments()
-        text = passed_moment(moments, at - self.shown.interval_s, at)
-        self._findings.take(self.shown)
-        text = text or self._findings.text(utc=self._options.utc)
-        findings = self._findings.within(extent)
-        return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
 
     # ---- doing
 
@@ -351,6 +321,10 @@ class IohApp(App[int]):
     def _do_quit(self, argument: object) -> None:
         del argument
         self.action_leave()
+
+    def _do_stand_still(self, argument: object) -> None:
+        del argument
+        self.action_stand_still()
 
     def _do_record(self, argument: object) -> None:
         del argument

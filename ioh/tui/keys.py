@@ -65,6 +65,7 @@ KEYS: tuple[Key, ...] = (
     Key(("minus",), "-", "speed", "replay half as fast", "Time", argument=-2),
     Key(("R",), "R", "record", "start or end a recording", "Keep", "rec"),
     Key(("S",), "S", "save", "save a picture (SVG) and the numbers (text)", "Keep", "save"),
+    Key(("ctrl+z",), "Ctrl-Z", "stand_still", "stop, and give the terminal back to the shell; fg goes on", "Keep"),
     Key(("q", "ctrl+c"), "q", "quit", "end", "Keep", "quit"),
 )  # fmt: skip
 

@@ -1,0 +1,76 @@
+"""What the first lines say: the header's and the time line's view of the feed."""
+
+from __future__ import annotations
+
+import time
+
+from ioh.model.printable import printable
+from ioh.model.snapshot import Snapshot
+from ioh.tui.feed import Feed
+from ioh.tui.finding_times import FindingTimes
+from ioh.tui.options import ScreenOptions
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.header import HeaderView
+from ioh.tui.render.timeline import TimelineView, passed_moment
+from ioh.tui.state import Narrow
+from ioh.tui.travel import Travel
+
+_NARROWED = 48  # columns
+
+
+class Headings:
+    """Says what the first lines show now.
+
+    Args:
+        feed: Where intervals come from.
+        travel: Where on the time line the screen is.
+        findings: When there were any.
+        options: How the user wants the screen.
+        glyphs: What it is drawn with.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        travel: Travel,
+        findings: FindingTimes,
+        options: ScreenOptions,
+        glyphs: Glyphs,
+    ) -> None:
+        self._feed, self._travel, self._findings = feed, travel, findings
+        self._options, self._glyphs = options, glyphs
+
+    def header(self, narrow: Narrow | None, age_s: float | None) -> HeaderView:
+        """The first line's, for a screen narrowed to a row, its newest interval so old."""
+        if self._travel.position.is_following:
+            shown = "live" if self._feed.mode != "replay" else "playing"
+        else:
+            shown = "paused"
+        only = f"only {' '.join(narrow.key)}" if narrow else ""
+        return HeaderView(
+            mode=self._feed.mode,
+            shown=shown,
+            glyphs=self._glyphs,
+            cycle_s=self._feed.cycle_s,
+            age_s=age_s,
+            speed=self._travel.speed,
+            title=self._feed.title,
+            recording=self._feed.recording,
+            now_unix_s=time.time(),
+            utc=self._options.utc,
+            narrowed=printable(
+                "  ".join(filter(None, (self._options.filters_text, only))), _NARROWED
+            ),
+        )
+
+    def timeline(self, shown: Snapshot | None) -> TimelineView | None:
+        """The time line's, for the interval shown; None where there is nothing to visit yet."""
+        extent = self._feed.extent
+        if shown is None or extent.last <= extent.first:
+            return None
+        at, moments = shown.time_unix_s, self._feed.moments()
+        text = passed_moment(moments, at - shown.interval_s, at)
+        self._findings.take(shown)
+        text = text or self._findings.text(utc=self._options.utc)
+        findings = self._findings.within(extent)
+        return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)

@@ -1,0 +1,209 @@
+"""Ctrl-Z, bg, fg and kill: the terminal goes back to the shell and comes again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from ioh.session.reader import Session
+from tests import fakes
+from tests.emulator import Emulated
+from tests.pty_screen import LEFT, PtyScreen
+from tests.sessions import recorded
+from tests.unit.test_tui_terminal import check_saved, run_until_ticks
+
+SHELL = ("bash", "--norc", "--noprofile", "-i")
+DEMO = f"{sys.executable} -m ioh demo --utc --seed 3"
+CTRL_Z = "\x1a"
+PROMPT = {"PS1": "ready> ", "NO_COLOR": "", "HISTFILE": ""}
+SIZE = (110, 30)
+
+
+def shell(folder: Path, command: str) -> Emulated:
+    """A shell with job control, in which a screen was started."""
+    on = Emulated(SHELL, folder, *SIZE, PROMPT)
+    on.wait_for_line("ready>")
+    on.press(f"{command}\r")
+    return on
+
+
+def has_prompt(on: Emulated) -> bool:
+    """Whether the shell waits for a command, everything before it being there again."""
+    shown = [line for line in on.lines if line]
+    return bool(shown) and shown[-1].startswith("ready>")
+
+
+def ask(on: Emulated, command: str) -> str:
+    """What a command of the shell answers."""
+    begin = len(on.shown)
+    on.press(f"{command}; echo end-of-it\r")
+    # Once as it is typed, and once as it is said.
+    on.wait_until(lambda: on.shown[begin:].count(b"end-of-it") > 1)
+    return on.shown[begin:].decode()
+
+
+def wait_for_screen(on: Emulated) -> None:
+    on.wait_until(lambda: on.lines[0].startswith(" ioh ") and "block" in "\n".join(on.lines))
+
+
+def test_the_shell_has_its_terminal_until_fg(tmp_path: Path) -> None:
+    with shell(tmp_path, DEMO) as on:
+        wait_for_screen(on)
+        run_until_ticks(on, 2)
+        on.press("3", CTRL_Z)
+        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
+        assert "ioh demo" in on.lines[0], "what stood there before is there again"
+        assert "Stopped" in ask(on, "jobs")
+        assert termios.tcgetattr(on.fd)[3] & termios.ISIG
+        time.sleep(1.7)
+        on.press("fg\r")
+        wait_for_screen(on)
+        on.wait_until(lambda: "interval" in on.lines[0])
+        on.wait_until(lambda: "stood still" in on.lines[-1])
+        run_until_ticks(on, 3)
+        on.press(" ")
+        check_saved(on, tmp_path, 1)
+        on.press("q")
+        on.wait_until(lambda: has_prompt(on))
+        assert "code 0" in ask(on, "echo code $?")
+
+
+def test_every_program_of_a_pipe_stops_and_goes_on(tmp_path: Path) -> None:
+    """A shell waits until all of them have stopped."""
+    (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(5)))
+    slow = "(cat run.ioh; sleep 1000)"
+    with shell(tmp_path, f"{slow} | {sys.executable} -m ioh replay - --speed 20") as on:
+        on.wait_until(lambda: "db01" in on.lines[0])
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
+        on.press("fg\r")
+        on.wait_until(lambda: "db01" in on.lines[0])
+        on.press("q")
+        on.wait_until(lambda: on.shown.count(LEFT) >= 2)
+        on.press("\x03")  # the other program of the pipe
+        on.wait_until(lambda: has_prompt(on))
+
+
+def test_in_the_background_it_goes_on_and_leaves_the_terminal_alone(tmp_path: Path) -> None:
+    with shell(tmp_path, DEMO) as on:
+        wait_for_screen(on)
+        on.press("R")
+        on.wait_until(lambda: "REC" in on.lines[0])
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on))
+        recording = next(tmp_path.glob("*.ioh"))
+        ask(on, "bg")
+        on.wait_until(lambda: has_prompt(on))
+        before, shown = ticks_of(recording), on.shown
+        on.wait_until(lambda: ticks_of(recording) > before + 1)
+        assert on.shown == shown
+        assert "Running" in ask(on, "jobs")
+        on.press("fg\r")
+        wait_for_screen(on)
+        on.press("R", "q")
+        on.wait_until(lambda: has_prompt(on))
+        with Session(str(recording)) as session:
+            assert session.is_ended
+
+
+def ticks_of(recording: Path) -> int:
+    if not recording.stat().st_size:
+        return 0
+    with Session(str(recording)) as session:
+        return len(session)
+
+
+def test_a_stopped_one_can_be_ended(tmp_path: Path) -> None:
+    with shell(tmp_path, DEMO) as on:
+        wait_for_screen(on)
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on))
+        ask(on, "kill %1")
+        on.wait_until(lambda: "Done" in ask(on, "jobs"))
+        assert termios.tcgetattr(on.fd)[3] & termios.ISIG
+        assert "Traceback" not in on.text
+
+
+def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
+    """SIGSTOP cannot be heard: the shell gets a terminal that is not its own."""
+    with shell(tmp_path, f"{DEMO} & echo its id is $!; fg") as on:
+        wait_for_screen(on)
+        pid = int(on.text.rpartition("its id is ")[2].split()[0])
+        for number in (signal.SIGSTOP, signal.SIGTSTP):
+            begin = len(on.shown)
+            os.kill(pid, number)
+            on.wait_until(lambda: b"Stopped" in on.shown[begin:])  # noqa: B023
+            on.press("stty sane; fg\r")
+            begin = len(on.shown)
+            on.wait_until(lambda: b"\x1b[?1049h" in on.shown[begin:])  # noqa: B023
+            wait_for_screen(on)
+            run_until_ticks(on, 2)
+        on.press(" ")
+        check_saved(on, tmp_path, 1)
+        on.press("q")
+        on.wait_until(lambda: has_prompt(on))
+
+
+def test_without_a_shell_that_could_continue_it_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ioh", "demo"]
+    with PtyScreen(command, tmp_path) as shown:
+        shown.wait_for("block")
+        shown.press(CTRL_Z)
+        shown.wait_for("no job control")
+        shown.press("q")
+        assert shown.wait() == 0
+
+
+def test_where_stopping_is_switched_off_it_says_so(tmp_path: Path) -> None:
+    with shell(tmp_path, f"(trap '' TSTP; {DEMO})") as on:
+        wait_for_screen(on)
+        on.press(CTRL_Z)
+        on.wait_until(lambda: "no job control" in on.lines[-1])
+        on.press("q")
+        on.wait_until(lambda: has_prompt(on))
+
+
+@pytest.mark.parametrize("text", ["/", "\x10"])
+def test_nobody_else_takes_the_key(tmp_path: Path, text: str) -> None:
+    """Neither a filter that is being typed nor the palette."""
+    with shell(tmp_path, DEMO) as on:
+        wait_for_screen(on)
+        on.press(text)
+        on.read()
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on))
+        on.press("fg\r")
+        on.wait_until(lambda: on.lines[0].startswith(" ioh "))
+        wanted = "filter:" if text == "/" else "Search for commands"
+        on.wait_until(lambda: any(wanted in line for line in on.lines))
+        on.press("\x03")
+        on.wait_until(lambda: has_prompt(on))
+
+
+def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'ioh.sources.demo': time.sleep(3)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+        "from ioh.commands import main\n"
+        "sys.exit(main(['demo', '--utc']))\n"
+    )
+    (tmp_path / "slow.py").write_text(program)
+    with shell(tmp_path, f"{sys.executable} slow.py") as on:
+        on.wait_until(lambda: on.lines[0].startswith(" ioh "))
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on))
+        assert not on.screen.cursor.hidden
+        on.press("fg\r")
+        on.wait_until(lambda: on.lines[0].startswith(" ioh "))
+        wait_for_screen(on)
+        on.press("q")
+        on.wait_until(lambda: has_prompt(on))
