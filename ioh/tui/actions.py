@@ -12,16 +12,19 @@ from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import Narrow, ViewState
 
-PAGE = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an action can see of the screen: the snapshot as narrowed, and its width."""
+    """What an action can see of the screen: the snapshot as narrowed, and its size.
+
+    Shape:
+        ``page`` is how many lines PgDn moves: of the rows or text in sight.
+    """
 
     panel: PanelView
     layers: Sequence[str]
     width: int
+    page: int
 
     @property
     def snapshot(self) -> Snapshot:
@@ -122,8 +125,15 @@ def _move(state: ViewState, context: Context, by: int) -> ViewState:
         return replace(state, scroll=max(0, state.scroll + by))
     if state.focus == "top":
         _, keys = visible_rows(context.panel)
-        cursor = state.table_of(state.chosen[0]).cursor + by
-        return state.with_table(state.chosen[0], cursor=max(0, min(cursor, len(keys) - 1)))
+        table = state.table_of(state.chosen[0])
+        last = len(keys) - 1
+        offset = min(table.offset, last)
+        cursor = max(0, min(min(table.cursor, last) + by, last))
+        if abs(by) > 1:
+            offset += by
+        # What is in sight stays where it is until the cursor leaves it.
+        offset = max(cursor - context.page + 1, min(offset, cursor, last - context.page + 1), 0)
+        return state.with_table(state.chosen[0], cursor=cursor, offset=offset)
     rows = _rows(state, context)
     if not rows:
         return state
@@ -244,8 +254,8 @@ _ACTIONS: dict[str, Action] = {
     "focus": _focus,
     "up": lambda s, c, _: _move(s, c, -1),
     "down": lambda s, c, _: _move(s, c, 1),
-    "page_up": lambda s, c, _: _move(s, c, -PAGE),
-    "page_down": lambda s, c, _: _move(s, c, PAGE),
+    "page_up": lambda s, c, _: _move(s, c, -c.page),
+    "page_down": lambda s, c, _: _move(s, c, c.page),
     "reads": lambda s, c, _: _direction(s, c, "R"),
     "writes": lambda s, c, _: _direction(s, c, "W"),
     "next_op": _next_op,

@@ -33,7 +33,7 @@ from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import LATE_INTERVALS
 from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.screen import ScreenData, draw, max_scroll
+from ioh.tui.render.screen import ScreenData, draw, max_scroll, page_length
 from ioh.tui.seeker import Found, Seeker
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
@@ -87,6 +87,7 @@ class IohApp(App[int]):
         self._status = STARTING
         self._message = ("", "")
         self._message_until_s = 0.0
+        self._page = 1
         self._is_over = False
         self.error: BaseException | None = None
 
@@ -227,7 +228,9 @@ class IohApp(App[int]):
         if self.state.scroll:
             last = max_scroll(self.state, data, width, height)
             self.state = replace(self.state, scroll=min(self.state.scroll, last))
-        return draw(self.state, data, width, height)
+        frame = draw(self.state, data, width, height)
+        self._page = page_length(self.state, data, frame)
+        return frame
 
     def _narrowed(self) -> Snapshot | None:
         if self.shown is None or self.state.narrow is None:
@@ -309,7 +312,7 @@ class IohApp(App[int]):
         elif self.shown is not None:
             snapshot = self._narrowed() or self.shown
             panel = PanelView(self.state, snapshot, (), self._glyphs)
-            context = Context(panel, self._layers(), self.size.width)
+            context = Context(panel, self._layers(), self.size.width, self._page)
             self.state = act(self.state, action, argument, context)
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"

@@ -26,13 +26,14 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How one breakdown is shown; see TopView."""
+    """How one breakdown is shown; see TopView.  What rows there are decides in the end."""
 
     name: str = ""
     sort: str = ""
     is_ascending: bool = False
     pattern: str = ""
     cursor: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.tui.actions import PAGE, Argument, Context, act, pasted, typed, with_valid_choice
+from ioh.tui.actions import Argument, Context, act, pasted, typed, with_valid_choice
 from ioh.tui.keys import KEYS, find_key
 from ioh.tui.narrow import narrowed
 from ioh.tui.render.glyphs import UNICODE
@@ -17,6 +17,7 @@ from ioh.tui.state import Narrow, ViewState
 from tests.screens import LAYERS, kinds, minute, nothing_there, states, without
 
 LAST = minute()[-1]
+PAGE = 7
 
 
 def do(
@@ -26,10 +27,11 @@ def do(
     *,
     snapshot: Snapshot = LAST,
     width: int = 120,
+    page: int = PAGE,
 ) -> ViewState:
     """One action, as the screen does it."""
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
-    context = Context(PanelView(state, shown, (), UNICODE), LAYERS, width)
+    context = Context(PanelView(state, shown, (), UNICODE), LAYERS, width, page)
     changed = act(state, action, argument, context)
     after = narrowed(snapshot, changed.narrow) if changed.narrow else snapshot
     return with_valid_choice(changed, after)
@@ -317,7 +319,7 @@ def test_no_key_does_harm_in_any_state_at_any_width() -> None:
             for width in (20, 300):
                 do(state, key.action, key.argument, width=width)
     assert act(
-        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), 80)
+        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), 80, PAGE)
     ) == (START)
 
 

@@ -126,7 +126,7 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
         met.append(state.chosen)
         lines = draw(state, data, *size).lines
         assert any(line.spans[0][1] == "sel" for line in lines if line.spans), state.chosen
-        context = Context(PanelView(state, snapshot, (), UNICODE), LAYERS, size[0])
+        context = Context(PanelView(state, snapshot, (), UNICODE), LAYERS, size[0], 10)
         state = act(state, "down", "", context)
     assert met == wanted
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ioh.model.hist import LATENCY_BUCKETS, SizeLatencyHist
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, Point, latencies, series
@@ -201,7 +201,7 @@ def breakdown(view: PanelView, width: int, height: int) -> Frame:
     frame.add(heading(spans, width, view.glyphs.rule), *hits)
     if spec is not None:
         rows = layer.tables.get(spec.name, ())
-        top = _top_view(view, table, len(rows), height - 1)
+        top = _top_view(view, table, rows, height - 1)
         frame.below(render_top(spec, rows, top, width, height - 1))
     return frame
 
@@ -233,12 +233,15 @@ def _named_tables(
         yield None, "~"
 
 
-def _top_view(view: PanelView, table: TableState, count: int, height: int) -> TopView:
-    has_focus = view.state.focus == "top"
-    cursor = max(0, min(table.cursor, count - 1)) if has_focus else None
-    rows = max(1, height - 1)
-    offset = max(0, (cursor or 0) - rows + 1)
-    return TopView(view.glyphs, table.sort, table.is_ascending, table.pattern, cursor, offset)
+def _top_view(view: PanelView, table: TableState, rows: Sequence[TableRow], height: int) -> TopView:
+    top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
+    if view.state.focus != "top":
+        return top
+    count = len(chosen_rows(rows, top)) if table.pattern else len(rows)
+    cursor = max(0, min(table.cursor, count - 1))
+    room = max(1, height - 1)
+    offset = max(cursor - room + 1, min(table.offset, cursor, count - room), 0)
+    return replace(top, cursor=cursor, offset=offset)
 
 
 def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:

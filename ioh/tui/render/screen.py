@@ -65,15 +65,15 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> Frame:
     frame = Frame()
     frame.add(render_header(data.snapshot, data.header, width))
     _add_timeline(frame, data, width, height)
-    body_height = height - len(frame.lines) - 1
+    room = body_height(data, height)
     page = _page(state, data, width)
     if page is not None:
-        body = _scrolled(page, state.scroll, body_height)
+        body = _scrolled(page, state.scroll, room)
     elif data.snapshot is None:
         body = _waiting(data, width)
     else:
-        body = _main(state, data, data.snapshot, width, body_height)
-    frame.below(clipped(body, max(0, body_height)))
+        body = _main(state, data, data.snapshot, width, room)
+    frame.below(clipped(body, max(0, room)))
     _add_footer(frame, state, data, width)
     made = clipped(frame, height)
     made.lines = [line.fitted(width) for line in made.lines]
@@ -83,7 +83,20 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> Frame:
 def max_scroll(state: ViewState, data: ScreenData, width: int, height: int) -> int:
     """How many lines down the page shown goes, if it is one that scrolls."""
     page = _page(state, data, width)
-    return 0 if page is None else max(0, len(page.lines) - max(1, height - 3))
+    return 0 if page is None else max(0, len(page.lines) - max(1, body_height(data, height)))
+
+
+def body_height(data: ScreenData, height: int) -> int:
+    """Lines between the first ones and the footer."""
+    return height - 2 - _has_timeline(data, height)
+
+
+def page_length(state: ViewState, data: ScreenData, frame: Frame) -> int:
+    """How many lines PgDn moves on the screen drawn; of a text, one less than are seen."""
+    if state.screen != "main":
+        return max(1, body_height(data, len(frame.lines)) - 1)
+    what = "row" if state.focus == "top" else "choose"
+    return max(1, sum(1 for hit in frame.hits if hit.action == what))
 
 
 def _page(state: ViewState, data: ScreenData, width: int) -> Frame | None:
@@ -104,8 +117,12 @@ def _just_begun(timeline: TimelineView | None, now_unix_s: float) -> float | Non
     return max((at for at in times if now_unix_s - TELL_S < at <= now_unix_s), default=None)
 
 
+def _has_timeline(data: ScreenData, height: int) -> bool:
+    return data.timeline is not None and (height >= ROOMY or not data.is_following)
+
+
 def _add_timeline(frame: Frame, data: ScreenData, width: int, height: int) -> None:
-    if data.timeline is None or not (height >= ROOMY or not data.is_following):
+    if data.timeline is None or not _has_timeline(data, height):
         return
     line, hits = render_timeline(data.timeline, width)
     piece = Frame([line], hits)
