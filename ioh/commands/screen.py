@@ -201,7 +201,8 @@ def filters_text(args: argparse.Namespace) -> str:
     """What the probes were narrowed to, for the header."""
     names = ("pid", "comm", "cgroup", "device", "port")
     given = [(name, getattr(args, name)) for name in names]
-    return "  ".join(f"{name} {printable(str(value))}" for name, value in given if value)
+    options = [f"--{name} {printable(str(value))}" for name, value in given if value]
+    return f"only {' '.join(options)}" if options else ""
 
 
 def show_replay(args: argparse.Namespace) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ioh.model.printable import printable
+
+_ONLY, _NOTHING_ELSE = "only ", ": nothing else is counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,4 +37,10 @@ class Filters:
             "port": self.port,
         }
         given = [f"--{n} {values[n]}".rstrip() for n in options if values[n] is not None]
-        return (f"only {' '.join(given)}: nothing else is counted",) if given else ()
+        return (f"{_ONLY}{' '.join(given)}{_NOTHING_ELSE}",) if given else ()
+
+
+def options_told(notes: Iterable[str]) -> tuple[str, ...]:
+    """Of layers' notes, those about options that they apply, each once: ``only --comm fio``."""
+    told = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
+    return tuple(dict.fromkeys(text for text in told if text.startswith(_ONLY)))

@@ -243,7 +243,7 @@ class IohApp(App[int]):
             self._seeker.fill(tick)
         return ScreenData(
             snapshot=snapshot,
-            header=self._headings.header(self.state.narrow, self._age_s()),
+            header=self._headings.header(self.shown, self.state.narrow, self._age_s()),
             glyphs=self._glyphs,
             points=self._past.window(tick, HISTORY_INTERVALS),
             timeline=self._headings.timeline(self.shown),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from ioh.model.filters import options_told
 from ioh.model.printable import printable
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.feed import Feed
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.options import ScreenOptions
@@ -40,16 +41,19 @@ class Headings:
         self._feed, self._travel, self._findings = feed, travel, findings
         self._options, self._glyphs = options, glyphs
 
-    def header(self, narrow: Narrow | None, age_s: float | None) -> HeaderView:
-        """The first line's, for a screen narrowed to a row, its newest interval so old."""
+    def header(
+        self, shown: Snapshot | None, narrow: Narrow | None, age_s: float | None
+    ) -> HeaderView:
+        """The first line's: of an interval, a row narrowed to, and the newest one's age."""
         if self._travel.position.is_following:
-            shown = "live" if self._feed.mode != "replay" else "playing"
+            how = "live" if self._feed.mode != "replay" else "playing"
         else:
-            shown = "paused"
-        only = f"only {' '.join(narrow.key)}" if narrow else ""
+            how = "paused"
+        only = [f"only {' '.join(narrow.key)}"] if narrow else []
+        options = [self._options.filters_text] if self._options.filters_text else _told(shown)
         return HeaderView(
             mode=self._feed.mode,
-            shown=shown,
+            shown=how,
             glyphs=self._glyphs,
             cycle_s=self._feed.cycle_s,
             age_s=age_s,
@@ -58,9 +62,7 @@ class Headings:
             recording=self._feed.recording,
             now_unix_s=time.time(),
             utc=self._options.utc,
-            narrowed=printable(
-                "  ".join(filter(None, (self._options.filters_text, only))), _NARROWED
-            ),
+            narrowed=printable("  ".join([*options, *only]), _NARROWED),
         )
 
     def timeline(self, shown: Snapshot | None) -> TimelineView | None:
@@ -74,3 +76,10 @@ class Headings:
         text = text or self._findings.text(utc=self._options.utc)
         findings = self._findings.within(extent)
         return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
+
+
+def _told(shown: Snapshot | None) -> list[str]:
+    """What layers say of options that they apply; of a recording nobody else does."""
+    layers = shown.layers.values() if shown else ()
+    notes = (note for x in layers if isinstance(x, LayerSnapshot) for note in x.notes)
+    return list(options_told(notes))

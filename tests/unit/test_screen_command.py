@@ -101,7 +101,7 @@ def test_what_a_terminal_is(
 
 def test_what_was_narrowed_is_printable() -> None:
     args = parsed("--pid", "7", "--comm", "a\x1b", "--device", "sda")
-    assert screen.filters_text(args) == "pid 7  comm a\\x1b  device sda"
+    assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from ioh.model.metric import MetricSpec
@@ -25,6 +26,17 @@ def render_facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line
     limits = list(_limits(layer))
     lines = _wrapped("", items, width)[: max(1, height - bool(limits))]
     lines += _wrapped("limits ", limits, width)
+    yield from lines[:height]
+
+
+def render_notes(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
+    """At most ``height`` lines: what the layer leaves out; of /proc the panels say it."""
+    notes = layer.notes if layer.source != "proc" else ()
+    lines = [
+        Line("  ").add(part, "warn").fitted(width)
+        for note in notes
+        for part in textwrap.wrap(safe_name(note, 1000), max(20, width - 4))
+    ]
     yield from lines[:height]
 
 

@@ -11,7 +11,7 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.text import render_lost
 from ioh.tui.history import Point
-from ioh.tui.render.facts import render_facts
+from ioh.tui.render.facts import render_facts, render_notes
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.fit import fitted_rows
 from ioh.tui.render.footer import render_keys, render_message, render_prompt
@@ -181,6 +181,8 @@ def _main(state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, he
     layer = snapshot.layers.get(state.layer or state.chosen[0])
     if state.layer and isinstance(layer, LayerSnapshot):
         for line in render_facts(layer, width, 3 if height >= ROOMY else 1):
+            frame.add(line)
+        for line in render_notes(layer, width, 4 if height >= ROOMY else 1):
             frame.add(line)
     rest = room - len(frame.lines)
     if rest >= 2:

@@ -1,0 +1,76 @@
+"""What was narrowed by options is said on the screen, of a recording, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ioh.model.filters import Filters, options_told
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.tui.options import ScreenOptions
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import minute
+
+FIO = Filters(comm="fio").note("pid", "comm")
+SDA = Filters(device=1, device_name="sda").note("device")
+IGNORED = "--comm not applied here: all requests are shown"
+
+
+def noting(snapshot: Snapshot, notes: dict[str, tuple[str, ...]]) -> Snapshot:
+    """The same with layers that say something."""
+    layers = dict(snapshot.layers)
+    for name, said in notes.items():
+        layer = layers[name]
+        assert isinstance(layer, LayerSnapshot)
+        layers[name] = replace(layer, notes=said)
+    return replace(snapshot, layers=layers)
+
+
+def replay(notes: dict[str, tuple[str, ...]]) -> FakeFeed:
+    return FakeFeed([noting(snapshot, notes) for snapshot in minute()], mode="replay")
+
+
+def test_options_are_found_among_notes_once() -> None:
+    assert options_told((*SDA, "only mounts of this namespace are counted", *FIO, *SDA)) == (
+        "only --device sda",
+        "only --comm fio",
+    )
+    assert options_told(Filters().note("pid")) == ()
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_a_recording_of_one_command_says_so(width: int) -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        assert "only --comm fio" in on.lines[0]
+        await on.press("5")
+        assert "only --comm fio" in on.lines[0]
+        assert IGNORED in on.text, "and what that is not true of, too"
+        await on.press("1", "tab", "enter")
+        assert "only --comm fio  only 41" in on.lines[0]
+
+    feed = replay({"syscall": FIO, "block": (IGNORED,)})
+    stage(flow, feed, size=(width, 24 if width == 80 else 40))
+
+
+def test_notes_of_a_hostile_recording_are_harmless() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("5")
+        assert "\x1b" not in on.text
+        assert "\u202e" not in on.text
+
+    bad = "only --comm \x1b[31m\u202e: nothing else is counted"
+    stage(flow, replay({"block": (bad, "[/b]\x1b]0;x\x07" * 99)}))
+
+
+def test_live_options_with_their_values_come_before_the_first_interval() -> None:
+    async def flow(on: Stage) -> None:
+        assert "only --cgroup /web" in on.lines[0]
+        await on.push(2)
+        assert "only --cgroup /web" in on.lines[0]
+        assert on.lines[0].count("only") == 1
+
+    feed = FakeFeed([noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()])
+    stage(flow, feed, options=ScreenOptions(utc=True, filters_text="only --cgroup /web"))
