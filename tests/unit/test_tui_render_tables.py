@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ioh.layers import all_layers
 from ioh.model.metric import TableSpec, counter, gauge
 from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
 from ioh.sinks.cells import format_scaled
@@ -351,3 +352,17 @@ def test_a_layer_without_any_number_still_has_its_lines() -> None:
     text = render_layers(rows, VIEW, 120).text()
     for title in ("app", "nfs client", "tcp in", "nfs server", "block"):
         assert title in text
+
+
+@pytest.mark.parametrize("is_ascending", [False, True])
+def test_no_heading_is_cut_with_or_without_the_mark(*, is_ascending: bool) -> None:
+    """Of every table of every layer, sorted by each of its columns."""
+    for layer in all_layers().values():
+        for spec in layer.spec.tables:
+            for width in (80, 200, 400):
+                for column in shown_columns(spec, width):
+                    view = replace(TOP, sort=column.derived_name, is_ascending=is_ascending)
+                    head = render_top(spec, (), view, width, 5).lines[0].text
+                    plain = render_top(spec, (), TOP, width, 5).lines[0].text
+                    assert column_title(column) + ("↑" if is_ascending else "↓") in head
+                    assert head.replace("↑", " ").replace("↓", " ") == plain, "nothing moves"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.sample import Value
@@ -62,8 +63,14 @@ def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
     titled = [column for column in spec.columns if column.title]
     ranked = [column for column in titled if column.derived_name in spec.sort_by]
     ordered = ranked + [column for column in titled if column not in ranked]
-    room = max(1, (width - max(_MIN_KEYS, width // 3)) // (_NUMBER + 1))
-    return ordered[:room]
+    room = width - max(_MIN_KEYS, width // 3)
+    ends = accumulate(_width(column) + 1 for column in ordered)
+    return ordered[: max(1, sum(end <= room for end in ends))]
+
+
+def _width(column: MetricSpec) -> int:
+    """Columns of a number, and of its heading, which is never cut."""
+    return max(_NUMBER, display_width(column_title(column)))
 
 
 def column_title(spec: MetricSpec) -> str:
@@ -94,7 +101,7 @@ def render_top(
 ) -> Frame:
     """A heading and as many rows as fit; a click on a heading sorts, on a row chooses it."""
     columns = shown_columns(spec, width)
-    keys_width = max(4, width - len(columns) * (_NUMBER + 1) - 1)
+    keys_width = max(4, width - sum(_width(column) + 1 for column in columns) - 1)
     frame = Frame()
     head, hits = _heading(spec, columns, view, keys_width)
     frame.add(head, *hits)
@@ -110,7 +117,7 @@ def render_top(
         line = Line()
         for column in columns:
             text = cell_text(column, row.values.get(column.derived_name))
-            line.right(text, _NUMBER, "dim" if text in {".", "-"} else "").add(" ")
+            line.right(text, _width(column), "dim" if text in {".", "-"} else "").add(" ")
         line.left(key_text(row, keys_width), keys_width, "name")
         line = line.fitted(width)
         frame.add(line.styled("sel") if is_cursor else line, (0, width, "row", at))
@@ -126,6 +133,10 @@ def _heading(
         name = column.derived_name
         is_sort = name == view.sort
         mark = (view.glyphs.up if view.is_ascending else view.glyphs.down) if is_sort else ""
-        hits.append((line.width, line.width + _NUMBER, "sort", name))
-        line.right(mark + column_title(column), _NUMBER, "strong" if is_sort else "head").add(" ")
+        hits.append((line.width, line.width + _width(column), "sort", name))
+        style = "strong" if is_sort else "head"
+        # The mark stands between the columns: a heading may need all of its own.
+        line.right(column_title(column), _width(column), style).add(
+            mark or " ", style if mark else ""
+        )
     return line.left(" ".join(spec.keys), keys_width, "head"), hits
