@@ -45,6 +45,7 @@ class FakeFeed:
         cycle_s: float = 1.0,
     ) -> None:
         self.mode, self.title, self.cycle_s = mode, title, cycle_s
+        self.can_play = mode == "replay"
         self.intervals = list(intervals)
         self.marks = moments
         self.scanned = Overview()

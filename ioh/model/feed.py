@@ -109,6 +109,11 @@ class Feed(Protocol):
         ...
 
     @property
+    def can_play(self) -> bool:
+        """Whether play_from() does anything: what has ended can be played again."""
+        ...
+
+    @property
     def title(self) -> str:
         """The recording's name, printable; "" where it is live."""
         ...

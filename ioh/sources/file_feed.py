@@ -73,6 +73,8 @@ class FileFeed(Closing):
             there is nothing to show.
     """
 
+    can_play = True
+
     def __init__(  # noqa: PLR0913
         self,
         path: str,

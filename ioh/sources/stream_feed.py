@@ -69,6 +69,8 @@ class StreamFeed(Closing):
         remark: What to say with an interval where nothing more urgent is, printable; or "".
     """
 
+    can_play = False
+
     def __init__(  # noqa: PLR0913
         self,
         samples: Iterable[Sample],

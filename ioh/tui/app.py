@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 from typing import ClassVar
 
 from textual import events
@@ -171,7 +172,11 @@ class IohApp(App[int]):
             self.exit(int(ExitCode.FAILED))
             return
         self._status = news.status
-        self._is_over = self._is_over or news.is_over
+        # A recording can be played again.
+        self._is_over = news.is_over or (self._is_over and news.snapshot is None)
+        if news.is_over and news.status:
+            again = "Space plays it again, " if self._feed.can_play else ""
+            self.say(f"{news.status}: {again}left arrow goes back, q ends", lasts=True)
         if news.snapshot is not None and news.tick is not None:
             self._news_s = time.monotonic()
             self._past.take(news.tick, news.snapshot)
@@ -243,7 +248,9 @@ class IohApp(App[int]):
             self._seeker.fill(tick)
         return ScreenData(
             snapshot=snapshot,
-            header=self._headings.header(self.shown, self.state.narrow, self._age_s()),
+            header=self._headings.header(
+                self.shown, self.state.narrow, self._age_s(), is_over=self._is_over
+            ),
             glyphs=self._glyphs,
             points=self._past.window(tick, HISTORY_INTERVALS),
             timeline=self._headings.timeline(self.shown),
@@ -291,16 +298,17 @@ class IohApp(App[int]):
         """The wheel moves as the arrow keys do."""
         self.do("up")
 
-    def say(self, text: str, style: str = "accent") -> None:
-        """Show a line at the bottom for a while."""
+    def say(self, text: str, style: str = "accent", *, lasts: bool = False) -> None:
+        """Show a line at the bottom for a while, or until the next key."""
         self._message = (printable(text), style)
-        self._message_until_s = time.monotonic() + MESSAGE_S
+        self._message_until_s = inf if lasts else time.monotonic() + MESSAGE_S
 
     def do(self, action: str, argument: str | float = "") -> None:
         """One action, by a key, the mouse or the palette."""
         self._message = ("", "")
         handler = getattr(self, f"_do_{action}", None)
         if action in self.travel.actions:
+            self._status = "" if self._is_over else self._status
             text = self.travel.actions[action](argument, self.shown)
             if text:
                 self.say(text)

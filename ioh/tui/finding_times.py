@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ioh.model.snapshot import Snapshot
 from ioh.tui.feed import Extent, Feed, Overview
-from ioh.tui.render.header import clock
 
 MAX_SEEN = 500
 
@@ -45,9 +44,7 @@ class FindingTimes:
         begins = (*known.begins, *later)
         return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
 
-    def text(self, *, utc: bool) -> str:
-        """How far the feed has looked; "" where it is done."""
+    def looked_until_unix_s(self) -> float | None:
+        """How far the feed has looked; None where it is done, or does not look."""
         known = self._overview
-        if not known.is_under_way or not known.until_unix_s:
-            return ""
-        return f"looked for findings up to {clock(known.until_unix_s, utc=utc)} "
+        return known.until_unix_s if known.is_under_way else None

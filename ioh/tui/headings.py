@@ -42,10 +42,24 @@ class Headings:
         self._options, self._glyphs = options, glyphs
 
     def header(
-        self, shown: Snapshot | None, narrow: Narrow | None, age_s: float | None
+        self,
+        shown: Snapshot | None,
+        narrow: Narrow | None,
+        age_s: float | None,
+        *,
+        is_over: bool,
     ) -> HeaderView:
-        """The first line's: of an interval, a row narrowed to, and the newest one's age."""
-        if self._travel.position.is_following:
+        """The first line's.
+
+        Args:
+            shown: The interval on the screen.
+            narrow: The row that it is narrowed to.
+            age_s: How old the newest interval is, None while none is awaited.
+            is_over: Whether no other will come by itself.
+        """
+        if is_over and self._travel.position.is_following:
+            how = "ended"
+        elif self._travel.position.is_following:
             how = "live" if self._feed.mode != "replay" else "playing"
         else:
             how = "paused"
@@ -73,9 +87,16 @@ class Headings:
         at, moments = shown.time_unix_s, self._feed.moments()
         text = passed_moment(moments, at - shown.interval_s, at)
         self._findings.take(shown)
-        text = text or self._findings.text(utc=self._options.utc)
-        findings = self._findings.within(extent)
-        return TimelineView(extent, at, moments, findings, self._glyphs, self._options.utc, text)
+        return TimelineView(
+            extent,
+            at,
+            moments,
+            self._findings.within(extent),
+            self._glyphs,
+            self._options.utc,
+            text,
+            self._findings.looked_until_unix_s(),
+        )
 
 
 def _told(shown: Snapshot | None) -> list[str]:

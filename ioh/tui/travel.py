@@ -55,7 +55,7 @@ class Travel:
 
     def _pause(self, argument: Argument, shown: Snapshot | None) -> str:
         del argument
-        if self.position.is_following:
+        if self.position.is_following and not self._is_at_the_end:
             if shown is not None:
                 self.position.is_following = False
                 self._feed.hold()
@@ -63,9 +63,18 @@ class Travel:
             self.follow()
         return ""
 
+    @property
+    def _is_at_the_end(self) -> bool:
+        """Whether there is nothing left to play."""
+        extent = self._feed.extent
+        is_last = self.position.tick >= extent.last and not extent.is_growing
+        return is_last and self._feed.can_play
+
     def follow(self) -> None:
-        """Let time run on: a recording from where it stands, live from now."""
+        """Let time run on: a recording from where it stands, at its end anew, live from now."""
         self.position.is_following = True
+        if self._is_at_the_end:
+            self.position.tick = self._feed.extent.first
         if self._feed.mode == "replay":
             self._feed.play_from(self.position.tick)
         elif self._feed.extent.last:

@@ -6,7 +6,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,17 +175,16 @@ def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
     early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
     times.take(replace(minute()[45], findings=(early, late)))
     assert times.within(feed.extent) == [START_S + 11.5, START_S + 40]
-    assert times.text(utc=True) == ""
+    assert times.looked_until_unix_s() is None
     feed.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
     assert times.look()
     assert not times.look()
     # What a glance at the last seconds took for the begin gives way to what the scan knows.
     assert times.within(feed.extent) == [START_S + 10, START_S + 40]
-    clock = time.strftime("%H:%M:%S", time.gmtime(START_S + 30))
-    assert times.text(utc=True) == f"looked for findings up to {clock} "
+    assert times.looked_until_unix_s() == START_S + 30
     feed.scanned = replace(feed.scanned, until_unix_s=START_S + 60, is_under_way=False)
     assert times.look()
-    assert times.text(utc=True) == ""
+    assert times.looked_until_unix_s() is None
     assert times.within(feed.extent) == [START_S + 10]
     assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []
 

@@ -171,6 +171,55 @@ def test_the_end_of_a_recording_is_its_last_interval() -> None:
     stage(flow, replay())
 
 
+def test_the_end_says_what_can_be_done_until_a_key_is_pressed() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press("end", "space")
+        on.feed.told = SECONDS - 1
+        await on.push()
+        on.feed.say(News(status="the end of the recording", is_over=True))
+        await on.shows("END", "Space plays it again")
+        assert on.lines[-1].strip().endswith("q ends")
+        on.app._check()
+        assert "q ends" in on.lines[-1], "it stays"
+        await on.press("left")
+        await on.shows("PAUSED", at(SECONDS - 1))
+        assert "the end" not in on.text
+        await on.press("right", "space")
+        assert on.feed.calls[-1] == "play 1", "from its begin: there is nothing behind the end"
+        on.feed.told = 0
+        await on.push()
+        await on.shows("REPLAY", at(1))
+        assert "END" not in on.lines[0]
+
+    stage(flow, replay())
+
+
+def test_at_the_end_space_plays_again_at_once() -> None:
+    async def flow(on: Stage) -> None:
+        on.feed.told = SECONDS - 1
+        await on.push()
+        on.feed.say(News(status="the end of the recording", is_over=True))
+        await on.shows("END")
+        await on.press("space")
+        assert on.feed.calls == ["play 1"]
+
+    stage(flow, replay())
+
+
+def test_what_came_by_a_pipe_is_not_played_again() -> None:
+    async def flow(on: Stage) -> None:
+        on.feed.can_play = False
+        on.feed.told = SECONDS - 1
+        await on.push()
+        on.feed.say(News(status="the end", is_over=True))
+        await on.shows("END", "the end: left arrow goes back, q ends")
+        await on.press("space")
+        await on.shows("PAUSED", at(SECONDS))
+
+    stage(flow, replay())
+
+
 def test_a_recording_opened_in_its_middle_has_a_past() -> None:
     async def flow(on: Stage) -> None:
         on.feed.told = 29

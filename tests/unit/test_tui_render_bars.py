@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ioh.model.feed import Extent, Moment, RecordingState
 from ioh.model.snapshot import HostStats
+from ioh.sinks.cells import display_width
 from ioh.tui.render.footer import render_keys, render_message, render_prompt
 from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.header import HeaderView, clock, lateness, render_header
@@ -146,6 +148,27 @@ def test_a_time_line_is_as_wide_as_the_screen(width: int, at_s: float, extent_s:
     line, hits = render_timeline(view, width)
     assert line.width == width
     assert all(hit.left < hit.right for hit in hits)
+
+
+@pytest.mark.parametrize("text", ["", "mark: a", "mark: " + "long " * 30, "mark: 数数数数"])
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_what_is_said_of_an_interval_moves_nothing(width: int, text: str) -> None:
+    for at_s in (0.0, 10.0, 30.0, 45.0, 60.0):
+        plain, hits = render_timeline(line_at(at_s), width)
+        line, said_hits = render_timeline(line_at(at_s, text=text), width)
+        assert said_hits == hits
+        assert line.width == plain.width
+        assert line.text[:10] == plain.text[:10]
+        assert line.text[-10:] == plain.text[-10:]
+        before = display_width(line.text[: line.text.index("█")])
+        assert before == plain.text.index("█")
+        if width >= 60:
+            assert text[:10] in line.text
+
+
+def test_what_was_not_looked_through_yet_is_dotted() -> None:
+    track = render_timeline(line_at(59.0, looked_until_unix_s=START_S + 30), 60)[0].text[10:50]
+    assert track == "─" * 20 + "·" * 19 + "█"
 
 
 def test_what_was_just_passed_is_said() -> None:

@@ -28,6 +28,7 @@ class Glyphs:
     finding: str
     position: str
     track: str
+    ahead: str
     gap: str
     cursor: str
     down: str
@@ -48,6 +49,7 @@ UNICODE = Glyphs(
     finding="!",
     position="█",
     track="─",
+    ahead="·",
     gap="╳",
     cursor="▸",
     down="↓",
@@ -67,6 +69,7 @@ ASCII = Glyphs(
     finding="!",
     position="#",
     track="-",
+    ahead=".",
     gap="x",
     cursor=">",
     down="v",

@@ -20,9 +20,9 @@ class HeaderView:
     """What the first line says beside the snapshot.
 
     Shape:
-        ``shown`` is "live" where the newest interval is on the screen, "paused", or "playing"
-        an older one or a recording; ``age_s`` how old the newest interval is, None while none
-        is awaited; ``speed`` of a recording.
+        ``shown`` is "live" where the newest interval is on the screen, "paused", "playing"
+        an older one or a recording, or "ended" where it was the last; ``age_s`` how old the
+        newest interval is, None while none is awaited; ``speed`` of a recording.
     """
 
     mode: Mode
@@ -63,8 +63,8 @@ def _mode(view: HeaderView) -> Span:
         what = f"{glyphs.live} DEMO" if view.shown == "live" else f"{glyphs.paused} DEMO"
         return what, "demo"
     speed = "" if view.mode != "replay" or view.speed == 1 else f" {view.speed:g}x"
-    if view.shown == "paused":
-        return f"{glyphs.paused} PAUSED{speed}", "warn"
+    if view.shown in {"paused", "ended"}:
+        return f"{glyphs.paused} {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
     if view.mode == "replay":
         return f"{glyphs.playing} REPLAY{speed}", "accent"
     if view.shown == "live":

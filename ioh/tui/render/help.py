@@ -59,6 +59,7 @@ def render_help(specs: Sequence[LayerSpec], width: int, glyphs: Glyphs) -> Frame
     _entry(frame, glyphs.mark, "a mark", width)
     _entry(frame, glyphs.finding, "a finding begins", width)
     _entry(frame, glyphs.gap, "a gap: nothing was measured", width)
+    _entry(frame, glyphs.ahead, "not looked through for findings yet", width)
     _heading(frame, "Columns")
     for name, meaning in COLUMNS_HELP:
         _entry(frame, name, meaning, width)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
+from ioh.sinks.cells import cut_to, display_width
 from ioh.tui.feed import Extent, Moment
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import clock
 from ioh.tui.render.line import Hit, Line
-
-_MIN_TRACK = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class TimelineView:
 
     Shape:
         ``at_unix_s`` is the end of the interval on the screen; ``findings`` times at which one
-        began; ``text`` says more at its right end (the mark just passed).
+    XX
     """
 
     extent: Extent
@@ -29,32 +30,28 @@ class TimelineView:
     glyphs: Glyphs
     utc: bool = False
     text: str = ""
+    looked_until_unix_s: float | None = None
 
 
 def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
     """One line; a click on its track goes there (a hit on line 0, its argument a time)."""
-    extent, glyphs = view.extent, view.glyphs
+    extent = view.extent
     begin, end = extent.start_unix_s, extent.end_unix_s
     spans_days = end - begin > 86_400
     left = " " + clock(begin, utc=view.utc, with_date=spans_days) + " "
     right = " " + clock(end, utc=view.utc, with_date=spans_days) + " "
-    text = view.text[: max(0, width - len(left) - len(right) - _MIN_TRACK)]
-    track = max(1, width - len(left) - len(right) - len(text))
+    track = max(1, width - len(left) - len(right))
     line = Line(left, "dim")
-    marks = _cells(view, track)
-    at = 0
-    for place in sorted(marks):
-        line.add(glyphs.track * (place - at), "rule").add(*marks[place])
-        at = place + 1
-    line.add(glyphs.track * (track - at), "rule")
-    line.add(right, "dim").add(text, "mark")
+    for style, cells in groupby(_cells(view, track), key=itemgetter(1)):
+        line.add("".join(text for text, _ in cells), style)
+    line.add(right, "dim")
     step_s = (end - begin) / track
     # A click goes to the middle of what its column stands for.
     hits = [Hit(0, len(left), len(left) + track, "seek", begin + step_s / 2, step_s)]
     return line.fitted(width), hits
 
 
-def _cells(view: TimelineView, track: int) -> dict[int, tuple[str, str]]:
+def _cells(view: TimelineView, track: int) -> list[tuple[str, str]]:
     """What stands on the track, later entries covering earlier ones."""
     begin, end = view.extent.start_unix_s, view.extent.end_unix_s
     length = end - begin
@@ -64,7 +61,8 @@ def _cells(view: TimelineView, track: int) -> dict[int, tuple[str, str]]:
         share = (time_unix_s - begin) / length if length > 0 else 1.0
         return min(track - 1, max(0, int(share * track)))
 
-    found: dict[int, tuple[str, str]] = {}
+    looked = track if view.looked_until_unix_s is None else place(view.looked_until_unix_s)
+    found = [(glyphs.track if at < looked else glyphs.ahead, "rule") for at in range(track)]
     for time_unix_s in view.findings:
         found[place(time_unix_s)] = (glyphs.finding, "warn")
     for moment in view.moments:
@@ -73,8 +71,23 @@ def _cells(view: TimelineView, track: int) -> dict[int, tuple[str, str]]:
             continue
         for at in range(place(moment.time_unix_s), place(moment.until_unix_s) + 1):
             found[at] = (glyphs.gap, "crit")
-    found[place(view.at_unix_s)] = (glyphs.position, "strong")
+    at = place(view.at_unix_s)
+    found[at] = (glyphs.position, "strong")
+    _label(found, at, view.text)
     return found
+
+
+def _label(cells: list[tuple[str, str]], at: int, text: str) -> None:
+    """Put a text beside the position, where there is more room; the track stays as long."""
+    after = len(cells) - at - 1
+    is_after = display_width(text) + 2 <= after or after >= at
+    room = (after if is_after else at) - 2
+    if not text or room < 1:
+        return
+    shown = f" {cut_to(text, room)} "
+    taken = display_width(shown)
+    begin = at + 1 if is_after else at - taken
+    cells[begin : begin + taken] = [(shown, "mark")]
 
 
 def passed_moment(moments: Sequence[Moment], begin_s: float, end_s: float) -> str:
