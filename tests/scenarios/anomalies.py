@@ -118,6 +118,17 @@ def limited_group(stage: Stage) -> None:
     time.sleep(11)
 
 
+def limited_volume(stage: Stage) -> None:
+    disk = stage.disk()
+    limit = stage.limit(stage.below())
+    limit.set(read_ops=700)
+    stage.record("--device", disk.name, *LAYERS)
+    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8",
+              limit=limit)  # fmt: skip
+    stage.begins()
+    time.sleep(12)
+
+
 def deep_queue(stage: Stage) -> None:
     disk = stage.disk()
     disk.set_queue("scheduler", "mq-deadline")
@@ -234,6 +245,7 @@ def faster_tier(stage: Stage) -> None:
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=64",
               limit=limit)  # fmt: skip
+    time.sleep(5)
     stage.begins()
     for step in range(135):
         limit.set(read_ops=200 + 15 * step)

@@ -33,6 +33,10 @@ def small_reads(stage: Stage) -> None:
     _on_disk(stage, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", "--rate_iops=3000")
 
 
+def busy_disk(stage: Stage) -> None:
+    _on_disk(stage, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8")
+
+
 def late_reaper(stage: Stage) -> None:
     """A program that has other things to do before it asks what has become of its reads."""
     disk = stage.disk()

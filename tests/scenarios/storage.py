@@ -41,18 +41,25 @@ def half_cached(stage: Stage) -> None:
             stream.read(MIB)
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(f"--filename={rival}", "--rw=randread", "--bs=1M", DIRECT, AIO, "--iodepth=3")
-    stage.python(_HALVES, disk.path)
+    stage.python(_HALVES, disk.path, str(disk.image))
     stage.begins()
     time.sleep(16)
 
 
-# Six of ten reads go to the first half of a disk: path.
+# Six of ten reads go to the first half of a disk, which is in memory whatever others do to the page
+# cache, and nothing of the second half is: path, image.
 _HALVES = """
 import mmap, os, random, sys
 fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT); buffer = mmap.mmap(-1, 4096)
-half = os.lseek(fd, 0, os.SEEK_END) // 8192
+image = os.open(sys.argv[2], os.O_RDONLY); half = os.lseek(fd, 0, os.SEEK_END) // 2
 while True:
-    os.preadv(fd, [buffer], 4096 * (random.randrange(half) + half * (random.random() < 0.4)))
+    at = random.randrange(half // 4096) * 4096
+    if random.random() < 0.6:
+        os.pread(image, 4096, at)
+    else:
+        at += half
+        os.posix_fadvise(image, half, 0, os.POSIX_FADV_DONTNEED)
+    os.preadv(fd, [buffer], at)
 """
 
 

@@ -25,6 +25,7 @@ EVERY = (NFS_RECORDING, *sorted(RECORDINGS.glob("*.ioh")))
 NAMING = {
     "cache_below",
     "connection_limits",
+    "device_limit",
     "fragmentation",
     "io_limit",
     "maintenance",

@@ -110,12 +110,18 @@ def test_storage_that_gets_faster_is_told_within_seconds() -> None:
     assert told(reads(falling()))["tiering"] <= 18
 
 
+def test_storage_that_gets_faster_slowly_is_told_in_half_a_minute() -> None:
+    slower = reads((50e3 * 0.975**at, 16) for at in range(40))
+    assert told(slower)["tiering"] <= 34
+
+
 @pytest.mark.parametrize(
     "seconds",
     [
         reads((50e3 * 0.95**at, 16 * 0.95**at) for at in range(20)),  # less to do
         reads((50e3 if at < 10 else 25e3, 16) for at in range(20)),  # one jump: a rival ends
-        reads((50e3 if at % 2 else 25e3, 16) for at in range(20)),  # up and down
+        reads((50e3 if at < 20 else 25e3, 16) for at in range(40)),
+        reads((50e3 if at % 2 else 25e3, 16) for at in range(40)),  # up and down
         reads((50e3 * 0.99**at, 16) for at in range(20)),  # hardly
         reads((us, 16) for us in PEAK),
         reads((50e3 * 0.95**at * (1.3 if at % 3 else 0.7), 16) for at in range(20)),  # ragged

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, devices
+from ioh.findings.evenness import is_share_even
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured, sum_op
@@ -201,8 +202,25 @@ def _modes(counted: Sequence[_Counted], limits: Limits) -> _Modes | None:
             edges = LATENCY_EDGES_US[start - 1], LATENCY_EDGES_US[start + gap - 1]
             is_memory = edges[0] <= limits["hit_max_us"]
             found = _Modes(SIZE_EDGES_BYTES[busiest], fast / total, *edges, total)
-            return found if is_memory else None
+            is_chance = not _are_held(counted, busiest, start + gap, limits)
+            return found if is_memory and is_chance else None
     return None
+
+
+def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits) -> bool:
+    """Whether the slow ones come like clockwork: by a limit that lets so many through at a time.
+
+    What a cache does not have comes by chance, now more and now less.  A limit holds all for about
+    as long: what is far quicker than the middle of the slow ones has another reason.
+    """
+    rows = [row for x in counted if any(row := x.table.row(size))]
+    every = list(map(sum, rows))
+    above = list(accumulate(map(sum, zip(*(row[::-1] for row in rows), strict=True))))[::-1]
+    middle = max(at for at in range(slow, len(above)) if 2 * above[at] >= above[slow])
+    return any(
+        is_share_even([sum(row[at:]) for row in rows], every, limits["even_max"])
+        for at in {slow, *range(max(slow, middle - 2), middle + 1)}
+    )
 
 
 RULE = Rule(
@@ -216,9 +234,10 @@ RULE = Rule(
     "histograms of size and latency; /sys/block/*/queue/rotational.",
     blind="A cache that answers everything on a disk that does not turn looks like a fast disk. "
     "The loop device with --device, which looks at no other.",
-    false_alarm="Two speeds: a limit that lets bursts through, two files on fast and slow parts of "
-    "one volume, reads that wait for writes. Too fast: an array or a hypervisor that calls its "
-    "flash a turning disk (known virtual disks are left out).",
+    false_alarm="Two speeds: a limit that lets bursts through, where a busy machine hides its "
+    "clockwork (else see device_limit), two files on fast and slow parts of one volume, reads that "
+    "wait for writes. Too fast: an array or a hypervisor that calls its flash a turning disk "
+    "(known virtual disks are left out).",
     thresholds=(
         Threshold("ops_min_per_s", 200, "as many random reads as two turning disks can serve"),
         Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
@@ -227,6 +246,9 @@ RULE = Rule(
         Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
         Threshold("between_max_pct", 6.0, "more, and it is a slope, not two heaps"),
         Threshold("hit_max_us", 600, "what is slower is no memory, but a queue that lets some by"),
+        Threshold(
+            "even_max", 0.3, "standard deviations from the mean share: chance keeps few so near"
+        ),
         Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
         Threshold("modes_ops_min", 600, "60 in the smaller heap, within 6 s"),
     ),

@@ -14,7 +14,7 @@ from ioh.findings.words import duration, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SOON_S = 15.0
+SOON_S = (15.0, 30.0)
 BEFORE_S = 45.0
 PART_S = 60.0
 SPAN_S = 150.0
@@ -23,7 +23,9 @@ _QUARTERS = 4
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """The time of the disks' reads: over minutes, and over seconds where all else is the same."""
-    verdict = _within_minutes(window, limits) or _within_seconds(window, limits)
+    verdict = _within_minutes(window, limits)
+    for seconds in SOON_S:
+        verdict = verdict or _within_seconds(window, seconds, limits)
     if verdict is not None:
         yield verdict
 
@@ -48,25 +50,26 @@ def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
     return _verdict(duration_s(everything), before, now, said, "median")
 
 
-def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
+def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | None:
     """By the means, which fall straight down with as many reads under way all along.
 
     A disk that has less to do is faster, too, and so is one whose latency goes up and down: over
     minutes that evens out, within seconds it must not be so.
     """
-    recent = window.recent(SOON_S)
-    ends = _means_us((recent[0], recent[-1]))
+    recent = window.recent(soon_s)
+    ends = [us for us in map(_mean_us, (recent[0], recent[-1])) if us]
     # As most often, and found out soon: a straight fall ends well below its beginning.
     if len(ends) < 2 or ends[1] > 0.8 * ends[0]:
         return None
-    if not window.covers(SOON_S) or len(recent) < 2 * _QUARTERS:
+    known = [us for us in recent.each(_mean_us) if us]
+    if not window.covers(soon_s) or len(known) < max(len(recent), 2 * _QUARTERS):
         return None
     edges = [len(recent) * at // _QUARTERS for at in range(_QUARTERS + 1)]
     quarters = [recent[begin:end] for begin, end in pairwise(edges)]
     means = [sum_op(quarter, "block", "read").latency_us or 0.0 for quarter in quarters]
     if not all(means) or not _is_faster(means[0], means[-1], limits):
         return None
-    straight = straightness(_means_us(recent))
+    straight = straightness(known)
     is_same_load = all(
         _are_alike(quarters[0], other, what)
         for what in (_sizes, _under_way)
@@ -75,7 +78,7 @@ def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
     is_load = min(sum_op(q, "block", "read").ops_per_s for q in quarters) >= limits["ops_min_per_s"]
     if not is_load or not is_same_load or straight < limits["straight_min_pct"] / 100:
         return None
-    before = sum_op(window.recent(SOON_S + BEFORE_S)[: -len(recent)], "block", "read")
+    before = sum_op(window.recent(soon_s + BEFORE_S)[: -len(recent)], "block", "read")
     was_faster = (before.latency_us or 0.0) < limits["peak_ratio_max"] * means[0]
     if before.ops_per_s >= limits["ops_min_per_s"] and was_faster:
         return None
@@ -83,9 +86,9 @@ def _within_seconds(window: Window, limits: Limits) -> Verdict | None:
     return _verdict(duration_s(recent), means[0], means[-1], said, "mean")
 
 
-def _means_us(recent: Sequence[Snapshot]) -> list[float]:
-    each = [op_of(snapshot, "block", "read") for snapshot in recent]
-    return [stats.latency_us for stats in each if stats is not None and stats.latency_us]
+def _mean_us(snapshot: Snapshot) -> float | None:
+    stats = op_of(snapshot, "block", "read")
+    return None if stats is None else stats.latency_us
 
 
 def _is_faster(before: float, now: float, limits: Limits) -> bool:
@@ -188,16 +191,18 @@ RULE = Rule(
     layer="block",
     judge=judge,
     watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
-    "more; its mean over 15 s where as many are under way all along.",
+    "more; its mean over 15 and 30 s where as many are under way all along.",
     sources="The block probe's percentiles and means, interval by interval.",
-    blind="Which offsets are read: other data may simply be nearer. Within 15 s, reads that come "
+    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
     "at a fixed rate, of which fewer are under way when they get faster.",
     false_alarm="A rival that ends, a disk that wakes, caches of an array that fill.",
     thresholds=(
         Threshold("ratio_max", 0.6, "a third faster may be anything"),
         Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
         Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
-        Threshold("straight_min_pct", 94, "of a change within 15 s; of one single jump it is 75"),
+        Threshold(
+            "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
+        ),
         Threshold("before_min_us", 200, "what is as fast has no slower tier"),
         Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
     ),

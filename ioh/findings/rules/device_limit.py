@@ -1,0 +1,211 @@
+"""A volume at a limit that is not the disk's: a cloud's, a hypervisor's or an array's."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ioh.findings.devices import Device, bottom
+from ioh.findings.evenness import strays
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.window import Stretch, Window, layer_of
+from ioh.findings.words import duration, per_s, percent, rate, times
+from ioh.model.finding import Evidence
+from ioh.model.hist import FINE_EDGES_US, LatencyHist
+from ioh.model.snapshot import OpStats, Snapshot
+
+SPAN_S = 7.0
+BUSY_S = 5.0  # as other rules have it, which have added it up by then
+_OPS = ("read", "write")
+
+
+class _Second(NamedTuple):
+    """One device in one interval, reads and writes together.
+
+    Units:
+        ``ops_per_s``, ``bytes_per_s``; ``under_way`` on average, ``at_end`` in its last moment;
+        ``requests`` completed, which took ``all_us`` together.
+    """
+
+    ops_per_s: float
+    bytes_per_s: float
+    under_way: float
+    at_end: float
+    requests: int
+    all_us: float
+
+
+class _Held(NamedTuple):
+    """A device that is held at the same speed in each second.
+
+    Shape:
+        ``is_counted``: by the number of requests, else by bytes.  ``off`` is how far the seconds
+        lie apart, ``chance`` how far they would if its requests' times came by chance, both as
+        shares.
+
+    Units:
+        ``typical`` is the middle one of the seconds, ``p50_us`` and ``mean_us`` of all of them.
+    """
+
+    is_counted: bool
+    off: float
+    chance: float
+    typical: _Second
+    p50_us: float
+    mean_us: float
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Each device with requests always waiting, of which every interval does the same number."""
+    if not window.covers(SPAN_S):
+        return
+    recent = window.recent(SPAN_S)
+    found: dict[str, list[Device]] = {}
+    for op in _OPS:
+        for device in bottom(window.recent(BUSY_S), op):
+            found.setdefault(device.name, []).append(device)
+    for name, each in found.items():
+        if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
+            continue
+        seconds = [x for x in recent.each(_second, name) if x is not None]
+        if len(seconds) == len(recent) and seconds[-1].under_way >= limits["depth_min"]:
+            held = _held(recent, name, seconds, limits)
+            if held is not None:
+                yield _verdict(each[0], seconds, held)
+
+
+def _parts(snapshot: Snapshot, device: str) -> list[OpStats]:
+    layer = layer_of(snapshot, "block")
+    ops = {} if layer is None else layer.parts.get(device, {})
+    return [ops[op] for op in _OPS if op in ops]
+
+
+def _second(snapshot: Snapshot, device: str) -> _Second | None:
+    ops = _parts(snapshot, device)
+    if not ops:
+        return None
+    return _Second(
+        sum(x.ops_per_s or 0.0 for x in ops),
+        sum(x.bytes_per_s or 0.0 for x in ops),
+        sum(x.avg_inflight or 0.0 for x in ops),
+        sum(x.inflight or 0 for x in ops),
+        sum(x.count or 0 for x in ops),
+        sum((x.count or 0) * (x.latency_us or 0.0) for x in ops),
+    )
+
+
+def _held(recent: Stretch, device: str, seconds: Sequence[_Second], limits: Limits) -> _Held | None:
+    typical = _Second._make(map(median, zip(*seconds, strict=True)))
+    if typical.ops_per_s < limits["ops_min_per_s"] or typical.under_way < limits["depth_min"]:
+        return None
+    flat = limits["flat_max_pct"] / 100
+    off = strays([x.ops_per_s for x in seconds])
+    is_counted = off <= flat
+    if not is_counted:
+        off = strays([x.bytes_per_s for x in seconds])
+        if off > flat:
+            return None
+    hists = [x for x in recent.each(_hist, device) if x is not None]
+    hist = sum(hists, LatencyHist())
+    (p50_us,) = hist.percentiles_us((0.5,))
+    mean_us = sum(x.all_us for x in seconds) / sum(x.requests for x in seconds)
+    if p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
+        return None
+    # Of requests that take long by chance, an interval has more or fewer; at a fixed rate, of which
+    # a cache answers some, now more and now fewer are under way.
+    chance = _variation(hist) / math.sqrt(typical.requests)
+    is_waiting = (
+        strays([x.under_way for x in seconds]) <= limits["waiting_max"] * chance
+        and strays([x.at_end for x in seconds]) <= limits["depth_off_max_pct"] / 100
+    )
+    if off > limits["even_max"] * chance or not is_waiting:
+        return None
+    return _Held(is_counted, off, chance, typical, p50_us, mean_us)
+
+
+def _hist(snapshot: Snapshot, device: str) -> LatencyHist | None:
+    known = [x.latency for x in _parts(snapshot, device) if x.count and x.latency is not None]
+    return sum(known, LatencyHist()) if known else None
+
+
+def _variation(hist: LatencyHist) -> float:
+    """The standard deviation of these times as a share of their mean."""
+    known = [(us, count) for us, count in zip(FINE_EDGES_US, hist.counts, strict=False) if count]
+    total = sum(count for _, count in known)
+    mean = sum(us * count for us, count in known) / total
+    square = sum(us**2 * count for us, count in known) / total
+    return math.sqrt(max(0.0, square - mean**2)) / mean
+
+
+def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict:
+    name, say = ("ops_per_s", per_s) if held.is_counted else ("bytes_per_s", rate)
+    values = [getattr(x, name) for x in seconds]
+    typical = held.typical
+    what = rate(typical.bytes_per_s)
+    if held.is_counted:
+        what = f"{per_s(typical.ops_per_s)} requests a second ({what})"
+    could = per_s(typical.under_way / held.p50_us * 1e6)
+    return Verdict(
+        subject=device.name,
+        severity="warning",
+        confidence="medium",
+        cause=f"{device.name} does {what}, second after second, with {times(typical.under_way)} "
+        f"under way: a limit on the volume holds it there. Half of its requests take at most "
+        f"{duration(held.p50_us)}, at which it could do {could} a second; others are held back, "
+        f"and the mean is {duration(held.mean_us)}.",
+        evidence=(
+            Evidence(
+                f"{say(min(values))} to {say(max(values))}"
+                + (" a second" if held.is_counted else "")
+                + f" in {len(values)} intervals, two thirds of them within "
+                f"{percent(held.off)} of the middle one; if such times came by chance, "
+                f"{percent(held.chance)} would be usual",
+                name,
+                held.off * 100,
+                held.chance * 100,
+                "probe of the block layer, each device apart",
+            ),
+            Evidence(
+                f"median {duration(held.p50_us)}, mean {duration(held.mean_us)}",
+                "p50_us",
+                held.p50_us,
+                held.mean_us,
+                "probe's histogram",
+            ),
+        ),
+        advice="Compare it with what the volume may do (a cloud's size and class of disk and of "
+        "machine, a hypervisor's or an array's limit), and raise that. Where requests are counted, "
+        "fewer and larger ones get more through.",
+        command=f"lsblk -d -o NAME,SIZE,MODEL,SERIAL {shlex.quote(device.node)}",
+    )
+
+
+RULE = Rule(
+    name="device_limit",
+    title="Volume at its limit",
+    layer="block",
+    judge=judge,
+    watches="Requests and bytes of each device, second by second, while several are always under "
+    "way: whether each does the same, though some requests are quick and others are held.",
+    sources="The block probe: counts, bytes and times of each device.",
+    blind="A limit that spaces requests out evenly makes all of them equally slow, as a slow disk "
+    "would. One that is reached for less than 7 s, or while now more and now fewer wait. Limits of "
+    "control groups, which act above the device: see io_limit.",
+    false_alarm="A disk that stalls by a clock of its own, such as a cache that is flushed each "
+    "tenth of a second.",
+    thresholds=(
+        Threshold("ops_min_per_s", 50, "of fewer requests a second has one more or less"),
+        Threshold("depth_min", 1.5, "with one at a time it waits for its program, too"),
+        Threshold("flat_max_pct", 1.0, "the speed of a disk varies by more, that of a limit not"),
+        Threshold("held_ratio_min", 4.0, "in a mere queue all wait, and median and mean are alike"),
+        Threshold("even_max", 0.1, "standard deviations of what chance makes of these times"),
+        Threshold("waiting_max", 0.35, "the same of how many are under way, which a program sets"),
+        Threshold("depth_off_max_pct", 10.0, "who waits always asks for the next one at once"),
+    ),
+    needs=("block",),
+    probed=("block",),
+    hold_s=2.0,
+)
