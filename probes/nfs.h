@@ -90,3 +90,21 @@ static inline u32 device_of(const char *inode)
 	READ(dev, FIELD(sb, super_block_s_dev));
 	return dev;
 }
+
+/* What a file is called: of several names the one that was looked up last; NULL: nobody knows. */
+static inline const char *alias_of(const char *inode)
+{
+	const char *alias = NULL;
+
+	READ(alias, FIELD(inode, inode_i_dentry_first));
+	return alias ? alias - OFF_dentry_alias : NULL;
+}
+
+static inline u32 name_hash_of(const char *dentry)
+{
+	u32 hash = 0;
+
+	if (dentry)
+		READ(hash, FIELD(dentry, dentry_d_name_hash));
+	return hash;
+}

@@ -56,7 +56,7 @@ struct flow_key {
 	u32 dev;
 	u32 tgid;
 	u32 op;
-	u32 name; /* always 0 */
+	u32 name;
 };
 
 BPF_HASH(pendings, u64, struct pending, 65536);
@@ -140,22 +140,15 @@ int on_commit_start(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-static inline void note_file(const char *inode, u64 ino, u32 dev)
-{
-	const char *alias = NULL;
-
-	READ(alias, FIELD(inode, inode_i_dentry_first));
-	if (alias)
-		keep_path(ino, dev, 0, alias - OFF_dentry_alias);
-}
-
 static inline void note_flow(const char *inode, u32 dev, const struct pending *p, u64 bytes, u64 ns)
 {
 	struct flow_key key = {.dev = dev, .tgid = p->tgid, .op = p->op};
+	const char *dentry = alias_of(inode);
 	struct answers *sum = answers_here();
 	struct flow *f, fresh = {};
 
 	READ(key.ino, FIELD(inode, inode_i_ino));
+	key.name = name_hash_of(dentry);
 	f = flows.lookup(&key);
 	if (f) {
 		ADD(f->count, 1);
@@ -172,7 +165,8 @@ static inline void note_flow(const char *inode, u32 dev, const struct pending *p
 			ADD(sum->unlisted, 1);
 		return;
 	}
-	note_file(inode, key.ino, dev);
+	if (dentry)
+		keep_path(key.ino, dev, key.name, dentry);
 }
 
 /* When this attempt of the call began; no two attempts of one task begin at the same time. */

@@ -22,6 +22,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "ioh.h"
 #include "path.h"
 #include "nfs.h"
+#include "nfs_server_flow.h"
 
 /* Op numbers of ioh/layers/nfs_server.py. */
 enum {
@@ -35,7 +36,6 @@ enum {
 
 #define NOTHING 0xff
 #define V3_COMMIT 21
-#define AF_INET 2
 
 /* What one thread of nfsd is busy with. */
 struct serving {
@@ -53,19 +53,7 @@ struct serving {
 #endif
 };
 
-struct flow_key {
-	u64 ino;
-	u32 dev;
-	u32 op;
-	u16 family;
-	u16 port;
-	u32 pad;
-	u8 address[16];
-};
-
 BPF_HASH(servings, u32, struct serving, 8192);
-BPF_PERCPU_ARRAY(unlisted, u64, 1);
-BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
 static inline struct serving *serving_here(void)
 {
@@ -133,48 +121,6 @@ static inline const char *inode_of(const char *handle)
 	if (dentry)
 		READ(inode, FIELD(dentry, dentry_d_inode));
 	return inode;
-}
-
-static inline void name_client(struct flow_key *key, const char *rqst)
-{
-	const char *address = FIELD(rqst, svc_rqst_rq_addr);
-
-	/* struct sockaddr_in: family, port, address; sockaddr_in6: the same, flow label first */
-	READ(key->family, address);
-	READ(key->port, address + 2);
-	if (key->family == AF_INET)
-		bpf_probe_read_kernel(key->address, 4, address + 4);
-	else
-		READ(key->address, address + 8);
-}
-
-static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 op, u64 bytes,
-			     u64 ns)
-{
-	struct flow_key key = {.dev = dev, .op = op};
-	struct flow *f, fresh = {.count = 1, .bytes = bytes, .ns = ns};
-	const char *alias = NULL;
-	u32 zero = 0;
-	u64 *full;
-
-	READ(key.ino, FIELD(inode, inode_i_ino));
-	name_client(&key, rqst);
-	f = flows.lookup(&key);
-	if (f) {
-		ADD(f->count, 1);
-		ADD(f->bytes, bytes);
-		ADD(f->ns, ns);
-		return;
-	}
-	if (flows.update(&key, &fresh)) {
-		full = unlisted.lookup(&zero);
-		if (full)
-			ADD(*full, 1);
-		return;
-	}
-	READ(alias, FIELD(inode, inode_i_dentry_first));
-	if (alias)
-		keep_path(key.ino, dev, 0, alias - OFF_dentry_alias);
 }
 
 static inline void finish(const char *rqst, const char *inode, u32 op, u64 start_ns, u64 bytes)

@@ -148,6 +148,7 @@ _MEMBERS = [
     ("super_block", "s_dev"),
     ("dentry", "d_parent"),
     ("dentry", "d_name.name"),
+    ("dentry", "d_name.hash"),
     ("task_struct", "flags"),
 ]
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27

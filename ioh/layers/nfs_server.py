@@ -91,10 +91,11 @@ _MEMBERS = [
     ("dentry", "d_inode"),
     ("dentry", "d_parent"),
     ("dentry", "d_name.name"),
+    ("dentry", "d_name.hash"),
     ("dentry", "d_sb"),
 ]
 _STABLE = [("nfsd4_op", "u.write"), ("nfsd4_write", "wr_stable_how")]
-_FLOW_KEY = struct.Struct("=QIIH2s4x16s")  # ino, dev, op, family, port, address
+_FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
 _FLOW_BYTES = 40
 _AF_INET = 2
 
@@ -125,12 +126,12 @@ class ClientTables(FlowTables):
         self._by_both.forget_names(lambda what: wanted(what[0]))
 
     def _file_of(self, key: bytes) -> FileId:
-        ino, dev, *_ = _FLOW_KEY.unpack(key)
-        return ino, dev, 0
+        ino, dev, _, _, _, name, _ = _FLOW_KEY.unpack(key)
+        return ino, dev, name
 
     def _add_rows(self, key: bytes, sums: tuple[int, int, int]) -> FileId:
-        ino, dev, op, family, port, address = _FLOW_KEY.unpack(key)
-        file, client, column = (ino, dev, 0), (family, port, address), self._column_of_op[op]
+        ino, dev, op, family, port, name, address = _FLOW_KEY.unpack(key)
+        file, client, column = (ino, dev, name), (family, port, address), self._column_of_op[op]
         self._by_both.add((file, client), column, sums)
         self._by_client.add(client, column, sums)
         self._by_mount.add(self._mount_of(file), column, sums)

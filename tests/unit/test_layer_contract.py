@@ -248,7 +248,7 @@ def test_nfs_structs_are_decoded_whole() -> None:
     assert flows._FLOW_KEY.size == client.size("struct flow_key")
     assert places(client, "flow_key") == places(text_of("syscall"), "flow_key")
     assert nfs_server._FLOW_KEY.size == server.size("struct flow_key")
-    wanted = {"ino": 0, "dev": 8, "op": 12, "family": 16, "port": 18, "pad": 20, "address": 24}
+    wanted = {"ino": 0, "dev": 8, "op": 12, "family": 16, "port": 18, "name": 20, "address": 24}
     assert places(server, "flow_key") == wanted
     answers = [spec.name.removesuffix("_total") for spec in nfs_client.ANSWERS]
     granted, *others = (member.name for member in client.struct("answers"))

@@ -41,7 +41,7 @@ def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     tables = ClientTables(tmp_path)
     tables.read(maps["flows"], maps["paths"])
     for op, port in ((0, 1), (1, 1), (4, 2), (5, 2)):
-        key = _FLOW_KEY.pack(77, 8 << 20 | 1, op, 2, port.to_bytes(2, "big"), V4)
+        key = _FLOW_KEY.pack(77, 8 << 20 | 1, op, 2, port.to_bytes(2, "big"), 0, V4)
         held["flows"].entries[key] = struct.pack("=QQQ16s", 3, 30, 300, b"") * CPUS
     name = struct.pack("=II", 5, 1) + b"file\0"
     held["paths"].entries[struct.pack("=QQ", 77, 8 << 20 | 1)] = name.ljust(8 + 1280, b"\0")

@@ -6,7 +6,8 @@
 # one, since starting it takes half a minute.  test_nfs_findings.py runs by name only.
 vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_multipath.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
-vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_trouble.py"
+vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
+vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"

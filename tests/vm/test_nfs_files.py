@@ -1,0 +1,72 @@
+"""Which file each READ and WRITE was for, at both ends, whatever becomes of its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.part import part_of
+from tests.kernel.rig import Ioh, opened
+from tests.vm.nfs import EXPORT, Server, mounted
+
+VERSIONS = ("3", "4.2")
+SYNC = os.O_WRONLY | os.O_CREAT | os.O_SYNC
+PIECE = bytes(100)
+
+
+def write(fd: int, count: int) -> None:
+    """Each becomes one WRITE."""
+    for _ in range(count):
+        assert os.write(fd, PIECE) == len(PIECE)
+
+
+def writes_at_both_ends(ioh: Ioh, place: Path) -> list[dict[str, int]]:
+    """WRITEs by the path below the mount, as the client and as the server names the files."""
+    ends = (("nfs_client", place, ("path",)), ("nfs_server", EXPORT, ("path", "client")))
+    return [
+        {
+            key[0].removeprefix(f"{top}/"): row["writes"]
+            for key, row in ioh.table(layer, "file", *columns).items()
+        }
+        for layer, top, columns in ends
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
+    server: Server, both_ends: Ioh, version: str
+) -> None:
+    """As temporary files do: ext4 gives the number away again at once."""
+    numbers, done = set(), {"first": 11, "second": 13, "third": 17}
+    with mounted(version) as place, part_of(both_ends) as ioh:
+        for name, count in done.items():
+            path = place / name
+            with opened(path, SYNC) as fd:
+                numbers.add(os.fstat(fd).st_ino)
+                write(fd, count)
+                if name == "first":  # the others are of one interval
+                    both_ends.settle()
+            path.unlink()
+    assert len(numbers) == 1
+    assert writes_at_both_ends(ioh, place) == [done, done]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_renamed_file_goes_on_under_its_new_name(
+    server: Server, both_ends: Ioh, version: str
+) -> None:
+    """As logs do that are rotated under a program that has them open."""
+    with mounted(version) as place, part_of(both_ends) as ioh:
+        log, old = place / "log", place / "log.1"
+        with opened(log, SYNC) as fd:
+            write(fd, 11)
+            both_ends.settle()
+            log.rename(old)
+            write(fd, 13)
+            both_ends.settle()
+            with opened(log, SYNC) as fresh:
+                write(fresh, 17)
+    done = {"log": 28, "log.1": 13}
+    assert writes_at_both_ends(ioh, place) == [done, done]
