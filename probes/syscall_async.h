@@ -28,6 +28,7 @@ BPF_HASH(asyncs, struct async_key, struct async, 65536);
  * to 33 tail calls, which makes 528 requests a batch.
  */
 #define AIO_STEP 16
+#define PAGE_BYTES 4096
 
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
 #define IOCB_OPS 0x20fff5520ULL
@@ -39,6 +40,9 @@ struct iocb_head {
 	u16 opcode;
 	u16 prio;
 	u32 fd;
+	u64 buffer;
+	u64 bytes;
+	u64 offset;
 };
 
 /* Forget a request whose address stands for another one now: nothing told that it ended. */
@@ -59,7 +63,7 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async a = {.start_ns = c->start_ns, .tgid = tgid};
 	struct iocb_head head = {};
-	u32 op;
+	u32 op, pages;
 
 	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
 		return;
@@ -68,7 +72,7 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	op = IOCB_OPS >> (head.opcode & 15) * 4 & 15;
 	if (op > OP_FSYNC)
 		return;
-	if (!aim(&a.target, file_of(head.fd), op, head.rw_flags))
+	if (!aim(&a.target, file_of(head.fd), op, head.rw_flags, head.offset))
 		return;
 	/* Still there: its completion was read from the ring without a system call. */
 	give_up(&key, LOST_AIO_UNSEEN);
@@ -79,8 +83,15 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	note_started(a.target.op);
 	if (op == OP_FSYNC || a.target.is_opaque)
 		return;
+	if (a.target.is_at_end) {
+		c->at_end += 1;
+		return;
+	}
 	c->batch[op == OP_WRITE] += 1;
 	c->direct += a.target.op == OP_READ_DIRECT;
+	pages = (head.bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	if (op == OP_READ && pages > c->largest)
+		c->largest = pages;
 }
 
 /* Runs on sys_enter of io_submit(ctx_id, nr, iocbpp); target.ino is the next iocb pointer. */
@@ -114,16 +125,21 @@ static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async *noted = asyncs.lookup(&key);
-	u32 op, is_opaque;
+	u32 op, is_opaque, is_at_end;
 
 	if (!noted || noted->start_ns != c->start_ns)
 		return;
 	op = noted->target.op;
 	is_opaque = noted->target.is_opaque;
+	is_at_end = noted->target.is_at_end;
 	asyncs.delete(&key);
 	withdraw(op);
 	if (op == OP_FSYNC || is_opaque)
 		return;
+	if (is_at_end) {
+		c->at_end -= 1;
+		return;
+	}
 	c->batch[op >= OP_WRITE] -= 1;
 	c->direct -= op == OP_READ_DIRECT;
 }
@@ -237,8 +253,24 @@ static inline void watch_request(u64 pid_tgid, u32 op, const struct target *of, 
 	c->linked = flags & REQ_F_LINKED;
 	if (waits || op == OP_FSYNC)
 		return;
+	c->at_end = of->is_at_end;
+	if (of->is_at_end)
+		return;
 	c->batch[op == OP_WRITE] = 1;
 	c->direct = of->op == OP_READ_DIRECT;
+}
+
+/* Where a request begins: at the file's own position where it says -1. */
+static inline u64 position_of(const char *request, u32 fd)
+{
+	u64 from = 0;
+
+#ifdef OFF_io_rw_position
+	READ(from, FIELD(request, io_rw_position));
+	if (from == ~0ULL)
+		READ(from, FIELD(file_of(fd), file_f_pos));
+#endif
+	return from;
 }
 
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
@@ -283,7 +315,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
 		READ(fd, FIELD(request, io_kiocb_cqe_fd));
-		if (!aim(&a.target, file_of(fd), op, rw_flags))
+		if (!aim(&a.target, file_of(fd), op, rw_flags, position_of(request, fd)))
 			return 0;
 	}
 	watch_request(pid_tgid, op, &a.target, flags);
@@ -308,7 +340,7 @@ int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
 
 	if (c && c->target.op == CALL_SUBMIT)
-		c->batch[0] = c->batch[1] = c->direct = 0;
+		c->batch[0] = c->batch[1] = c->direct = c->at_end = 0;
 	return 0;
 }
 
@@ -335,7 +367,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 		/* A registered file, or one opened by a linked request before. */
 		op = a.target.op;
 		READ(file, FIELD(request, io_kiocb_file));
-		if (!aim(&a.target, file, op, a.rw_flags))
+		if (!aim(&a.target, file, op, a.rw_flags, 0))
 			return 0;
 		note_started(a.target.op);
 	}

@@ -1,6 +1,6 @@
 /*
- * A thread's call under way, what it became below, and the totals it adds to in
- * the end.  Part of syscall.c.
+ * A thread's call under way, and the totals it adds to in the end.  Part of
+ * syscall.c.
  */
 /* What a slot is used for beyond the ops: calls that carry requests of several files. */
 enum { CALL_SUBMIT = 0x80, CALL_REAP };
@@ -45,9 +45,11 @@ struct call {
 	struct target target;
 	struct lower lower[2]; /* reads, writes */
 	u32 batch[2]; /* asynchronous reads and writes submitted and not yet settled */
-	u32 direct; /* of these reads, those of O_DIRECT */
+	u16 direct; /* of these reads, those of O_DIRECT */
+	u16 at_end; /* reads beside them that begin where their file ends, or behind */
 	u32 linked; /* the last request of io_uring has another one wait for it */
-	u64 splits;
+	u32 splits;
+	u32 largest; /* bytes of the pages that one of libaio's reads asks for, at most */
 	u64 read_account; /* what the kernel had charged to the thread when the call began */
 };
 
@@ -240,161 +242,4 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 		result = 0;
 	add_finished(t, ns, result);
 	return note_flow(&key, f, result, ns);
-}
-
-/*
- * direct: how many of the calls were O_DIRECT.  They are no cache, even where the bio left the
- * caller's context because a control group's limit delayed it.
- */
-static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
-				const struct lower *low)
-{
-	/* Requests of a batch cannot be told apart: each bio is taken for one of them. */
-	u32 fetched = low->bios > direct ? low->bios : direct;
-
-	sum->read_calls += calls_made;
-	if (fetched < calls_made)
-		sum->read_cached += calls_made - fetched;
-	sum->read_lower_ops += low->requests ? low->requests : fetched;
-	sum->read_lower_bytes += low->bytes;
-}
-
-static inline void charge_writes(struct charges *sum, u64 calls_made, const struct lower *low)
-{
-	sum->write_calls += calls_made;
-	sum->write_lower_ops += low->requests ? low->requests : low->bios;
-	sum->write_lower_bytes += low->bytes;
-}
-
-#ifdef OFF_task_struct_ioac_read_bytes
-#define READ_ACCOUNT() FOLLOW(u64, CURRENT, task_struct_ioac_read_bytes)
-#else
-#define READ_ACCOUNT() 0
-#endif
-
-/*
- * A read whose bios somebody else hands on (a control group's limit delays them, dm-crypt's
- * workers decrypt them) is in the thread's own account all the same: submit_bio() keeps it.
- */
-static inline void add_handed_on(const struct call *c, struct lower *low)
-{
-	u64 bytes = READ_ACCOUNT() - c->read_account;
-
-	if (low->requests || !bytes)
-		return;
-	low->bytes = bytes;
-	if (!low->bios)
-		low->bios = 1;
-}
-
-/* What a call became below, once it has ended; for a batch each direction apart. */
-static inline void settle(const struct call *c, u32 op, s64 result)
-{
-	struct lower both = {};
-	struct charges *sum;
-	u32 zero = 0;
-
-	sum = charges.lookup(&zero);
-	if (!sum)
-		return;
-	if (op == CALL_SUBMIT) {
-		if (!c->batch[0] && !c->batch[1])
-			return; /* none of its requests is asked for: they go to another device */
-		if (c->batch[0])
-			charge_reads(sum, c->batch[0], c->direct, &c->lower[0]);
-		if (c->batch[1])
-			charge_writes(sum, c->batch[1], &c->lower[1]);
-	} else if (!c->target.is_opaque) {
-		both.bios = c->lower[0].bios + c->lower[1].bios;
-		both.requests = c->lower[0].requests + c->lower[1].requests;
-		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
-		if (op <= OP_READ_DIRECT)
-			add_handed_on(c, &both);
-		if (op > OP_READ_DIRECT)
-			charge_writes(sum, 1, &both);
-		else if (result || both.bios)
-			charge_reads(sum, 1, op == OP_READ_DIRECT && result, &both);
-		else /* The end of the file: no cache had anything for it. */
-			sum->read_at_end += 1;
-	}
-	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
-	sum->lower_splits += c->splits;
-}
-
-static inline void forget_lower(struct call *c)
-{
-	__builtin_memset(c->lower, 0, sizeof(c->lower));
-	c->batch[0] = c->batch[1] = c->direct = c->linked = 0;
-	c->splits = 0;
-}
-
-#ifdef FILTER_CGROUP
-#define CGROUP_DEPTH 16
-
-/* Whether the current process is in the control group that is asked for, or in one below it. */
-static inline int is_in_cgroup(void)
-{
-	const char *set = NULL, *group = NULL, *node = NULL, *parent = NULL;
-	u64 id = 0;
-	int i;
-
-	READ(set, FIELD(bpf_get_current_task(), task_struct_cgroups));
-	READ(group, FIELD(set, css_set_dfl_cgrp));
-	for (i = 0; i < CGROUP_DEPTH; i++) {
-		READ(node, FIELD(group, cgroup_kn));
-		READ(id, FIELD(node, kernfs_node_id));
-		if (id == FILTER_CGROUP)
-			return 1;
-		READ(parent, FIELD(group, cgroup_self_parent));
-		if (!parent)
-			return 0;
-		READ(group, FIELD(parent, cgroup_subsys_state_cgroup));
-	}
-	return 0;
-}
-#endif
-
-static inline int is_filtered(u32 tgid)
-{
-#ifdef FILTER_PID
-	if (tgid != FILTER_PID)
-		return 1;
-#endif
-#ifdef FILTER_CGROUP
-	if (!is_in_cgroup())
-		return 1;
-#endif
-#ifdef FILTER_COMM
-	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
-	char comm[16] = {}, wanted[16] = FILTER_COMM;
-	int i;
-
-	/*
-	 * The process' name: its threads have names of their own.  As a string: until 5.17
-	 * __set_task_comm() left the end of a longer name standing behind the NUL.
-	 */
-	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
-#pragma unroll
-	for (i = 0; i < 15; i++)
-		if (comm[i] != wanted[i])
-			return 1;
-#endif
-	return 0;
-}
-
-/* now: when the call entered, so that what the probe itself takes until here is not hidden. */
-static inline void begin(struct target *to, u64 pid_tgid, u64 now)
-{
-	u32 tid = pid_tgid;
-	struct call *c = open_call(tid);
-
-	if (!c)
-		return;
-	c->target = *to;
-	forget_lower(c);
-	if (to->op < OPS)
-		note_started(to->op);
-	if (to->op <= OP_READ_DIRECT)
-		c->read_account = READ_ACCOUNT();
-	c->start_ns = now;
 }

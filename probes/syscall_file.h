@@ -23,7 +23,7 @@ struct target {
 	u16 op;
 	u16 is_opaque; /* a read of which nobody sees what it becomes */
 	u32 name; /* hash of what it is called in its folder; another one: another file or name */
-	u32 pad;
+	u32 is_at_end; /* a read that begins where its file ends, or behind */
 };
 
 /* bcc turns dereferences of what comes from a context into helper calls; it cannot see this. */
@@ -186,9 +186,10 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 
 /*
  * Fill in which file this is and which class of op; 0 when it is none of ours.
- * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask.
+ * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from, of an asynchronous
+ * read, is where in the file it begins.
  */
-static inline int aim(struct target *to, const char *file, u32 op, u32 call_flags)
+static inline int aim(struct target *to, const char *file, u32 op, u32 call_flags, u64 from)
 {
 	struct inode_part inode = {};
 	struct file_part part = {};
@@ -227,9 +228,12 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 		return 0;
 #endif
 	flags = PART(u32, part, FILE_BASE, file_f_flags);
-	to->is_opaque = 0;
+	to->is_opaque = to->is_at_end = 0;
 	if (op == OP_READ) {
 		to->is_opaque = is_opaque;
+		/* A device's node has no size. */
+		to->is_at_end =
+			kind == S_IFREG && from >= PART(u64, inode, INODE_BASE, inode_i_size);
 		if (flags & O_DIRECT)
 			op = OP_READ_DIRECT;
 	}

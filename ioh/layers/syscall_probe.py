@@ -37,10 +37,12 @@ _MEMBERS = [
     ("file", "f_inode"),
     ("file", "f_flags"),
     ("file", "f_path.dentry"),
+    ("file", "f_pos"),
     ("inode", "i_mode"),
     ("inode", "i_flags"),
     ("inode", "i_sb"),
     ("inode", "i_ino"),
+    ("inode", "i_size"),
     ("inode", "i_rdev"),
     ("super_block", "s_dev"),
     ("super_block", "s_flags"),
@@ -55,7 +57,7 @@ _MEMBERS = [
 # Members that the probe reads by one call of a helper.
 _SPANS = {
     "FILE": ("file", ("f_inode", "f_flags", "f_path_dentry")),
-    "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
+    "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino", "i_size")),
     "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
 }
 _X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
@@ -151,7 +153,7 @@ def syscall_defines(
         **_known(host.btf, _ACCOUNT_MEMBERS),
     }
     if has_uring(host.btf):
-        defines |= _known(host.btf, _URING_MEMBERS) | _uring_flags(host.btf)
+        defines |= _known(host.btf, _URING_MEMBERS) | _uring_arguments(host.btf)
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
@@ -203,10 +205,13 @@ def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
     }
 
 
-def _uring_flags(btf: Btf) -> dict[str, int]:
-    """Where the RWF_ flags are: in the part of a request that each opcode has for itself."""
+def _uring_arguments(btf: Btf) -> dict[str, int]:
+    """Where the RWF_ flags and the position are: in what each opcode has for itself."""
     own, flags = btf.offset("io_kiocb", "cmd"), btf.offset("io_rw", "flags")
-    return {} if own is None or flags is None else {"OFF_io_rw_flags": own + flags}
+    position = btf.offset("io_rw", "kiocb.ki_pos")
+    if own is None or flags is None or position is None:
+        return {}
+    return {"OFF_io_rw_flags": own + flags, "OFF_io_rw_position": own + position}
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:

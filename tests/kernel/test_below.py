@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -65,49 +63,6 @@ def test_small_files_that_are_not_in_the_cache(volume: Volume) -> None:
     assert ioh.counts("syscall") == {"read_buffered": 2 * 23}
     metrics = read_metrics(ioh)
     assert (metrics["read_calls"], metrics["read_calls_cached"]) == (23, 0)
-
-
-@contextlib.contextmanager
-def throttled(volume: Volume, bytes_per_s: int) -> Iterator[None]:
-    """This process in a control group that may read so much, of version 1 or 2."""
-    roots = [
-        (Path(words[1]), words[2])
-        for words in map(str.split, Path("/proc/self/mounts").read_text().splitlines())
-        if (words[2] == "cgroup" and "blkio" in words[3].split(",")) or words[2] == "cgroup2"
-    ]
-    root, kind = min(roots, key=lambda found: found[1])
-    folder = root / f"ioh-test-{os.getpid()}"
-    if kind == "cgroup2":
-        (root / "cgroup.subtree_control").write_text("+io")
-    folder.mkdir()
-    try:
-        if kind == "cgroup2":
-            (folder / "io.max").write_text(f"{volume.loop.number} rbps={bytes_per_s}")
-        else:
-            limit = folder / "blkio.throttle.read_bps_device"
-            limit.write_text(f"{volume.loop.number} {bytes_per_s}")
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-        yield
-    finally:
-        (root / "cgroup.procs").write_text(str(os.getpid()))
-        folder.rmdir()
-
-
-def test_reads_that_a_control_groups_limit_delays(volume: Volume) -> None:
-    """A kernel thread submits them when it is time."""
-    size, calls = 256 << 10, 32
-    path = volume.file("data", calls * size)
-    volume.drop_caches()
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        throttled(volume, 16 * MIB),
-        opened(path, os.O_RDONLY) as fd,
-    ):
-        for at in reversed(range(0, calls * size, size)):  # nothing is read ahead
-            assert len(os.pread(fd, size, at)) == size
-    metrics = read_metrics(ioh)
-    assert (metrics["read_calls"], metrics["read_calls_cached"]) == (calls, 0)
-    assert metrics["read_lower_bytes"] == about(calls * size)
 
 
 def test_direct_reads_are_never_served_from_cache(volume: Volume) -> None:

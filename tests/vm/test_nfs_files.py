@@ -38,7 +38,7 @@ def writes_at_both_ends(ioh: Ioh, place: Path) -> list[dict[str, int]]:
 def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
     server: Server, both_ends: Ioh, version: str
 ) -> None:
-    """As temporary files do: ext4 gives the number away again at once."""
+    """As temporary files do: ext4 gives the number away again as soon as nobody has it open."""
     numbers, done = set(), {"first": 11, "second": 13, "third": 17}
     with mounted(version) as place, part_of(both_ends) as ioh:
         for name, count in done.items():
@@ -49,7 +49,7 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
                 if name == "first":  # the others are of one interval
                     both_ends.settle()
             path.unlink()
-    assert len(numbers) == 1
+    assert len(numbers) < len(done)
     assert writes_at_both_ends(ioh, place) == [done, done]
 
 

@@ -1,0 +1,56 @@
+/*
+ * Whose calls are asked for: --pid, --comm, --cgroup.  Part of syscall.c.
+ */
+#ifdef FILTER_CGROUP
+#define CGROUP_DEPTH 16
+
+/* Whether the current process is in the control group that is asked for, or in one below it. */
+static inline int is_in_cgroup(void)
+{
+	const char *set = NULL, *group = NULL, *node = NULL, *parent = NULL;
+	u64 id = 0;
+	int i;
+
+	READ(set, FIELD(bpf_get_current_task(), task_struct_cgroups));
+	READ(group, FIELD(set, css_set_dfl_cgrp));
+	for (i = 0; i < CGROUP_DEPTH; i++) {
+		READ(node, FIELD(group, cgroup_kn));
+		READ(id, FIELD(node, kernfs_node_id));
+		if (id == FILTER_CGROUP)
+			return 1;
+		READ(parent, FIELD(group, cgroup_self_parent));
+		if (!parent)
+			return 0;
+		READ(group, FIELD(parent, cgroup_subsys_state_cgroup));
+	}
+	return 0;
+}
+#endif
+
+static inline int is_filtered(u32 tgid)
+{
+#ifdef FILTER_PID
+	if (tgid != FILTER_PID)
+		return 1;
+#endif
+#ifdef FILTER_CGROUP
+	if (!is_in_cgroup())
+		return 1;
+#endif
+#ifdef FILTER_COMM
+	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
+	char comm[16] = {}, wanted[16] = FILTER_COMM;
+	int i;
+
+	/*
+	 * The process' name: its threads have names of their own.  As a string: until 5.17
+	 * __set_task_comm() left the end of a longer name standing behind the NUL.
+	 */
+	bpf_probe_read_kernel_str(comm, sizeof(comm), FIELD(leader, task_struct_comm));
+#pragma unroll
+	for (i = 0; i < 15; i++)
+		if (comm[i] != wanted[i])
+			return 1;
+#endif
+	return 0;
+}
