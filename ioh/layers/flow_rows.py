@@ -84,6 +84,11 @@ class Rows(Generic[Id]):
             if what in self._names:
                 self._names[what] = self._name(what)
 
+    def call(self, what: Id, key: Key) -> None:
+        """What has a name is called this from now on."""
+        if what in self._names:
+            self._names[what] = key
+
     def table(self, tick: int, idle_since: int) -> Table:
         """All rows as they are now, those left out that had nothing since a tick."""
         pending, self._pending = self._pending, {}

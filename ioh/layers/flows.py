@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.layers.turns import Turns
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev
@@ -31,6 +32,9 @@ _COMM_AT = 24
 _CROWDED_SHARE = 16
 _CROWDED_IDLE_TICKS = 2
 _SPARE_NAMES = 4096
+# A folder that a file lies in can be renamed, and a process can become another program, unseen.
+_FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
+_PROCESSES_LOOKED_AT = 16
 _MAPPED = ("(mapped memory)", "")
 
 _COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE)
@@ -68,6 +72,9 @@ class FlowTables:
         self._paths: dict[FileId, tuple[bytes, bool]] = {}  # as the probe tells them
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
+        self._file_turns = Turns[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
+        self._asked_for: list[FileId] = []
+        self._process_turns = Turns[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
         self._processes = Rows(2, self._name_process)
         self._by_file = Rows(1, self._name_file)
         self._by_mount = Rows[tuple[str, str]](2, lambda mount: mount)
@@ -86,6 +93,7 @@ class FlowTables:
         self._retire(self._take_in(flows.sums(3)))
         self._processes.rename(self._newly_at_work)
         self._newly_at_work.clear()
+        self._look_at_processes()
         tables = self._tables(self._tick - 2 * _IDLE_TICKS)
         self._retired.clear()
         self._flow_of.clear()
@@ -95,6 +103,7 @@ class FlowTables:
     def _take_in(self, sums: Iterable[tuple[bytes, list[int]]]) -> list[bytes]:
         """Add what is new; returns the entries to drop."""
         seen_by_key, dropped = self._seen, []
+        at_work: dict[FileId, bytes] = {}  # an entry of each file that has been located
         # Room for newcomers matters more than keeping idle entries, once they are many.
         is_crowded = len(seen_by_key) > self._map.spec.max_entries // _CROWDED_SHARE
         oldest = self._tick - (_CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS)
@@ -105,9 +114,14 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
-            if file not in self._paths and self._lacks_name(file):
-                dropped.append(key)
-        return dropped
+            if file not in self._paths:
+                if self._lacks_name(file):
+                    dropped.append(key)
+            elif file in self._files:
+                at_work[file] = key
+        # As above: the probe tells the path anew.
+        self._asked_for = self._file_turns.take(at_work, self._tick)
+        return dropped + [at_work[file] for file in self._asked_for]
 
     def _tables(self, idle_since: int) -> dict[str, Table]:
         return {
@@ -154,6 +168,14 @@ class FlowTables:
         tries = self._unnamed.get(file, 0)
         self._unnamed[file] = tries + 1
         return tries < _NAME_TRIES
+
+    def _look_at_processes(self) -> None:
+        if not self._are_pids_the_kernels:
+            return
+        for tgid in self._process_turns.take(self._flow_of, self._tick):
+            name = read_comm(tgid, self._root)
+            if name is not None:
+                self._processes.call(tgid, (str(tgid), name))
 
     def _name_process(self, tgid: int) -> tuple[str, str]:
         """The process' name now, else the one that the probe saw (it may have exited)."""
@@ -249,7 +271,7 @@ class FlowTables:
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return
-        files = {self._file_of(key) for key in self._seen}
+        files = {self._file_of(key) for key in self._seen} | set(self._asked_for)
         self._paths = {file: path for file, path in self._paths.items() if file in files}
         self._files = {file: where for file, where in self._files.items() if file in files}
         self._unnamed = {file: tries for file, tries in self._unnamed.items() if file in files}

@@ -149,6 +149,53 @@ def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> No
     assert {path: row["writes"] for (path,), row in rows.items()} == {str(log): 28, str(old): 13}
 
 
+def test_files_in_a_renamed_folder_go_on_under_their_new_paths(watched: WatchedVolume) -> None:
+    old, new = watched.volume.mount / "old", watched.volume.mount / "new"
+    old.mkdir()
+    with watched.part() as ioh, opened(old / "data", os.O_WRONLY | os.O_CREAT) as fd:
+        os.write(fd, bytes(100))
+        watched.ioh.settle()
+        old.rename(new)
+        for _ in range(16):
+            os.write(fd, bytes(100))
+            watched.ioh.settle()
+        with watched.part() as later:
+            for _ in range(13):
+                os.write(fd, bytes(100))
+    (new / "data").unlink()
+    new.rmdir()
+    for part, paths in (
+        (ioh, {str(old / "data"), str(new / "data")}),
+        (later, {str(new / "data")}),
+    ):
+        assert {path for (path,) in part.table("syscall", "file", "path")} == paths
+        rows = ioh.table("syscall", "file", "path").values()
+        assert sum(row["writes"] for row in rows) == 1 + 16 + 13
+
+
+def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
+    watched: WatchedVolume,
+) -> None:
+    path = watched.volume.file("data", SIZE)
+    script = f"exec 3<{path}; read -ru3 -N5 x; read -r y; exec tail -c +1 -f {path}"
+    pipe = subprocess.PIPE
+    with (
+        watched.part() as ioh,
+        subprocess.Popen(["bash", "-c", script], stdin=pipe, stdout=pipe) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watched.ioh.settle()
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.read(SIZE)
+        watched.ioh.settle()
+        process.kill()
+    rows = ioh.table("syscall", "process", "pid", "comm")
+    assert rows.keys() == {(str(process.pid), "bash"), (str(process.pid), "tail")}
+    assert rows[str(process.pid), "tail"]["read_bytes"] == SIZE
+
+
 def test_a_process_between_two_ticks(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:
