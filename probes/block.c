@@ -44,17 +44,6 @@ struct dev_op {
 	u32 op;
 };
 
-struct submitter {
-	u32 tgid;
-	u32 write;
-	char comm[16];
-};
-
-struct submitted {
-	u64 count;
-	u64 bytes;
-};
-
 /* Where the last requests ended, to tell sequential from random. */
 struct recent {
 	u64 ends[RECENT];
@@ -69,9 +58,10 @@ struct disk_name {
 
 BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
 BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
-/* By op, all devices for which totals has no room. */
-BPF_PERCPU_ARRAY(others, struct op_totals, OPS);
-BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
+/* By op, all devices for which totals has no room; those of stacked apart. */
+BPF_PERCPU_ARRAY(others, struct op_totals, 2 * OPS);
+/* Devices whose I/O appears again on others, as user space tells when room gets scarce. */
+BPF_HASH(stacked, u32, u32, STACKED);
 BPF_HASH(recents, u32, struct recent, 256);
 BPF_HASH(disk_names, u32, struct disk_name, 1024);
 BPF_HASH(issued, u64, u64, 16384);
@@ -145,8 +135,11 @@ static inline struct op_totals *totals_of(const char *disk, u32 dev, u32 op)
 		return NULL;
 	totals.insert(&key, t);
 	t = totals.lookup(&key);
-	if (!t)
+	if (!t) {
+		if (stacked.lookup(&dev))
+			op += OPS;
 		return others.lookup(&op);
+	}
 	note_name(disk, dev);
 	return t;
 }
@@ -312,63 +305,7 @@ int on_issue(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* Adds a read or write to its submitter's sums; these tracepoints run in his context. */
-static inline int add_submitted(const char *bio, u32 requests)
-{
-	const char *disk = NULL, *bdev = NULL, *leader = NULL;
-	struct submitter who = {};
-	struct submitted one = {}, *sum;
-	u32 flags = 0, size = 0, op;
-
-	if (!bio)
-		return 0;
-	READ(flags, FIELD(bio, bio_bi_opf));
-	op = op_of(flags);
-	if (op > OP_WRITE)
-		return 0;
-#ifdef FILTER_DEVICE
-#ifdef OFF_bio_bi_disk
-	/* Until 5.12 a bio names its disk. */
-	READ(disk, FIELD(bio, bio_bi_disk));
-#else
-	READ(bdev, FIELD(bio, bio_bi_bdev));
-	READ(disk, FIELD(bdev, block_device_bd_disk));
-#endif
-	if (device_of(disk) != FILTER_DEVICE)
-		return 0;
-#endif
-	READ(size, FIELD(bio, bio_bi_iter_bi_size));
-	who.tgid = bpf_get_current_pid_tgid() >> 32;
-	who.write = op;
-	/* The process' name, as in layer syscall: a thread may have one of its own. */
-	READ(leader, FIELD(bpf_get_current_task(), task_struct_group_leader));
-	bpf_probe_read_kernel_str(who.comm, sizeof(who.comm), FIELD(leader, task_struct_comm));
-	sum = submitters.lookup(&who);
-	if (sum) {
-		ADD(sum->count, requests);
-		ADD(sum->bytes, size);
-		return 0;
-	}
-	one.count = requests;
-	one.bytes = size;
-	if (submitters.update(&who, &one))
-		count_lost(LOST_PROCESSES_FULL);
-	return 0;
-}
-
-#ifdef ON_SUBMIT
-/* block_getrq(struct bio *bio); until 5.11 (q, bio, rw): a request is made for it */
-int on_submit(struct bpf_raw_tracepoint_args *ctx)
-{
-	return add_submitted((const char *)ctx->args[BIO_ARG], 1);
-}
-#endif
-
-/* block_bio_backmerge, block_bio_frontmerge (struct bio *bio): part of an earlier request */
-int on_merge(struct bpf_raw_tracepoint_args *ctx)
-{
-	return add_submitted((const char *)ctx->args[MERGE_BIO_ARG], 0);
-}
+#include "block_who.h"
 
 static inline int count_event(u32 which)
 {

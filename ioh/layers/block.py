@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Layer, raw
+from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows
 from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
@@ -146,7 +147,9 @@ _DEV_OP = struct.Struct("=II")
 _RECENT = struct.Struct("=64xQQQ")  # 8 ends, next, judged, sequential
 _STAMP_MISSING_PCT = 50
 _NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
-_OTHERS = 0xFFFFFFFF  # no dev_t; stands for the devices for which the probe has no room
+# No dev_t; they stand for the devices for which the probe has no room: disks, and those on others.
+_OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
+_BOTH_OTHERS = (_OTHERS, _STACKED)
 _COUNTED = "all"  # the owner of what devices do that are part of the layer's sums
 
 
@@ -194,6 +197,7 @@ class Block(Layer):
         self._previous: dict[tuple[int, int], OpTotals] = {}
         self._seen: set[int] = set()
         self._is_full = False
+        self._stacked = StackedDevices()
         self._keeps_issue_times = False
         self._machine = MachineTables(root, self._devices)
         self._submitters = SubmitterTable()
@@ -271,21 +275,33 @@ class Block(Layer):
             self._seen.update(dev for (dev, _), _ in items)
         self._is_full = len(items) >= totals.spec.max_entries
         if self._is_full:
-            items += [((_OTHERS, op), maps["others"].at(op)) for op in range(len(SPEC.ops))]
+            items += self._read_others(maps["others"])
+        elsewhere = () if self.filters.device is not None else self._devices.on_others()
+        self._stacked.tell(maps["stacked"], elsewhere, len(items), totals.spec.max_entries)
         for (dev, op), value in items:
             name = SPEC.ops[op]
             decoded = decode_op_totals(
                 totals.per_cpu(value), ended, queue=True, previous=self._previous.get((dev, op))
             )
-            if dev == _OTHERS and not decoded.count_total:
+            if dev in _BOTH_OTHERS and not decoded.count_total:
                 continue
             self._previous[dev, op] = decoded
-            if name in ("read", "write") and dev != _OTHERS:
+            if name in ("read", "write") and dev not in _BOTH_OTHERS:
                 if dev not in inflight:
                     inflight[dev] = self._read_inflight(dev)
                 decoded = replace(decoded, inflight=inflight[dev][op])
             parts[dev][name] = replace(decoded, started_total=None)
         return parts
+
+    @staticmethod
+    def _read_others(others: Map) -> list[tuple[tuple[int, int], bytes]]:
+        """Totals by op of the devices for which there is no room."""
+        count = len(SPEC.ops)
+        return [
+            ((dev, op), others.at(first + op))
+            for dev, first in ((_OTHERS, 0), (_STACKED, count))
+            for op in range(count)
+        ]
 
     def _note_hidden(self, names: Map) -> None:
         """Tell what numbers mean that sysfs does not know, though the disk is there."""
@@ -305,12 +321,12 @@ class Block(Layer):
 
     def _class_of(self, dev: int) -> str | None:
         """A stacked device's I/O appears again below it and must not be counted twice."""
-        if dev == _OTHERS or self.filters.device is not None or self._devices.is_counted(dev):
+        if dev == _OTHERS or self.filters.device is not None:
             return _COUNTED
-        return None
+        return _COUNTED if dev != _STACKED and self._devices.is_counted(dev) else None
 
     def _name_of(self, dev: int) -> str:
-        return OTHERS if dev == _OTHERS else self._devices.name_of(dev)
+        return OTHERS if dev in _BOTH_OTHERS else self._devices.name_of(dev)
 
     def _see_to_stamps(self, need_issue: Map, parts: Mapping[int, Mapping[str, OpTotals]]) -> None:
         """Have the probe keep issue times where the queue does not stamp its requests."""

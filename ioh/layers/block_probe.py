@@ -20,6 +20,7 @@ _REQ_OPS = tuple(
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
+STACKED = 1024  # devices on others that can be told from disks where there is no room for all
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
@@ -76,6 +77,7 @@ def block_defines(
         **offsets,
         "LOST_REASONS": lost,
         "MAX_DEV_OPS": _room(host),
+        "STACKED": STACKED,
         "DISK_NAME_BYTES": DISK_NAME_BYTES,
         "RQF_FLUSH_SEQ": 1 << flush_seq,
         "PREFLUSH": 1 << flags.get("__REQ_PREFLUSH", 18),

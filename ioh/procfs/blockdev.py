@@ -323,6 +323,11 @@ class BlockDevices:
         self._was_counted[dev] = device.is_counted
         return device.is_counted
 
+    def on_others(self) -> list[int]:
+        """Numbers of the devices known now whose I/O appears again on another one."""
+        known = ((dev, device) for dev, device in self._known.items() if dev > 0)
+        return [dev for dev, device in known if device is not None and device.is_stacked]
+
     def _loop_file(self, dev: int) -> str | None:
         major, minor = split_dev(dev)
         folder = path_under(self._root, f"sys/dev/block/{major}:{minor}")

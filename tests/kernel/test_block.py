@@ -7,7 +7,6 @@ import ctypes
 import fcntl
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ioh.model.sample import OTHERS
-from tests.kernel import rig
 from tests.kernel.rig import (
     MIB,
     Ioh,
@@ -364,32 +361,3 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
     # The last that it did before it went away has no row any more.
     row_reads = ioh.table("block", "device", "device")[name,]["reads"]
     assert 4024 - ioh.unseen <= row_reads <= 4331 + others
-
-
-def test_devices_without_room_in_the_probe(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a host of many CPUs the probe has room for few devices; all requests count there, too."""
-    program = (
-        "import sys, ioh.commands, ioh.layers.block_probe as probe\n"
-        "probe._room = lambda host: 1\n"
-        "raise SystemExit(ioh.commands.main(sys.argv[1:]))"
-    )
-    monkeypatch.setattr(rig, "ioh_command", lambda *words: [sys.executable, "-c", program, *words])
-    with recording("--device", loop.path, "--layers", "block") as ioh:
-        before = loop.stats()
-        with opened(loop.path, os.O_RDWR | os.O_DIRECT) as fd, aligned(4096) as buffer:
-            for i in range(23):
-                os.preadv(fd, [buffer], i * 4096)
-            for i in range(11):
-                os.pwritev(fd, [buffer], i * 4096)
-                os.fdatasync(fd)
-        disk = loop.stats() - before
-    assert disk.reads == 23
-    assert disk.flushes == 11
-    missing = {
-        op: count - ioh.total("block", op)
-        for op, count in (("read", 23), ("write", disk.writes), ("flush", 11))
-    }
-    assert min(missing.values()) >= 0
-    assert sum(missing.values()) <= disk.hidden  # which devices' nobody can tell here
-    parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
-    assert {name for part in parts for name in part} == {loop.name, OTHERS}

@@ -1,0 +1,72 @@
+"""On a host of many CPUs the probe has room for few devices; here it has for one of their ops."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ioh.model.sample import OTHERS
+from tests.kernel import rig
+from tests.kernel.rig import MIB, Loop, aligned, opened, recording
+
+pytestmark = pytest.mark.usefixtures("small_room")
+
+
+@pytest.fixture
+def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys, ioh.commands, ioh.layers.block_probe as probe\n"
+        "probe._room = lambda host: 1\n"
+        "raise SystemExit(ioh.commands.main(sys.argv[1:]))"
+    )
+    monkeypatch.setattr(rig, "ioh_command", lambda *words: [sys.executable, "-c", program, *words])
+
+
+def test_devices_without_room_in_the_probe(loop: Loop) -> None:
+    """All requests count there, too."""
+    with recording("--device", loop.path, "--layers", "block") as ioh:
+        before = loop.stats()
+        with opened(loop.path, os.O_RDWR | os.O_DIRECT) as fd, aligned(4096) as buffer:
+            for i in range(23):
+                os.preadv(fd, [buffer], i * 4096)
+            for i in range(11):
+                os.pwritev(fd, [buffer], i * 4096)
+                os.fdatasync(fd)
+        disk = loop.stats() - before
+    assert disk.reads == 23
+    assert disk.flushes == 11
+    missing = {
+        op: count - ioh.total("block", op)
+        for op, count in (("read", 23), ("write", disk.writes), ("flush", 11))
+    }
+    assert min(missing.values()) >= 0
+    assert sum(missing.values()) <= disk.hidden  # which devices' nobody can tell here
+    parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
+    assert {name for part in parts for name in part} == {loop.name, OTHERS}
+
+
+def test_what_lies_on_another_device_is_not_in_the_sum(loop: Loop, tmp_path: Path) -> None:
+    """What is read of the loop device are holes, of which nothing reaches the disk."""
+    path, reads = tmp_path / "data", 20_011
+    path.write_bytes(os.urandom(MIB))
+    with recording("--layers", "block") as ioh, aligned(4096) as buffer:
+        ioh.wait_for_lines(3)
+        with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:  # now there is no room any more
+            for i in range(64):
+                os.preadv(fd, [buffer], i * 4096)
+        ioh.settle()
+        before = loop.stats()
+        with opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd:
+            for i in range(reads):
+                os.preadv(fd, [buffer], i % 1000 * 4096)
+        disk = loop.stats() - before
+    parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
+    others = sum(
+        part[OTHERS].get("read", {"count": 0})["count"] for part in parts if OTHERS in part
+    )
+    assert disk.reads == reads
+    assert others >= reads - disk.hidden
+    assert 0 < ioh.total("block", "read") < reads
