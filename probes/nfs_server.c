@@ -17,6 +17,7 @@
  *         one's read-ahead had already begun to fetch looks cached.
  */
 #define IOH_ATOMIC
+#define KNOWS_HANDLES
 enum { LOST_MAP_FULL, LOST_NO_START };
 
 #include "ioh.h"

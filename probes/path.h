@@ -18,12 +18,66 @@ struct file_path {
 	u32 length;
 	u32 complete;
 	char names[PATH_BYTES + NAME_BYTES];
+#ifdef HAS_MOUNT_ROOTS
+	u64 dentries[PATH_PARTS]; /* of NFS: of each name, and of what they hang below */
+#endif
 };
 
 BPF_HASH(paths, struct file_key, struct file_path, 4096);
 /* By thread, not by CPU: since 7.0 a probe can be preempted by another one on its CPU. */
 BPF_HASH(drafts, u64, struct file_path, 128);
 BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
+
+#ifdef HAS_MOUNT_ROOTS
+#define NFS_SUPER_MAGIC 0x6969
+#define MOUNTS 128 /* of one file system; each round is work for the verifier */
+
+/* By its id, what a mount shows: mountinfo does not tell which folder of an NFS server it is. */
+BPF_HASH(mount_roots, u32, u64, 4096);
+
+static inline void note_mounts(const char *sb)
+{
+	const char *at = NULL, *mount;
+	u64 root = 0;
+	u32 id = 0;
+	int i;
+
+	READ(at, FIELD(sb, super_block_s_mounts));
+	for (i = 0; i < MOUNTS; i++) {
+#ifdef OFF_mount_mnt_next_for_sb
+		mount = at;
+		if (!mount)
+			return;
+		READ(at, FIELD(mount, mount_mnt_next_for_sb));
+#else
+		/* Until 6.17 a list, whose head is in the superblock. */
+		mount = at - OFF_mount_mnt_instance;
+		if (!at || at == FIELD(sb, super_block_s_mounts))
+			return;
+		READ(at, at);
+#endif
+		READ(id, FIELD(mount, mount_mnt_id));
+		READ(root, FIELD(mount, mount_mnt_mnt_root));
+		mount_roots.update(&id, &root);
+	}
+}
+
+/* Whether it lies on NFS; then its mounts have been noted. */
+static inline int is_on_nfs(const char *dentry)
+{
+	const char *sb = NULL;
+	u64 magic = 0;
+
+	READ(sb, FIELD(dentry, dentry_d_sb));
+	READ(magic, FIELD(sb, super_block_s_magic));
+	if (magic != NFS_SUPER_MAGIC)
+		return 0;
+	note_mounts(sb);
+	return 1;
+}
+#else
+#define is_on_nfs(dentry) 0
+#endif
 
 static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry)
 {
@@ -33,7 +87,7 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 	u32 zero = 0, at = 0;
 	struct file_path *p;
 	long n;
-	int i;
+	int i, on_nfs;
 
 	if (paths.lookup(&key))
 		return;
@@ -44,10 +98,15 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 	p = drafts.lookup(&who);
 	if (!p)
 		return;
+	on_nfs = is_on_nfs(dentry);
 	for (i = 0; i < PATH_PARTS; i++) {
+#ifdef HAS_MOUNT_ROOTS
+		if (on_nfs)
+			p->dentries[i] = (u64)dentry;
+#endif
 		READ(parent, FIELD(dentry, dentry_d_parent));
 		if (parent == dentry || !parent) {
-#ifdef OFF_dentry_d_sb
+#ifdef KNOWS_HANDLES
 			/* A file known by its handle alone hangs below no directory. */
 			const char *sb = NULL, *root = NULL;
 

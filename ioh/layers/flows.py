@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.layers.mount_roots import MountRoots
 from ioh.layers.turns import Turns
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev
-from ioh.procfs.mountinfo import Location, MountTable
+from ioh.procfs.mountinfo import Location, MountTable, place
 from ioh.procfs.processes import are_pids_the_kernels, read_comm
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # the inode number that stands for more files than the probe has room
 _PATH_HEAD = struct.Struct("=II")  # length, complete
+_PATH_BYTES = 1288  # behind its names a path of NFS has dentries
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
 _COMM_AT = 24
@@ -69,7 +71,9 @@ class FlowTables:
         self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where it is the same for all files
         # On another file than before, as is whoever became another program or got a used pid.
         self._newly_at_work: set[int] = set()
-        self._paths: dict[FileId, tuple[bytes, bool]] = {}  # as the probe tells them
+        # As the probe tells them: names, whether they are all, dentries.
+        self._paths: dict[FileId, tuple[bytes, bool, tuple[int, ...]]] = {}
+        self._roots = MountRoots()
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
         self._file_turns = Turns[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
@@ -79,7 +83,7 @@ class FlowTables:
         self._by_file = Rows(1, self._name_file)
         self._by_mount = Rows[tuple[str, str]](2, lambda mount: mount)
 
-    def read(self, flows: Map, paths: Map) -> dict[str, Table]:
+    def read(self, flows: Map, paths: Map, mount_roots: Map | None = None) -> dict[str, Table]:
         """Take in what happened since the last tick."""
         self._tick += 1
         self._map = flows
@@ -87,6 +91,7 @@ class FlowTables:
             self._mount_of_dev.clear()
             self._files.clear()  # the paths stay, where they are seen is looked up again
             self._forget_names(lambda _: True)
+        self._roots.read(mount_roots)
         renamed = {self._learn_path(key, value) for key, value in paths.drain()} - {None}
         if renamed:
             self._forget_names(renamed.__contains__)
@@ -222,17 +227,21 @@ class FlowTables:
         ino, dev, _ = file
         if ino == 0:
             return Location(_MAPPED[0], *_MAPPED, "")
-        raw, complete = self._paths.get(file, (b"", False))
+        raw, complete, dentries = self._paths.get(file, (b"", False, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
+        for mount in self._mounts.of_file_system(dev) if dentries else ():
+            depth = self._roots.depth(mount.id, dentries)
+            if depth is not None:
+                return place(mount, "".join(f"/{name}" for name in reversed(names[:depth])))
         path = "/" + "/".join(reversed(names))
         found = self._mounts.locate(dev, path) if complete else None
         if found is not None:
             return found
         # Deeper than the probe walks, or seen through no mount of this namespace (a container's).
         major, minor = split_dev(dev)
-        mount = self._mounts.locate(dev, "/")
-        where = mount.mount_point if mount is not None else f"device {major}:{minor}"
-        fstype = mount.fstype if mount is not None else ""
+        top = self._mounts.locate(dev, "/")
+        where = top.mount_point if top is not None else f"device {major}:{minor}"
+        fstype = top.fstype if top is not None else ""
         if file not in self._paths:
             number = ino & _BTRFS_INO_MASK if fstype == "btrfs" else ino
             return Location(f"inode {number} on {where}", where, fstype, "")
@@ -246,7 +255,8 @@ class FlowTables:
         """
         file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
-        path = value[_PATH_HEAD.size : _PATH_HEAD.size + length], bool(complete)
+        names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
+        path = names, bool(complete), self._roots.decode(value, _PATH_BYTES)
         self._unnamed.pop(file, None)
         if self._paths.get(file) == path:
             return None

@@ -10,6 +10,7 @@ from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
 from ioh.layers.base import Event, Layer, offset_defines, raw
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
+from ioh.layers.mount_roots import mount_root_defines
 from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
 from ioh.layers.nfs_mounts import (
     MOUNTS,
@@ -192,6 +193,7 @@ class NfsClient(Layer):
             **hist_defines(),
             **offsets,
             **alias,
+            **mount_root_defines(host.btf),
             **map_sizes(host, _FLOW_BYTES),
             "LOST_REASONS": len(SPEC.lost),
             "PF_KTHREAD": _PF_KTHREAD,
@@ -214,7 +216,7 @@ class NfsClient(Layer):
         procedures = read_procedures(maps["procedures"])
         answers = maps["answers"].sum_cpus(maps["answers"].at(0))
         tables = self._mounts.update(mounts or [])
-        flows = self._flows.read(maps["flows"], maps["paths"])
+        flows = self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots"))
         self._where.refresh()
         return LayerSample(
             source="bpf",

@@ -232,7 +232,7 @@ class Syscall(Layer):
             source="bpf",
             ops=ops,
             metrics=dict(zip(counters, charges, strict=False)),
-            tables=self._flows.read(maps["flows"], maps["paths"]),
+            tables=self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
             lost=decode_lost(maps["lost"], SPEC.lost),
             notes=self._notes,
         )

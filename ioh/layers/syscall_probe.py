@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.totals import hist_defines
 from ioh.layers.base import offset_defines
+from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.holders import numbers_on
@@ -151,6 +152,7 @@ def syscall_defines(
         **_tracepoint_arguments(host.btf),
         **_known(host.btf, _BTRFS_MEMBERS),
         **_known(host.btf, _ACCOUNT_MEMBERS),
+        **mount_root_defines(host.btf),
     }
     if has_uring(host.btf):
         defines |= _known(host.btf, _URING_MEMBERS) | _uring_arguments(host.btf)

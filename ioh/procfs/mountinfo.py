@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from ioh.procfs.diskstats import parse_dev
 from ioh.procfs.files import ROOT, path_under, read_fd
 
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
+_NFS = ("nfs", "nfs4")
 _FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then optional ones
 
 
@@ -26,7 +28,8 @@ class Mount:
         is the directory inside the file system that is mounted (``/`` unless it is a bind
         mount or a subvolume); ``source`` is what was mounted (``/dev/sda1``,
         ``10.0.0.5:/export``), free text for some file systems.  ``dev`` is the kernel's
-        dev_t of the file system (major 0 where it lies on no single block device).
+        dev_t of the file system (major 0 where it lies on no single block device).  ``id`` is the
+        kernel's own, used again once the mount is gone.
     """
 
     mount_point: str
@@ -34,6 +37,7 @@ class Mount:
     source: str
     root: str
     dev: int
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ def parse_line(line: str) -> Mount | None:
         source=decode_octal(rest[1]),
         root=decode_octal(fields[3]),
         dev=dev,
+        id=int(fields[0]) if fields[0].isdecimal() else 0,
     )
 
 
@@ -99,6 +104,16 @@ def relative_to(path: str, folder: str) -> str | None:
 def _shown(name: str) -> str:
     """A mount's strings, made printable once and not for each of its files."""
     return printable(name)
+
+
+def place(mount: Mount, below: str) -> Location:
+    """A file of which the path below its mount is known (``""`` or ``/…``)."""
+    return Location(
+        path=printable(mount.mount_point.rstrip("/") + below or "/"),
+        mount_point=_shown(mount.mount_point),
+        fstype=_shown(mount.fstype),
+        source=_shown(mount.source),
+    )
 
 
 class MountTable:
@@ -150,7 +165,9 @@ class MountTable:
             None where it depends on the file which mount shows it.
         """
         mounts = self._by_dev.get(dev)
-        if not mounts or mounts[0].root != "/":
+        # Each NFS mount says that it is of "/".
+        is_shared = mounts and len(mounts) > 1 and mounts[0].fstype in _NFS
+        if not mounts or is_shared or mounts[0].root != "/":
             return None
         return _shown(mounts[0].mount_point), _shown(mounts[0].fstype)
 
@@ -174,13 +191,11 @@ class MountTable:
         mount = self.find(dev, path)
         if mount is None:
             return None
-        below = relative_to(path, mount.root) or ""
-        return Location(
-            path=printable(mount.mount_point.rstrip("/") + below or "/"),
-            mount_point=_shown(mount.mount_point),
-            fstype=_shown(mount.fstype),
-            source=_shown(mount.source),
-        )
+        return place(mount, relative_to(path, mount.root) or "")
+
+    def of_file_system(self, dev: int) -> Sequence[Mount]:
+        """All mounts of one file system, oldest first."""
+        return self._by_dev.get(dev, ())
 
     def mount_of_path(self, path: str) -> Mount | None:
         """The mount on which an absolute path of this namespace lies, without touching it."""

@@ -16,6 +16,7 @@ from ioh.layers import (
     all_layers,
     block,
     flows,
+    mount_roots,
     nfs_client,
     nfs_maps,
     nfs_server,
@@ -265,7 +266,9 @@ def test_members_are_where_they_are_decoded() -> None:
     assert places(calls, "flow_key") == {"ino": 0, "dev": 8, "tgid": 12, "op": 16, "name": 20}
     assert places(calls, "flow") == {"count": 0, "bytes": 8, "ns": 16, "comm": 24}
     assert places(calls, "file_key") == {"ino": 0, "dev": 8, "name": 12}
-    assert places(calls, "file_path") == {"length": 0, "complete": 4, "names": 8}
+    path = {"length": 0, "complete": 4, "names": 8, "dentries": flows._PATH_BYTES}
+    assert places(calls, "file_path") == places(text_of("nfs_client"), "file_path") == path
+    assert calls.size("struct file_path") == flows._PATH_BYTES + mount_roots._PARTS.size
     # syscall._ASYNC: 8 bytes, file, 12 bytes, op, 10 bytes, tgid
     asyncs, target = places(calls, "async"), places(calls, "target")
     assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)

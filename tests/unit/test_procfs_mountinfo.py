@@ -39,6 +39,7 @@ def test_fields(debian_11: MountTable) -> None:
         source="/dev/mapper/crypt",
         root="/",
         dev=CRYPT,
+        id=30,
     )
 
 
@@ -149,3 +150,18 @@ def test_live_proc_is_found_and_nothing_changed() -> None:
     assert table.refresh() is False
     table.close()
     table.close()
+
+
+def test_a_file_system_of_an_nfs_server_that_is_mounted_twice(tmp_path: Path) -> None:
+    """The kernel says "/" of each, so that it depends on the file which one shows it."""
+    lines = [
+        f"{number} 1 0:50 / /home/{name} rw - nfs4 srv:/home/{name} rw\n"
+        for number, name in ((40, "a"), (41, "b"))
+    ]
+    (tmp_path / "proc/self").mkdir(parents=True)
+    dev = make_dev(0, 50)
+    for text, whole in ((lines[0], ("/home/a", "nfs4")), ("".join(lines), None)):
+        (tmp_path / "proc/self/mountinfo").write_text(text)
+        assert MountTable(tmp_path).of_whole(dev) == whole
+    both = MountTable(tmp_path).of_file_system(dev)
+    assert [(mount.id, mount.mount_point) for mount in both] == [(40, "/home/a"), (41, "/home/b")]

@@ -70,3 +70,27 @@ def test_a_renamed_file_goes_on_under_its_new_name(
                 write(fresh, 17)
     done = {"log": 28, "log.1": 13}
     assert writes_at_both_ends(ioh, place) == [done, done]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_folders_that_are_mounted_each_by_itself(
+    server: Server, both_ends: Ioh, version: str
+) -> None:
+    """As homes are: the kernel gives all of a server's file system one superblock."""
+    for name in ("home-one", "home-two"):
+        (EXPORT / name / "deep").mkdir(parents=True, exist_ok=True)
+    with (
+        mounted(version, place="/mnt/first", folder="home-one") as one,
+        mounted(version, place="/mnt/second", folder="home-two") as two,
+        part_of(both_ends) as ioh,
+    ):
+        assert one.stat().st_dev == two.stat().st_dev
+        for path, count in ((one / "same", 11), (two / "same", 13), (two / "deep" / "same", 17)):
+            with opened(path, SYNC) as fd:
+                write(fd, count)
+    rows = ioh.table("nfs_client", "file", "path")
+    assert {path: row["writes"] for (path,), row in rows.items()} == {
+        str(one / "same"): 11,
+        str(two / "same"): 13,
+        str(two / "deep" / "same"): 17,
+    }
