@@ -16,7 +16,7 @@ struct file_key {
 /* Names from the file up to its mount's root, each ended by a NUL. */
 struct file_path {
 	u32 length;
-	u32 complete;
+	u32 complete; /* 1 up to the root, 2 a name in no folder */
 	char names[PATH_BYTES + NAME_BYTES];
 #ifdef HAS_MOUNT_ROOTS
 	u64 dentries[PATH_PARTS]; /* of NFS: of each name, and of what they hang below */
@@ -75,8 +75,27 @@ static inline int is_on_nfs(const char *dentry)
 	note_mounts(sb);
 	return 1;
 }
+/* A memory file lies in no folder: its dentry is its own root, and has its name. */
+static inline void keep_own_name(struct file_path *p, const char *dentry)
+{
+	const char *parent = NULL, *sb = NULL, *root = NULL, *name = NULL;
+	long n;
+
+	READ(parent, FIELD(dentry, dentry_d_parent));
+	READ(sb, FIELD(dentry, dentry_d_sb));
+	READ(root, FIELD(sb, super_block_s_root));
+	if (parent != dentry || root == dentry)
+		return;
+	READ(name, FIELD(dentry, dentry_d_name_name));
+	n = bpf_probe_read_kernel_str(p->names, NAME_BYTES, name);
+	if (n <= 0)
+		return;
+	p->length = n;
+	p->complete = 2;
+}
 #else
 #define is_on_nfs(dentry) 0
+#define keep_own_name(p, dentry)
 #endif
 
 static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry)
@@ -99,6 +118,8 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 	if (!p)
 		return;
 	on_nfs = is_on_nfs(dentry);
+	if (!on_nfs)
+		keep_own_name(p, dentry);
 	for (i = 0; i < PATH_PARTS; i++) {
 #ifdef HAS_MOUNT_ROOTS
 		if (on_nfs)
@@ -115,7 +136,8 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 			if (root != dentry)
 				break;
 #endif
-			p->complete = 1;
+			if (!p->complete)
+				p->complete = 1;
 			break;
 		}
 		READ(name, FIELD(dentry, dentry_d_name_name));
@@ -127,7 +149,8 @@ static inline void keep_path(u64 ino, u32 dev, u32 name_hash, const char *dentry
 		at += n & (NAME_BYTES * 2 - 1);
 		dentry = parent;
 	}
-	p->length = at;
+	if (p->complete < 2)
+		p->length = at;
 	paths.update(&key, p);
 	drafts.delete(&who);
 }

@@ -25,6 +25,7 @@ _FILE_KEY = struct.Struct("=QII")  # ino, dev, name
 _BTRFS_INO_MASK = (1 << 40) - 1  # SUBVOLUME_SHIFT of probes/syscall_file.h
 OTHER_FILES = (1 << 64) - 1  # the inode number that stands for more files than the probe has room
 _PATH_HEAD = struct.Struct("=II")  # length, complete
+_IN_NO_FOLDER = 2  # of complete
 _PATH_BYTES = 1288  # behind its names a path of NFS has dentries
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
@@ -72,7 +73,7 @@ class FlowTables:
         # On another file than before, as is whoever became another program or got a used pid.
         self._newly_at_work: set[int] = set()
         # As the probe tells them: names, whether they are all, dentries.
-        self._paths: dict[FileId, tuple[bytes, bool, tuple[int, ...]]] = {}
+        self._paths: dict[FileId, tuple[bytes, int, tuple[int, ...]]] = {}
         self._roots = MountRoots()
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
@@ -227,12 +228,16 @@ class FlowTables:
         ino, dev, _ = file
         if ino == 0:
             return Location(_MAPPED[0], *_MAPPED, "")
-        raw, complete, dentries = self._paths.get(file, (b"", False, ()))
+        raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
         for mount in self._mounts.of_file_system(dev) if dentries else ():
             depth = self._roots.depth(mount.id, dentries)
             if depth is not None:
                 return place(mount, "".join(f"/{name}" for name in reversed(names[:depth])))
+        if complete == _IN_NO_FOLDER and names == ["/"]:  # known by its handle alone
+            names = []
+        elif complete == _IN_NO_FOLDER and names:
+            return Location(printable(names[0]), "(memory)", "", "")
         path = "/" + "/".join(reversed(names))
         found = self._mounts.locate(dev, path) if complete else None
         if found is not None:
@@ -256,7 +261,7 @@ class FlowTables:
         file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
         names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]
-        path = names, bool(complete), self._roots.decode(value, _PATH_BYTES)
+        path = names, complete, self._roots.decode(value, _PATH_BYTES)
         self._unnamed.pop(file, None)
         if self._paths.get(file) == path:
             return None

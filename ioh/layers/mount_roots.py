@@ -16,6 +16,7 @@ _MEMBERS = [
     ("dentry", "d_sb"),
     ("super_block", "s_magic"),
     ("super_block", "s_mounts"),
+    ("super_block", "s_root"),
     ("mount", "mnt_id"),
     ("mount", "mnt.mnt_root"),
 ]

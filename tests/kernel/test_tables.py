@@ -196,6 +196,21 @@ def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
     assert rows[str(process.pid), "tail"]["read_bytes"] == SIZE
 
 
+def test_memory_files_have_their_own_names() -> None:
+    """They lie in no folder, and each was called the root of a device that nobody knows."""
+    with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
+        for name, writes in (("one", 11), ("two", 13)):
+            fd = os.memfd_create(name)
+            for _ in range(writes):
+                os.write(fd, bytes(100))
+            os.close(fd)
+    rows = ioh.table("syscall", "file", "path")
+    assert {path: row["writes"] for (path,), row in rows.items()} == {
+        "memfd:one": 11,
+        "memfd:two": 13,
+    }
+
+
 def test_a_process_between_two_ticks(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:
