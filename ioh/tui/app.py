@@ -254,7 +254,7 @@ class IohApp(App[int]):
             glyphs=self._glyphs,
             points=self._past.window(tick, HISTORY_INTERVALS),
             timeline=self._headings.timeline(self.shown),
-            status=self._status,
+            status="" if self._status in self._message[0] else self._status,
             message=self._message,
             specs=tuple(self._latest.specs.values()) if self._latest else (),
         )

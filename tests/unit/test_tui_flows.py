@@ -204,11 +204,11 @@ def test_sorting_marks_its_column_and_reorders_the_rows() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
         await on.press("greater_than_sign", "greater_than_sign")
-        assert "↓W MB/s" in on.text
-        first = next(at for at, line in enumerate(on.lines) if "↓W MB/s" in line) + 1
+        assert "W MB/s↓" in on.text
+        first = next(at for at, line in enumerate(on.lines) if "W MB/s↓" in line) + 1
         assert "dbwriter" in on.lines[first]
         await on.press("i")
-        assert "↑W MB/s" in on.text
+        assert "W MB/s↑" in on.text
         assert "dbwriter" not in on.lines[first]
 
     stage(flow, live())

@@ -200,8 +200,12 @@ def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
         assert "~" not in cut.text, "a key is there or not, never half"
 
 
-def test_help_and_quit_are_among_the_keys_of_80_columns() -> None:
-    assert "? help" in render_keys(80, is_replay=False)[0].text
+@pytest.mark.parametrize("is_replay", [False, True])
+def test_a_newcomers_keys_are_among_those_of_80_columns(*, is_replay: bool) -> None:
+    text = render_keys(80, is_replay=is_replay)[0].text
+    for said in ("1-9 layer", "Tab focus", "f findings", "? help", "Space pause", "q quit"):
+        assert said in text
+    assert ("R rec" in render_keys(300, is_replay=is_replay)[0].text) != is_replay
 
 
 def test_prompt_and_message_fit() -> None:

@@ -21,6 +21,7 @@ from ioh.tui.render.sizelat import (
     column_label,
     heat_level,
     heat_scale,
+    hidden_sizes,
     render_size_latency,
     size_label,
 )
@@ -200,3 +201,11 @@ def test_a_low_table_keeps_the_busiest_sizes() -> None:
 def test_labels_name_the_upper_edge_and_more() -> None:
     assert [size_label(n) for n in (4, SIZE_BUCKETS - 1)] == ["8K", ">16M"]
     assert column_label(LATENCY_BUCKETS - 1).startswith(">")
+
+
+def test_sizes_without_a_line_are_counted() -> None:
+    four = hist(*((1024 << n, 50.0, n + 1) for n in range(4)))
+    assert hidden_sizes(None, 5) == hidden_sizes(hist(), 1) == 0
+    for height in (1, 2, 3, 4, 5, 9):
+        lines = render_size_latency(four, 80, height)
+        assert hidden_sizes(four, height) == 4 - (len(lines) - 1)

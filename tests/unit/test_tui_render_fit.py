@@ -99,7 +99,7 @@ def test_what_is_hidden_is_counted() -> None:
         (1, 24, False, "+1 row (taller, or 1-9)"),
         (3, 24, False, "+3 rows (taller, or 1-9)"),
         (3, 23, False, "+3 rows (1-9)"),
-        (12, 12, False, "+12 rows"),
+        (12, 16, False, "+12 rows (1-9)"),
         (3, 24, True, "+3 rows (taller)"),
         (3, 12, True, "+3 rows"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.model.feed import RecordingState
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
@@ -21,6 +23,7 @@ from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
 from tests.screens import kinds, minute, screen_data, states
 
+LAST = minute()[-1]
 STYLES = styles_for("dark", "truecolor")
 RECORDING = RecordingState("run.ioh", 1_795_270_000.0, 3_100_000)
 
@@ -152,3 +155,36 @@ def test_what_has_not_happened_yet_is_not_called_unmeasured(
     shown = replace(snapshot, layers={**snapshot.layers, "block": idle})
     view = PanelView(ViewState(chosen=("block", "write")), shown, (), UNICODE)
     assert said in panel(view, 60, 10).text()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_columns_stay_where_they_are_as_lines_come_and_go(width: int) -> None:
+    """A layer's share from the cache has a line while it is read, discards only now and then."""
+    layers = {name: LAST.layers[name] for name in ("syscall", "block")}
+    quiet = replace(LAST, layers=layers)
+    calls = layers["syscall"]
+    assert isinstance(calls, LayerSnapshot)
+    silent = replace(calls, ops={n: OpStats(count=0) for n in calls.ops}, metrics={})
+    heads = set()
+    for snapshot in (quiet, replace(quiet, layers={**layers, "syscall": silent})):
+        lines = draw(with_valid_choice(ViewState(), snapshot), screen_data(snapshot), width, 40)
+        heads.add(next(line.text.index("ops/s") for line in lines.lines if "ops/s" in line.text))
+        assert ("cached" in lines.text()) == (snapshot is quiet)
+    assert len(heads) == 1
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_sizes_that_have_no_line_are_said(size: tuple[int, int]) -> None:
+    block = LAST.layers["block"]
+    assert isinstance(block, LayerSnapshot)
+    cells = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
+    for at in range(SIZE_BUCKETS):
+        cells[at * LATENCY_BUCKETS + 9] = at + 1
+    read = replace(block.ops["read"], size_lat=SizeLatencyHist(tuple(cells)))
+    block = replace(block, ops={**block.ops, "read": read})
+    snapshot = replace(LAST, layers={"block": block})
+    text = draw(with_valid_choice(ViewState(), snapshot), screen_data(snapshot), *size).text()
+    lines = [line for line in text.splitlines() if re.match(r" *[>\d]+[KMG]? +\d+ ", line)]
+    hidden = SIZE_BUCKETS - len(lines)
+    assert ("sizes" in text) == bool(hidden)
+    assert not hidden or f"+{hidden} sizes" in text

@@ -5,27 +5,37 @@ from __future__ import annotations
 from ioh.tui.keys import KEYS
 from ioh.tui.render.line import Hit, Line
 
+# What is shown first where not all fit; the help has the others.
+_USEFUL = (
+    "help quit layer focus pause findings top filter rec speed heat graph hist reads writes save"
+)
+_RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
+
 
 def render_keys(width: int, *, is_replay: bool) -> tuple[Line, list[Hit]]:
-    """As many keys as fit, each clickable; help, which has the others, goes last."""
+    """As many keys as fit, each clickable, the most useful ones."""
     line, hits = Line(" "), []
-    shown: list[tuple[str, str, str]] = [("1-9", "layer", "")]
-    shown += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
+    known: list[tuple[str, str, str]] = [("1-9", "layer", "")]
+    known += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
     if is_replay:
-        shown.append(("+-", "speed", "plus"))
-    last = next(item for item in shown if item[1] == "help")
-    kept = len(last[0]) + len(last[1]) + 3
-    for item in shown:
-        label, short, name = item
-        if item == last:
-            kept = 0
-        if line.width + len(label) + len(short) + 3 > width - kept:
+        known.append(("+-", "speed", "plus"))
+        known = [item for item in known if item[1] != "rec"]  # it is one already
+    room = width - 1
+    kept = set()
+    for label, short, _ in sorted(known, key=lambda item: _RANKS[item[1]]):
+        needed = len(label) + 1 + len(short)
+        if needed > room:
+            break
+        kept.add(short)
+        room -= needed + 2
+    for label, short, name in known:
+        if short not in kept:
             continue
+        line.add("  " if line.width > 1 else "")
         start = line.width
         line.add(label, "key").add(f" {short}")
         if name:
             hits.append(Hit(0, start, line.width, "key", name))
-        line.add("  ")
     return line.fitted(width), hits
 
 

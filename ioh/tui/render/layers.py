@@ -19,6 +19,7 @@ _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MIN_LABEL = 12
+_USUAL_LABEL = 16  # of lines that come and go: the columns stay where they are
 _MAX_LABEL = 24
 
 
@@ -119,7 +120,8 @@ def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Fra
     # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
     widest = max((len(_label(row, view.glyphs)) for row in (*rows, *view.hidden)), default=0)
     needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
-    label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
+    usual = _MIN_LABEL if view.wide else _USUAL_LABEL
+    label_width = max(_MIN_LABEL, min(_MAX_LABEL, max(widest, usual), width - needed))
     columns = visible_columns(label_width, width, wide=view.wide)
     used = label_width + sum(c.width + 1 for c in columns)
     trend = min(TREND_INTERVALS, width - used - 2)

@@ -17,7 +17,7 @@ from ioh.tui.history import Measure, Point, latencies, series
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.heat import render_heat_map
 from ioh.tui.render.line import Frame, Line, Span, heading
-from ioh.tui.render.sizelat import column_label, render_size_latency
+from ioh.tui.render.sizelat import column_label, hidden_sizes, render_size_latency
 from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
 from ioh.tui.state import Narrow, TableState, ViewState
@@ -71,6 +71,10 @@ def panel(view: PanelView, width: int, height: int, kind: str = "") -> Frame:
     is_rtt = kind == "hist" and layer is not None and is_flow(layer.spec)
     what = "connections by round-trip time" if is_rtt else _TITLES[kind]
     spans: list[Span] = [(chosen_title(view), "title"), (f"  {what}", "dim")]
+    if kind == "hist" and layer is not None:
+        stats = layer.ops.get(view.state.chosen[1], OpStats())
+        hidden = hidden_sizes(stats.size_lat, height - 1)
+        spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
     frame.add(heading(spans, width, view.glyphs.rule))
     for line in _body(view, layer, kind, width, height - 1):
         frame.add(line.fitted(width))

@@ -67,6 +67,11 @@ def _count(value: int) -> str:
     return "." if not value else (str(value) if value < 10_000 else format_scaled(value))
 
 
+def hidden_sizes(hist: SizeLatencyHist | None, height: int) -> int:
+    """How many sizes in use have no line of their own in a table of so many lines."""
+    return max(0, len(_used(hist)[0]) - max(1, height - 1)) if hist is not None else 0
+
+
 def render_size_latency(hist: SizeLatencyHist | None, width: int, height: int) -> list[Line]:
     """A heading and one line for each size in use, the busiest ones where not all fit.
 
