@@ -349,7 +349,7 @@ class IohApp(App[int]):
         text = keeping.table_text(panel)
         if text:
             self.copy_to_clipboard(text)
-        self.say("copied to the terminal's clipboard" if text else "no table to copy here")
+        self.say(keeping.copied() if text else "no table to copy here")
 
     def _do_save(self, argument: object) -> None:
         del argument

@@ -64,6 +64,14 @@ def save(frame: Frame, snapshot: Snapshot, theme: ThemeName, *, utc: bool) -> tu
     return f"saved {paths[0]} and {paths[1]}", "accent"
 
 
+def copied() -> str:
+    """What to say of a table that was sent: nothing answers, and tmux may keep it to itself."""
+    said = "sent to the terminal's clipboard (OSC 52)"
+    if os.environ.get("TERM", "").startswith(("tmux", "screen")):
+        said += "; in tmux: set -s set-clipboard on"
+    return said
+
+
 def table_text(view: PanelView) -> str:
     """The breakdown shown, as wide and as long as it takes; "" where there is none."""
     layer = shown_layer(view)

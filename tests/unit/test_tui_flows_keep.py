@@ -122,11 +122,17 @@ def test_where_nothing_may_be_written_the_temporary_folder_is_used(
     assert writable_folder() not in {"", "."}
 
 
-def test_c_copies_the_whole_breakdown(folder: Path) -> None:
+@pytest.mark.parametrize("term", ["xterm", "tmux-256color", "screen"])
+def test_c_copies_the_whole_breakdown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+
     async def flow(on: Stage) -> None:
         await on.push(5)
         await on.press("c")
-        assert "copied to the terminal's clipboard" in on.lines[-1]
+        assert "sent to the terminal's clipboard (OSC 52)" in on.lines[-1]
+        assert ("tmux" in on.lines[-1]) == (term != "xterm")
         text = on.app.clipboard
         assert "R MB/s" in text
         assert "4121 dbserver" in text

@@ -42,6 +42,10 @@ def rows(on: Stage) -> list[Line]:
     return [line for line in on.app.frame().lines if "many" in line.text]
 
 
+def total_lines(on: Stage) -> int:
+    return int(on.lines[-1].rpartition(" of ")[2])
+
+
 def chosen(on: Stage) -> int:
     line = next(line for line in rows(on) if any(style == "sel" for _, style in line.spans))
     return int(line.text.rpartition("many")[2][:3])
@@ -102,9 +106,13 @@ def test_a_screen_moves_by_the_lines_in_sight(
             if body(on) == seen[-1]:
                 break
             seen.append(body(on))
+            assert on.lines[-1].strip().startswith("PgUp PgDn page  Esc back  q quit")
+            assert f" of {total_lines(on)}" in on.lines[-1]
         assert len(seen) > 2
+        assert on.lines[-1].strip().endswith(f"-{total_lines(on)} of {total_lines(on)}")
         for before, after in pairwise(seen[:-1]):
             assert after[0] == before[-1]
+        assert on.app.state.scroll + len(seen[-1]) == total_lines(on)
         whole = on.app.state.scroll + len(seen[-1])
         await on.press("up")
         assert body(on) != seen[-1], "no line was owed beyond the end"

@@ -105,6 +105,9 @@ def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> Non
 
 def test_a_recording_shows_that_it_runs() -> None:
     data = screen_data(kinds()["demo"], recording=RECORDING)
+    young = replace(RECORDING, size_bytes=33_676)
+    small = screen_data(LAST, recording=young)
+    assert "● REC 00:01:00 34 KB" in draw(ViewState(), small, 80, 24).lines[0].text
     assert "● REC 00:01:00 3.1 MB" in draw(ViewState(), data, 80, 24).lines[0].text
     failed = screen_data(kinds()["demo"], recording=RecordingState(failure="disk full"))
     assert "REC FAILED" in draw(ViewState(), failed, 80, 24).lines[0].text

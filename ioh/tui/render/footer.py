@@ -39,6 +39,22 @@ def render_keys(width: int, *, is_replay: bool) -> tuple[Line, list[Hit]]:
     return line.fitted(width), hits
 
 
+def render_page_keys(first: int, count: int, total: int, width: int) -> tuple[Line, list[Hit]]:
+    """What there is to do with a text of which ``count`` lines from ``first`` on are seen."""
+    line, hits = Line(" "), []
+    keys = [("Esc", "back", "escape"), ("q", "quit", "q")]
+    if count < total:
+        keys = [("PgUp", "", "pageup"), ("PgDn", "page", "pagedown"), *keys]
+    for label, short, name in keys:
+        start = line.width
+        line.add(label, "key").add(f" {short}".rstrip())
+        hits.append(Hit(0, start, line.width, "key", name))
+        line.add("  " if short else " ")
+    seen = f"lines {first + 1}-{first + count} of {total}" if count < total else ""
+    line.add(seen, "dim")
+    return line.fitted(width), [hit for hit in hits if hit.right <= width]
+
+
 def render_prompt(pattern: str, width: int) -> Line:
     """The filter being typed."""
     line = Line(" filter: ", "key").add(pattern, "strong").add("_", "cursor")

@@ -146,5 +146,8 @@ def _recording(view: HeaderView) -> list[Span]:
         return []
     passed = max(0, int(view.now_unix_s - state.since_unix_s))
     length = f"{passed // 3600:02}:{passed // 60 % 60:02}:{passed % 60:02}"
-    size = f"{state.size_bytes / 1e6:.1f} MB"
+    # At a kilobyte a second the first megabyte takes a quarter of an hour.
+    is_small = state.size_bytes < 1e6
+    size = f"{state.size_bytes / (1e3 if is_small else 1e6):.{0 if is_small else 1}f} "
+    size += "KB" if is_small else "MB"
     return [(f"{view.glyphs.record} REC {length} {size}", "crit")]

@@ -14,7 +14,7 @@ from ioh.tui.history import Point
 from ioh.tui.render.facts import render_facts, render_notes
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.fit import fitted_rows
-from ioh.tui.render.footer import render_keys, render_message, render_prompt
+from ioh.tui.render.footer import render_keys, render_message, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import HeaderView, render_header
 from ioh.tui.render.help import render_help
@@ -74,7 +74,7 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> Frame:
     else:
         body = _main(state, data, data.snapshot, width, room)
     frame.below(clipped(body, max(0, room)))
-    _add_footer(frame, state, data, width)
+    _add_footer(frame, state, data, width, _seen(page, state.scroll, room))
     made = clipped(frame, height)
     made.lines = [line.fitted(width) for line in made.lines]
     return made
@@ -143,12 +143,26 @@ def _scrolled(body: Frame, scroll: int, height: int) -> Frame:
     return Frame(body.lines[first:], [hit.moved(0, -first) for hit in body.hits if hit.y >= first])
 
 
-def _add_footer(frame: Frame, state: ViewState, data: ScreenData, width: int) -> None:
+def _seen(page: Frame | None, scroll: int, height: int) -> tuple[int, int, int] | None:
+    """Of a text: its first line in sight, how many are, and how many there are."""
+    if page is None:
+        return None
+    total = len(page.lines)
+    return max(0, min(scroll, total - height)), min(height, total), total
+
+
+def _add_footer(
+    frame: Frame,
+    state: ViewState,
+    data: ScreenData,
+    width: int,
+    seen: tuple[int, int, int] | None,
+) -> None:
     if state.is_typing:
         pattern = state.table_of(state.chosen[0]).pattern
         frame.add(render_prompt(pattern, width))
         return
-    missing = hidden_count(width)
+    missing = 0 if seen else hidden_count(width)
     if data.message[0]:
         frame.add(render_message(data.message[0], width, data.message[1]))
     elif missing:
@@ -156,7 +170,9 @@ def _add_footer(frame: Frame, state: ViewState, data: ScreenData, width: int) ->
         text = f"{missing} {what} not fit: make the terminal wider"
         frame.add(render_message(text, width))
     else:
-        line, hits = render_keys(width, is_replay=data.header.mode == "replay")
+        is_replay = data.header.mode == "replay"
+        made = render_page_keys(*seen, width) if seen else render_keys(width, is_replay=is_replay)
+        line, hits = made
         frame.below(Frame([line], hits))
 
 
