@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.rows import is_flow
-from ioh.tui.render.panels import PanelView, breakdown_width, shown_layer, table_spec, visible_rows
+from ioh.tui.render.panels import (
+    SIDE_BY_SIDE,
+    PanelView,
+    breakdown_width,
+    shown_layer,
+    table_spec,
+    visible_rows,
+)
 from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import Narrow, ViewState
@@ -107,7 +114,7 @@ def _open(state: ViewState, context: Context, argument: Argument) -> ViewState:
 
 
 def _back(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument, context
+    del argument
     if state.screen != "main":
         return replace(state, screen="main", scroll=0)
     name = state.chosen[0]
@@ -117,6 +124,8 @@ def _back(state: ViewState, context: Context, argument: Argument) -> ViewState:
         return replace(state, narrow=None)
     if state.focus == "top":
         return replace(state, focus="layers")
+    if state.is_alone and not state.layer and context.width < SIDE_BY_SIDE:
+        return replace(state, is_alone=False)
     return replace(state, layer="")
 
 

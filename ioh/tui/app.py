@@ -36,13 +36,14 @@ from ioh.tui.render.line import Frame
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw, max_scroll, page_length
 from ioh.tui.seeker import Found, Seeker
-from ioh.tui.state import ViewState
+from ioh.tui.state import Focus, ViewState
 from ioh.tui.theme import styles_for
 from ioh.tui.travel import Travel
 
 HISTORY_INTERVALS = 300
 MESSAGE_S = 5.0
 _CHECK_S = 0.5
+_FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
 
 
 class IohApp(App[int]):
@@ -290,13 +291,19 @@ class IohApp(App[int]):
         else:
             self.do(hit.action, hit.argument)
 
-    def on_mouse_scroll_down(self) -> None:
-        """The wheel moves as the arrow keys do."""
-        self.do("down")
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves what it is turned over, as the arrow keys do."""
+        self._turn("down", event)
 
-    def on_mouse_scroll_up(self) -> None:
-        """The wheel moves as the arrow keys do."""
-        self.do("up")
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves what it is turned over, as the arrow keys do."""
+        self._turn("up", event)
+
+    def _turn(self, action: str, event: events.MouseEvent) -> None:
+        hit = self._canvas.hit_at(event.screen_x, event.screen_y)
+        if hit is not None and hit.action in _FOCUSES and not self.state.is_typing:
+            self.state = replace(self.state, focus=_FOCUSES[hit.action])
+        self.do(action)
 
     def say(self, text: str, style: str = "accent", *, lasts: bool = False) -> None:
         """Show a line at the bottom for a while, or until the next key."""

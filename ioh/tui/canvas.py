@@ -100,10 +100,14 @@ class Canvas(Widget):
 
     def on_click(self, event: events.Click) -> None:
         """Turn a click into what stands there."""
-        for hit in self._frame.hits:
-            if hit.y == event.y and hit.left <= event.x < hit.right:
-                self.post_message(self.Clicked(hit.at(event.x)))
-                return
+        hit = self.hit_at(event.x, event.y)
+        if hit is not None:
+            self.post_message(self.Clicked(hit.at(event.x)))
+
+    def hit_at(self, x: int, y: int) -> Hit | None:
+        """What can be clicked there."""
+        found = (h for h in self._frame.hits if h.y == y and h.left <= x < h.right)
+        return next(found, None)
 
 
 def _plain(line: Line) -> Line:

@@ -63,7 +63,8 @@ class Headings:
             how = "live" if self._feed.mode != "replay" else "playing"
         else:
             how = "paused"
-        only = [f"only {' '.join(narrow.key)}"] if narrow else []
+        # A disk is on itself.
+        only = [f"only {' '.join(dict.fromkeys(narrow.key))}"] if narrow else []
         options = [self._options.filters_text] if self._options.filters_text else _told(shown)
         return HeaderView(
             mode=self._feed.mode,

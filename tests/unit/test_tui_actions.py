@@ -327,3 +327,12 @@ def test_every_key_has_one_meaning() -> None:
     names = [name for key in KEYS for name in key.names]
     assert len(names) == len(set(names))
     assert len({key.label for key in KEYS}) == len(KEYS)
+
+
+def test_back_brings_the_panel_that_the_breakdown_took_the_place_of() -> None:
+    """Where both fit, there is nothing to bring back."""
+    alone = do(START, "table", width=80)
+    assert alone.is_alone
+    assert not do(alone, "back", width=80).is_alone
+    zoomed = do(do(START, "layer", 5), "table")
+    assert do(zoomed, "back").layer == ""

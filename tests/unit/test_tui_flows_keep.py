@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.command import CommandPalette
 
 from ioh.tui import keeping
@@ -16,6 +17,8 @@ from ioh.tui.options import ScreenOptions
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed, Stage, stage
 from tests.screens import MOMENTS, judged, minute
+
+Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
 
 
 def live() -> FakeFeed:
@@ -241,13 +244,29 @@ def test_the_mouse_presses_the_keys_of_the_footer() -> None:
     stage(flow, live())
 
 
-def test_the_wheel_moves_as_arrows_do() -> None:
+def test_the_wheel_moves_what_it_is_turned_over() -> None:
+    async def turn(on: Stage, over: str, kind: Wheel) -> None:
+        y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
+        x = on.lines[y].index(over)
+        on.app._canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
+        await on.pilot.pause()
+
     async def flow(on: Stage) -> None:
         await on.push(5)
-        on.app.on_mouse_scroll_down()
+        down, up = events.MouseScrollDown, events.MouseScrollUp
+        await turn(on, "R app", down)
         assert on.app.state.chosen != ("syscall", "read")
-        on.app.on_mouse_scroll_up()
+        await turn(on, "Layers", up)
         assert on.app.state.chosen == ("syscall", "read")
+        await turn(on, "4122 dbserver", down)
+        state = on.app.state
+        assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
+        assert state.table_of("syscall").cursor == 1
+        await turn(on, "R block", down)
+        assert on.app.state.focus != state.focus
+        await on.press("question_mark")
+        await turn(on, "Esc", down)
+        assert on.app.state.scroll == 1
 
     stage(flow, live())
 

@@ -47,7 +47,10 @@ def test_a_recording_of_one_command_says_so(width: int) -> None:
         await on.press("5")
         assert "only --comm fio" in on.lines[0]
         assert IGNORED in on.text, "and what that is not true of, too"
-        await on.press("1", "tab", "enter")
+        await on.press("tab", "enter")
+        assert "only --comm fio  only nvme0n1" in on.lines[0]
+        assert "nvme0n1 nvme0n1" not in on.lines[0]
+        await on.press("escape", "1", "tab", "enter")
         assert "only --comm fio  only 41" in on.lines[0]
 
     feed = replay({"syscall": FIO, "block": (IGNORED,)})
