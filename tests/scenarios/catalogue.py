@@ -121,6 +121,8 @@ HEALTHY = (
     Scenario("clean_link", "the same traffic without drops", network.clean_link),
     Scenario("half_used_link", "the same link of 80 Mbit/s, half used",
              network.half_used_link),
+    Scenario("copies", "copies of a file in memory, on a loop device that uses the page cache",
+             healthy.copies),
     Scenario("idle", "nothing", healthy.idle),
 )  # fmt: skip
 

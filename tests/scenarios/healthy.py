@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.kernel.aio import PREAD, Aio
-from tests.kernel.rig import MIB, opened
+from tests.kernel.rig import MIB, opened, run
 from tests.scenarios.anomalies import AIO, DIRECT, LAYERS, PSYNC
 from tests.scenarios.stage import Stage
 
@@ -106,6 +106,17 @@ def few_trims(stage: Stage) -> None:
     disk = stage.disk()
     stage.record("--device", disk.name, *LAYERS)
     stage.load("sh", "-c", f"while sleep 0.2; do blkdiscard -l 1M {disk.path} || exit 1; done")
+    time.sleep(SECONDS)
+
+
+def copies(stage: Stage) -> None:
+    """What is written of a loop device is in memory twice: as its files, and as its image."""
+    volume = stage.volume(1024 * MIB)
+    run("losetup", "--direct-io=off", volume.loop.path)
+    volume.file("f", 40 * MIB).read_bytes()
+    stage.record("--device", volume.loop.name, *LAYERS)
+    copy = "dd if=f of=$i bs=1M && sync $i && sleep 0.7"
+    stage.load("sh", "-c", f"cd {volume.mount} && for i in $(seq 100); do {copy} || exit 1; done")
     time.sleep(SECONDS)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from ioh.model.hist import (
     latency_index,
     size_index,
 )
+from ioh.model.snapshot import OpStats
 from tests.unit.snapshot_maker import disk, found, layer, op, ticks
 
 KB = 1024
@@ -61,6 +64,60 @@ def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> N
     if finding is not None:
         assert re.match(r"(59|6\d)(\.\d)? % of the 4 KB reads take at most 64 us,", finding.cause)
         assert ("the server's" in finding.cause) is (name == "nfs_client")
+
+
+def _said(seconds: Iterable[dict[str, Any]]) -> set[str]:
+    """Which rules spoke of seconds of the block layer, each of these arguments."""
+    engine = Engine()
+    return {
+        finding.rule
+        for at, given in enumerate(seconds)
+        for snapshot in ticks(1, {"block": layer("block", **given)}, start=at)
+        for finding in engine.judge(snapshot).findings
+    }
+
+
+def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[dict[str, Any]]:
+    """Reads at two speeds, and what else the disk does."""
+    random = Random(7)
+    for _ in range(15):
+        heaps = _by_chance(_heaps(4, (30, 600), (7_000, 400)), random)
+        both = heaps if other is None else heaps + other
+        yield disk("sda", op(1000, 4 * KB, 3_000, size_lat=both), write)
+
+
+@pytest.mark.parametrize(
+    ("other", "write", "fires"),
+    [
+        (None, None, True),
+        (_heaps(64, (900, 20)), op(20, 4 * KB, 900), True),
+        (_heaps(4096, (7_000, 140)), None, False),
+        (None, op(140, 512 * KB, 7_000), False),
+    ],
+)
+def test_reads_that_may_wait_for_other_io_tell_of_no_cache(
+    other: SizeLatencyHist | None, write: OpStats | None, fires: bool
+) -> None:
+    assert ("cache_below" in _said(_beside(other, write))) is fires
+
+
+def test_a_fast_and_a_slow_disk_are_no_cache() -> None:
+    def each() -> Iterator[dict[str, Any]]:
+        random = Random(7)
+        for _ in range(15):
+            quick, others = (random.randrange(most - 80, most) for most in (640, 440))
+            fast = op(quick, 4 * KB, 30, size_lat=_heaps(4, (30, quick)))
+            slow = op(others, 4 * KB, 7e3, size_lat=_heaps(4, (7_000, others)))
+            assert fast.size_lat is not None and slow.size_lat is not None  # noqa: PT018
+            both = op(1000, 4 * KB, 2_800, size_lat=fast.size_lat + slow.size_lat)
+            rows = [((name, name), {"stacked": 0}) for name in ("nvme0n1", "sda")]
+            yield {
+                "ops": {"read": both},
+                "parts": {"nvme0n1": {"read": fast}, "sda": {"read": slow}},
+                "tables": {"device": rows},
+            }
+
+    assert "cache_below" not in _said(each())
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ioh.findings.devices import Device, devices
+from ioh.findings.devices import Device, bottom, devices
 from ioh.findings.evenness import is_share_even
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, Window, op_of
+from ioh.findings.window import Stretch, Window, duration_s, layer_of, op_of
 from ioh.findings.words import duration, per_s, percent, rate, size
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
@@ -53,8 +53,23 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         if _REAL_DISK.fullmatch(device.name) and device.settings.get("rotational"):
             yield from _too_fast(recent, device, limits)
     if window.covers(MODES_S):
-        for layer in ("block", "nfs_client"):
-            yield from _two_speeds(window.recent(MODES_S), layer, limits)
+        for layer, part in _apart(recent, limits):
+            yield from _two_speeds(window.recent(MODES_S), layer, part, limits)
+
+
+def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
+    """Each disk and each mount that is read enough: two of them may well differ in speed."""
+    least = 0.8 * limits["modes_ops_min"] * SPAN_S / MODES_S
+    for layer in ("block", "nfs_client"):
+        if sum_op(recent, layer, "read").count < least:
+            continue
+        found = layer_of(recent[-1], layer)
+        names: list[str] = list(found.parts) if found is not None else []
+        if layer == "block":
+            names = [device.name for device in bottom(recent, "read")]
+        for name in names or [""]:
+            if sum_op(recent, layer, "read", name).count >= least:
+                yield layer, name
 
 
 def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterator[Verdict]:
@@ -136,20 +151,23 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
     )
 
 
-def _two_speeds(recent: Stretch, layer: str, limits: Limits) -> Iterator[Verdict]:
+def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Iterator[Verdict]:
     """Reads of one size of which some are far faster than the others, and none in between."""
-    if sum_op(recent, layer, "read").count < limits["modes_ops_min"]:
-        return
-    modes = _modes([x for x in recent.each(_counted, layer) if x is not None], limits)
+    counted = [x for x in recent.each(_counted, layer, part) if x is not None]
+    modes = _modes(counted, limits)
     if modes is None or modes.reads < limits["modes_ops_min"]:
         return
+    others = _others_under_way(recent, layer, part, counted, modes)
+    if others >= limits["others_max"] * (1 - modes.share):
+        return  # they meet the slow ones, or keep them waiting
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
+    of = f" of {part}" if part else ""
     yield Verdict(
-        subject=f"{layer} two speeds",
+        subject=f"{layer} two speeds {part}".rstrip(),
         layer=layer,
         severity="info",
         confidence="low",
-        cause=f"{percent(modes.share)} of the {size(modes.bytes)} reads take at most "
+        cause=f"{percent(modes.share)} of the {size(modes.bytes)} reads{of} take at most "
         f"{duration(modes.fast_us)}, the others more than {duration(modes.slow_us)}, and hardly "
         f"any in between: a cache ({where}) answers the fast ones. Their mean describes neither.",
         evidence=(
@@ -176,8 +194,23 @@ class _Counted(NamedTuple):
     of_size: list[int]
 
 
-def _counted(snapshot: Snapshot, layer: str) -> _Counted | None:
-    stats = op_of(snapshot, layer, "read")
+def _others_under_way(
+    recent: Stretch, layer: str, part: str, counted: Sequence[_Counted], modes: _Modes
+) -> float:
+    """How many writes, and reads of other sizes, were under way on average."""
+    own = SIZE_EDGES_BYTES.index(modes.bytes)
+    spent_us = 0.0
+    for x in counted:
+        rows = (x.table.row(at) for at in range(SIZE_BUCKETS) if at != own)
+        for row in rows:
+            # The middle of a bucket, whose lower edge is half of its upper one.
+            spent_us += sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, row, strict=False))
+    writes = sum_op(recent, layer, "write", part).avg_inflight or 0.0
+    return writes + spent_us / 1e6 / duration_s(recent)
+
+
+def _counted(snapshot: Snapshot, layer: str, part: str) -> _Counted | None:
+    stats = op_of(snapshot, layer, "read", part)
     if stats is None or stats.size_lat is None or not stats.size_lat.counts:
         return None
     table = stats.size_lat
@@ -233,11 +266,12 @@ RULE = Rule(
     sources="The block probe: bytes and times of each device, position of the requests; the "
     "histograms of size and latency; /sys/block/*/queue/rotational.",
     blind="A cache that answers everything on a disk that does not turn looks like a fast disk. "
-    "The loop device with --device, which looks at no other.",
+    "The loop device with --device, which looks at no other. Two speeds beside writes or reads of "
+    "another size that the slow ones may have waited for.",
     false_alarm="Two speeds: a limit that lets bursts through, where a busy machine hides its "
-    "clockwork (else see device_limit), two files on fast and slow parts of one volume, reads that "
-    "wait for writes. Too fast: an array or a hypervisor that calls its flash a turning disk "
-    "(known virtual disks are left out).",
+    "clockwork (else see device_limit), two files on fast and slow parts of one volume. Too fast: "
+    "an array or a hypervisor that calls its flash a turning disk (known virtual disks are left "
+    "out).",
     thresholds=(
         Threshold("ops_min_per_s", 200, "as many random reads as two turning disks can serve"),
         Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
@@ -249,6 +283,7 @@ RULE = Rule(
         Threshold(
             "even_max", 0.3, "standard deviations from the mean share: chance keeps few so near"
         ),
+        Threshold("others_max", 0.5, "times the share of the slow: other I/O that they wait for"),
         Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
         Threshold("modes_ops_min", 600, "60 in the smaller heap, within 6 s"),
     ),

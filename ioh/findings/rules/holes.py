@@ -8,7 +8,7 @@ from ioh.findings.devices import devices
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch, Window
 from ioh.findings.words import duration, percent, rate, size
 from ioh.model.finding import Evidence
 
@@ -70,8 +70,9 @@ def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
     then, now = recent[0].host.cached_bytes, recent[-1].host.cached_bytes
     if then is None or now is None or asked / read.seconds < limits["bytes_min_per_s"]:
         return
-    # Pages that came into the cache and were neither read from a disk nor written.
-    appeared = now - then - fetched - written
+    # Pages that came into the cache and were neither read from anywhere nor written.
+    came = max(fetched, _read_by_anybody(recent))
+    appeared = now - then - came - written - _in_images(recent)
     seen_s = read.seconds - recent[0].interval_s
     expected = asked * seen_s / read.seconds
     if fetched > asked / 10 or appeared < limits["buffered_min_pct"] / 100 * expected:
@@ -84,7 +85,7 @@ def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
         "no device was asked for: holes, or blocks that were allocated and never written.",
         evidence=(
             Evidence(
-                f"the page cache grew by {size(now - then)}, {size(fetched)} were fetched and "
+                f"the page cache grew by {size(now - then)}, {size(came)} were fetched and "
                 f"{size(written)} written",
                 "cached_bytes",
                 appeared,
@@ -95,6 +96,20 @@ def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
         advice="Write the whole file before you measure reads of it.",
         command="filefrag -v FILE | head; du --apparent-size FILE; du FILE",
     )
+
+
+def _read_by_anybody(recent: Stretch) -> float:
+    """What disks and servers gave, to page faults of mappings, too, which no call tells of."""
+    return float(sum(sum_op(recent, layer, "read").bytes for layer in ("block", "nfs_client")))
+
+
+def _in_images(recent: Stretch) -> int:
+    """What went through loop devices, whose files are in the page cache beside what lies on them.
+
+    Unless they read and write past it, which nothing here tells.
+    """
+    found = (device for op in ("read", "write") for device in devices(recent, op))
+    return sum(device.sum.bytes for device in found if device.is_stacked)
 
 
 RULE = Rule(
