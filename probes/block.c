@@ -93,6 +93,41 @@ static inline u32 device_of(const char *disk)
 	return (u32)number[0] << 20 | (u32)number[1];
 }
 
+#ifdef FILTER_WAY_HEAD
+#define DIGITS 4 /* of a controller's number */
+
+/* One of the ways to the NVMe disk that is asked for, as nvme0c1n1 is to nvme0n1. */
+static inline int is_way(const char *disk)
+{
+	const char head[] = FILTER_WAY_HEAD, tail[] = FILTER_WAY_TAIL;
+	struct disk_name name = {};
+	int i, digits, is_end;
+
+	READ(name, FIELD(disk, gendisk_disk_name));
+#pragma unroll
+	for (i = 0; i < (int)sizeof(head) - 1; i++)
+		if (name.text[i] != head[i])
+			return 0;
+#pragma unroll
+	for (digits = 1; digits <= DIGITS; digits++) {
+		is_end = 1;
+#pragma unroll
+		for (i = 0; i < (int)sizeof(tail); i++)
+			is_end &= name.text[sizeof(head) - 1 + digits + i] == tail[i];
+		if (is_end)
+			return 1;
+	}
+	return 0;
+}
+#define is_asked_for(disk, dev) is_way(disk)
+#else
+#ifdef FILTER_DEVICE
+#define is_asked_for(disk, dev) ((dev) == FILTER_DEVICE)
+#else
+#define is_asked_for(disk, dev) 1
+#endif
+#endif
+
 static inline u32 op_of(u32 cmd_flags)
 {
 	switch (cmd_flags & REQ_OP_MASK) {
@@ -233,10 +268,8 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	READ(left, FIELD(rq, request___data_len));
 	disk = request_disk(rq);
 	dev = device_of(disk);
-#ifdef FILTER_DEVICE
-	if (dev != FILTER_DEVICE)
+	if (!is_asked_for(disk, dev))
 		return 0;
-#endif
 	op = op_of(flags);
 	t = totals_of(disk, dev, op);
 	if (!t) {

@@ -36,7 +36,7 @@ static inline int add_submitted(const char *bio, u32 requests)
 	READ(bdev, FIELD(bio, bio_bi_bdev));
 	READ(disk, FIELD(bdev, block_device_bd_disk));
 #endif
-	if (device_of(disk) != FILTER_DEVICE)
+	if (!is_asked_for(disk, device_of(disk)))
 		return 0;
 #endif
 	READ(size, FIELD(bio, bio_bi_iter_bi_size));

@@ -23,7 +23,7 @@ from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
-from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device
+from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
 
 if TYPE_CHECKING:
@@ -182,13 +182,14 @@ class Block(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """See block_probe; no probe sees a device whose I/O never becomes requests of its own."""
         chosen = None if filters.device is None else read_block_device(filters.device)
-        if chosen is not None and not chosen.has_requests:
+        if chosen is not None and not chosen.has_requests and not ways_to(chosen.name):
             below = chosen.stack if chosen.is_stacked else "no other device"
             return Unavailable(
                 f"{chosen.name} has no requests of its own",
                 f"its I/O becomes requests of {below}",
             )
-        return block_defines(host, filters, len(SPEC.lost))
+        head = chosen.name if chosen is not None and not chosen.has_requests else None
+        return block_defines(host, filters, len(SPEC.lost), head)
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

@@ -25,9 +25,16 @@ _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
 def block_defines(
-    host: HostFacts, filters: Filters, lost: int
+    host: HostFacts, filters: Filters, lost: int, nvme_disk: str | None = None
 ) -> Mapping[str, int | str] | Unavailable:
-    """Offsets of the request, its queue and disk, and the flag bits of this kernel."""
+    """Offsets of the request, its queue and disk, and the flag bits of this kernel.
+
+    Args:
+        host: What this kernel is like.
+        filters: With ``device``, requests of that disk alone.
+        lost: How many reasons of losses there are.
+        nvme_disk: The name of that disk if it has several ways to it, whose requests are its.
+    """
     btf = host.btf
     wanted = [
         ("request", "cmd_flags"),
@@ -89,6 +96,9 @@ def block_defines(
     defines |= {name: ops[name] for name in _REQ_OPS}
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
+    if nvme_disk is not None:
+        head, _, tail = nvme_disk.rpartition("n")
+        defines |= {"FILTER_WAY_HEAD": f"{head}c", "FILTER_WAY_TAIL": f"n{tail}"}
     return defines
 
 

@@ -108,6 +108,15 @@ def disk_of_path(name: str) -> str:
     return "".join(found.groups()) if found else ""
 
 
+def ways_to(name: str, root: Path = ROOT) -> list[str]:
+    """Hidden disks that are the ways to an NVMe disk; it has no requests of its own then."""
+    if not name.startswith("nvme") or os.path.isdir(  # noqa: PTH112
+        path_under(root, f"sys/block/{name}/mq")
+    ):
+        return []
+    return [way for way in list_folder(path_under(root, "sys/block")) if disk_of_path(way) == name]
+
+
 def folder_name(folder: str) -> str:
     """The kernel's name of the device in a sysfs folder: ``!`` stands for ``/`` there."""
     return folder.rpartition("/")[2].replace("!", "/")
@@ -205,7 +214,7 @@ def _describe_stack(
     if backing_file is not None:
         return _describe_loop(backing_file, root, mounts)
     slaves = list_folder(f"{folder}/slaves")
-    if ways := [] if slaves else _ways_to(folder, root):
+    if ways := [] if slaves else ways_to(folder_name(folder), root):
         return f"{name} on {','.join(map(printable, ways))}", True
     own = read_line(f"{folder}/dm/name") or read_line(f"{folder}/md/level")
     own_name = printable(own) if own else name
@@ -220,14 +229,6 @@ def _describe_stack(
         stack, is_stacked = _describe_stack(below, root, mounts, depth + 1)
         parts.append(f"{slave_name} ({stack})" if is_stacked else slave_name)
     return f"{own_name} on {','.join(parts)}", True
-
-
-def _ways_to(folder: str, root: Path) -> list[str]:
-    """Hidden disks that are the ways to an NVMe disk; it has no requests of its own then."""
-    name = folder_name(folder)
-    if not name.startswith("nvme") or os.path.isdir(f"{folder}/mq"):  # noqa: PTH112
-        return []
-    return [way for way in list_folder(path_under(root, "sys/block")) if disk_of_path(way) == name]
 
 
 def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:

@@ -206,6 +206,20 @@ def test_a_device_without_requests_is_measured_from_proc(monkeypatch: pytest.Mon
     assert isinstance(all_layers()["block"].defines(linux_6_18().host(), Filters()), dict)
 
 
+def test_an_nvme_disk_with_several_ways_is_known_by_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "nvme12n3"
+    device = BlockDevice(5, name, f"{name} on nvme12c0n3", 5, name, has_requests=False)
+    monkeypatch.setattr("ioh.layers.block.read_block_device", lambda _: device)
+    monkeypatch.setattr("ioh.layers.block.ways_to", lambda _: ["nvme12c0n3"])
+    defines = defines_of("block", linux_6_18(), Filters(device=5))
+    assert (defines["FILTER_WAY_HEAD"], defines["FILTER_WAY_TAIL"]) == ("nvme12c", "n3")
+    assert "is_way" in ProbeText("block", defines).code
+    plain = defines_of("block", linux_6_18())
+    assert "is_way" not in ProbeText("block", plain).code
+
+
 def test_the_disk_is_found_by_the_queue_or_by_the_request() -> None:
     assert "OFF_request_rq_disk" not in defines_of("block", linux_6_18())
     assert "OFF_request_queue_disk" not in defines_of("block", linux_5_10())

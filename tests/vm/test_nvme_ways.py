@@ -128,15 +128,18 @@ def test_each_way_is_a_device_with_latencies(disk: str) -> None:
 
 
 def test_the_disk_is_the_sum_of_the_ways_to_it(disk: str) -> None:
-    """No number of a way is told outside of the kernel: from /proc."""
-    ioh = Ioh("--layers", "block", "--device", disk, cycle_s=0.5)
-    try:
-        ioh.wait_for_lines(1, 120)
+    with watching("block", options=("--device", disk)) as ioh:
         with part_of(ioh) as part:
-            loaded(disk)
-        ops = [interval["layers"]["block"]["ops"] for interval in part.intervals_of("block")]
-        assert part.intervals[-1]["layers"]["block"]["source"] == "proc"
-    finally:
-        ioh.end()
+            done = loaded(disk)
+        counts = counted(part)
+    ops = [interval["layers"]["block"]["ops"] for interval in part.intervals_of("block")]
+    assert part.intervals[-1]["layers"]["block"]["source"] == "bpf"
     assert sum(each["read"]["count"] for each in ops) == READS
     assert sum(each["write"]["count"] for each in ops) == WRITES
+    assert {(way, "read"): stats.reads for way, stats in done.items()} == {
+        key: count for key, count in counts.items() if key[1] == "read" and count
+    }
+    assert part.sizes("block", "read") == {4 * KIB: READS}
+    assert part.lost("block") == {}
+    processes = part.table("block", "process", "pid")
+    assert processes[str(os.getpid()),]["reads"] == READS
