@@ -139,8 +139,8 @@ def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
             begin = len(on.shown)
             os.kill(pid, number)
             on.wait_until(lambda: b"Stopped" in on.shown[begin:])  # noqa: B023
-            on.press("stty sane; fg\r")
             begin = len(on.shown)
+            on.press("stty sane; fg\r")
             on.wait_until(lambda: b"\x1b[?1049h" in on.shown[begin:])  # noqa: B023
             wait_for_screen(on)
             run_until_ticks(on, 2)
