@@ -191,3 +191,13 @@ def test_sizes_that_have_no_line_are_said(size: tuple[int, int]) -> None:
     hidden = SIZE_BUCKETS - len(lines)
     assert ("sizes" in text) == bool(hidden)
     assert not hidden or f"+{hidden} sizes" in text
+
+
+@pytest.mark.parametrize("layer", ["", "tcp"])
+def test_a_flow_shows_its_rate_where_others_show_latencies(layer: str) -> None:
+    state = ViewState(layer=layer, chosen=("tcp", "in"))
+    text = draw(state, screen_data(LAST), 160, 60).text()
+    assert "throughput and rate over time" in text
+    assert "latency over time" not in text
+    other = ViewState(layer=layer and "block", chosen=("block", "read"))
+    assert "latency over time" in draw(other, screen_data(LAST), 160, 60).text()

@@ -9,6 +9,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
+from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
 from ioh.tui.history import Point
 from ioh.tui.render.facts import render_facts, render_notes
@@ -25,7 +26,14 @@ from ioh.tui.render.layers import (
     render_layers,
 )
 from ioh.tui.render.line import Frame, Line, beside, clipped, heading
-from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, breakdown_width, panel
+from ioh.tui.render.panels import (
+    SIDE_BY_SIDE,
+    PanelView,
+    breakdown,
+    breakdown_width,
+    panel,
+    shown_layer,
+)
 from ioh.tui.render.timeline import TimelineView, render_timeline
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
@@ -266,8 +274,14 @@ def _panels(
     left = panel(view, half, height)
     rest = height - len(left.lines)
     if state.panel == "hist" and rest > _MIN_PANEL + 2:
-        left.below(panel(view, half, rest, "heat"))
+        left.below(panel(view, half, rest, _second(view)))
     return beside(clipped(left, height), half, breakdown(view, right, height))
+
+
+def _second(view: PanelView) -> str:
+    """What stands beside the first panel: a flow has no latencies to show over time."""
+    layer = shown_layer(view)
+    return "graph" if layer is not None and is_flow(layer.spec) else "heat"
 
 
 def _zoomed(view: PanelView, width: int, height: int) -> Frame:
@@ -278,7 +292,7 @@ def _zoomed(view: PanelView, width: int, height: int) -> Frame:
         frame = clipped(panel(view, width, upper), upper)
     else:
         half = (width - 2) // 2
-        second = "heat" if view.state.panel == "hist" else "hist"
+        second = _second(view) if view.state.panel == "hist" else "hist"
         left = clipped(panel(view, half, upper), upper)
         frame = beside(left, half, panel(view, width - 2 - half, upper, second))
         frame = clipped(frame, upper)
