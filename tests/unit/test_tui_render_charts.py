@@ -209,3 +209,15 @@ def test_sizes_without_a_line_are_counted() -> None:
     for height in (1, 2, 3, 4, 5, 9):
         lines = render_size_latency(four, 80, height)
         assert hidden_sizes(four, height) == 4 - (len(lines) - 1)
+
+
+def test_the_time_axis_tells_the_time_that_passed() -> None:
+    """One interval was as long as ioh stood still."""
+    counts_now = (0,) * 9 + (5,) + (0,) * (LATENCY_BUCKETS - 10)
+    intervals = [counts_now] * 10
+    lengths = [1.0] * 8 + [37.0, 1.0]
+    axis = render_heat_map(intervals, 26, 5, UNICODE, lengths)[-1].text
+    assert axis.split() == ["-56", "s", "-46", "s", "now"]
+    assert render_heat_map(intervals, 26, 5, UNICODE)[-1].text.split()[0] == "-20"
+    fast = render_heat_map(intervals, 26, 5, UNICODE, [0.5] * 10)[-1].text
+    assert fast.split() == ["-10", "s", "-5", "s", "now"]

@@ -18,7 +18,7 @@ def render_heat_map(
     width: int,
     height: int,
     glyphs: Glyphs,
-    interval_s: float = 1.0,
+    lengths_s: Sequence[float | None] = (),
 ) -> list[Line]:
     """The newest intervals that fit, the latest at the right; a space where nothing is known.
 
@@ -28,7 +28,7 @@ def render_heat_map(
         height: Lines, the time axis' included; where not all times fit, each line stands for
             two or more of them, its label being the longest.
         glyphs: Characters to draw with.
-        interval_s: Length of one interval, for the time axis.
+        lengths_s: Of each interval, for the time axis; those not known as long as the others.
     """
     columns = max(1, width - _LABEL - 1)
     known = list(intervals[-columns:])
@@ -56,7 +56,7 @@ def render_heat_map(
             shade, style = shades[level]
             line.add(shade * len(list(run)), style)
         lines.append(line)
-    lines.append(_axis(columns, interval_s))
+    lines.append(_axis(columns, lengths_s))
     return lines
 
 
@@ -65,9 +65,13 @@ def _shade(level: int, glyphs: Glyphs) -> str:
     return glyphs.shades[0 if not level else max(1, round(level / (HEAT_LEVELS - 1) * full))]
 
 
-def _axis(columns: int, interval_s: float) -> Line:
-    left = f"-{columns * interval_s:.0f} s"
-    middle = f"-{columns * interval_s / 2:.0f} s"
+def _axis(columns: int, lengths_s: Sequence[float | None]) -> Line:
+    newest = [*[None] * (columns - len(lengths_s)), *lengths_s[-columns:]]
+    known = sorted(length for length in newest if length is not None)
+    usual = known[len(known) // 2] if known else 1.0
+    spent = [usual if length is None else length for length in newest]
+    right_half = spent[columns - columns // 2 :]
+    left, middle = f"-{sum(spent):.0f} s", f"-{sum(right_half):.0f} s"
     line = Line().to(_LABEL + 1)
     line.add(left, "dim").to(_LABEL + 1 + columns // 2 - len(middle) // 2).add(middle, "dim")
     return line.to(_LABEL + 1 + columns - 3).add("now", "dim")

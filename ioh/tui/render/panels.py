@@ -102,7 +102,8 @@ def _body(
         if view.state.narrow is not None and not is_kept and not any(intervals):
             yield from _not_kept(view.state.narrow, width)
             return
-        yield from render_heat_map(intervals, width, height, view.glyphs, _interval_s(view.points))
+        lengths_s = [None if point is None else point.interval_s for point in view.points]
+        yield from render_heat_map(intervals, width, height, view.glyphs, lengths_s)
     else:
         yield from _graphs(view, width, height)
 
@@ -139,11 +140,6 @@ def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
     for text in texts:
         for part in textwrap.wrap(text, max(20, width - 2)):
             yield Line(" ").add(part, "dim")
-
-
-def _interval_s(points: Sequence[Point | None]) -> float:
-    known = [point.interval_s for point in points if point is not None]
-    return sum(known) / len(known) if known else 1.0
 
 
 def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
