@@ -323,7 +323,7 @@ class IohApp(App[int]):
             handler(argument)
         elif self.shown is not None and self.state.screen == "findings" and action == "open":
             for finding in ranked(self.shown.findings)[:1]:
-                self.do("seek", finding.since_unix_s + self.shown.interval_s / 2)
+                self._do_visit(finding.since_unix_s + self.shown.interval_s / 2)
         elif self.shown is not None:
             snapshot = self._narrowed() or self.shown
             panel = PanelView(self.state, snapshot, (), self._glyphs)
@@ -343,6 +343,11 @@ class IohApp(App[int]):
     def _do_stand_still(self, argument: object) -> None:
         del argument
         self.action_stand_still()
+
+    def _do_visit(self, argument: str | float) -> None:
+        """Go to a finding's begin, and look at what was done then."""
+        self.state = replace(self.state, screen="main", scroll=0)
+        self.do("seek", argument)
 
     def _do_record(self, argument: object) -> None:
         del argument

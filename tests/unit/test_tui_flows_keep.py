@@ -276,9 +276,16 @@ def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
         feed.intervals[49] = judged()
         await on.push(50)
         await on.click("A critical thing", into=3)
-        assert on.app.state.screen == "findings"
+        assert "go there" in on.text
         await on.click("go there", into=1)
         await on.until(lambda: on.app.travel.position.tick in {33, 34})
+        assert "── Layers ──" in on.text, "to look at what was done then"
+        await on.press("end", "f")
+        await on.until(lambda: on.app.travel.position.tick == 50)
+        assert "Enter go to the first" in on.lines[-1]
+        await on.press("enter")
+        await on.until(lambda: on.app.travel.position.tick in {33, 34})
+        assert "── Layers ──" in on.text
 
     feed = live()
     stage(flow, feed)

@@ -77,7 +77,7 @@ def _add_finding(frame: Frame, finding: Finding, width: int, *, utc: bool) -> No
     line = Line(f" {_SIGNS[finding.severity]}{safe_name(finding.title)}", style)
     line.add(f"   {finding.severity}, confidence {finding.confidence}, since {since}   ", "dim")
     line.add("go there", "key")
-    frame.add(line.fitted(width), (0, width, "seek", finding.since_unix_s))
+    frame.add(line.fitted(width), (0, width, "visit", finding.since_unix_s))
     _wrap(frame, safe_name(finding.cause), width, "strong", 3)
     for evidence in finding.evidence:
         source = f"   [{safe_name(evidence.source)}]" if evidence.source else ""

@@ -39,10 +39,14 @@ def render_keys(width: int, *, is_replay: bool) -> tuple[Line, list[Hit]]:
     return line.fitted(width), hits
 
 
-def render_page_keys(first: int, count: int, total: int, width: int) -> tuple[Line, list[Hit]]:
+def render_page_keys(
+    first: int, count: int, total: int, width: int, *, has_findings: bool
+) -> tuple[Line, list[Hit]]:
     """What there is to do with a text of which ``count`` lines from ``first`` on are seen."""
     line, hits = Line(" "), []
     keys = [("Esc", "back", "escape"), ("q", "quit", "q")]
+    if has_findings:
+        keys = [("Enter", "go to the first", "enter"), *keys]
     if count < total:
         keys = [("PgUp", "", "pageup"), ("PgDn", "page", "pagedown"), *keys]
     for label, short, name in keys:

@@ -179,8 +179,11 @@ def _add_footer(
         frame.add(render_message(text, width))
     else:
         is_replay = data.header.mode == "replay"
-        made = render_page_keys(*seen, width) if seen else render_keys(width, is_replay=is_replay)
-        line, hits = made
+        line, hits = render_keys(width, is_replay=is_replay)
+        if seen:
+            snapshot = data.snapshot
+            found = state.screen == "findings" and snapshot is not None and snapshot.findings
+            line, hits = render_page_keys(*seen, width, has_findings=bool(found))
         frame.below(Frame([line], hits))
 
 
