@@ -167,6 +167,29 @@ def one_reader(stage: Stage) -> None:
     time.sleep(14)
 
 
+# Reads of 64 KB at random places, nothing of which stays in the cache: path.
+_READ_ANEW = """
+import os, random, sys
+fd = os.open(sys.argv[1], os.O_RDONLY); count = os.fstat(fd).st_size >> 16
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+while True:
+    at = random.randrange(count) << 16
+    os.pread(fd, 1 << 16, at)
+    os.posix_fadvise(fd, at, 1 << 16, os.POSIX_FADV_DONTNEED)
+"""
+
+
+def one_buffered_reader(stage: Stage) -> None:
+    volume = stage.volume()
+    path = volume.file("f", 192 * MIB)
+    limit = stage.limit(stage.below())
+    limit.set(read_ops=400)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    stage.python(_READ_ANEW, str(path), limit=limit)
+    stage.begins()
+    time.sleep(14)
+
+
 def sync_log(stage: Stage) -> None:
     volume = stage.volume()
     limit = stage.limit(stage.below())

@@ -57,6 +57,8 @@ ANOMALIES = (
              anomalies.stalls, "tail_latency", ("single_stream", "slow_disk", "device_limit")),
     Scenario("one_reader", "one thread, one direct read at a time",
              anomalies.one_reader, "single_stream"),
+    Scenario("one_buffered_reader", "one thread, buffered reads of what is not in memory",
+             anomalies.one_buffered_reader, "single_stream", ("tail_latency", "slow_disk")),
     Scenario("sync_log", "4 KB writes, each with fsync", anomalies.sync_log, "sync_writes",
              ("single_stream", "tail_latency", "slow_disk")),
     Scenario("full_cache", "a buffered writer, vm.dirty_bytes lowered to 64 MB",

@@ -59,7 +59,7 @@ def page_random(stage: Stage) -> None:
     volume = stage.volume()
     path = volume.file("f", 192 * MIB)
     stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=randread", "--bs=4k", PSYNC, "--rate_iops=2000")
+    stage.fio(f"--filename={path}", "--rw=randread", "--bs=4k", PSYNC, "--rate_iops=300")
     time.sleep(SECONDS)
 
 

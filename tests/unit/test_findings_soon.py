@@ -140,3 +140,13 @@ def test_one_thread_is_told_within_ten_seconds() -> None:
     begin = 5
     first = told([second(at, given if at >= begin else nothing) for at in range(20)])
     assert first["single_stream"] - begin <= 9
+
+
+@pytest.mark.parametrize(("cached", "fires"), [(0, True), (400, True), (900, False)])
+def test_one_thread_of_buffered_reads_is_told_where_they_reach_the_storage(
+    cached: int, fires: bool
+) -> None:
+    call = op(1000, 8 * KB, 990, inflight=1)
+    metrics = {"read_calls_per_s": 1000.0, "read_calls_cached_per_s": float(cached)}
+    app = layer("syscall", {"read": call, "read_buffered": call}, metrics=metrics)
+    assert ("single_stream" in told(second(at, {"syscall": app}) for at in range(15))) is fires

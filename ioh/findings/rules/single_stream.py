@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, layer_of, rows_of
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Stretch, Window, layer_of, rows_of
 from ioh.findings.words import duration, per_s, program, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
 SPAN_S = 7.0
 _NAMES = {
+    "read_buffered": "read",
     "read_direct": "direct read",
     "write_direct": "direct write",
     "write_sync": "synchronous write",
@@ -20,7 +21,7 @@ _NAMES = {
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Direct and synchronous calls of which there is always exactly one under way."""
+    """Calls that wait for storage, of which there is always exactly one under way."""
     recent = window.recent(SPAN_S)
     layer = layer_of(window.newest, "syscall")
     if layer is None or not window.covers(SPAN_S):
@@ -35,6 +36,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         if not limits["depth_min"] <= depth <= 2 - limits["depth_min"]:
             continue
         if not _is_alone(recent, op):
+            continue
+        if op == "read_buffered" and not _reach_storage(recent, limits):
             continue
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
         who = program(top.key, "one thread") if top is not None else "one thread"
@@ -60,6 +63,13 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         )
 
 
+def _reach_storage(recent: Stretch, limits: Limits) -> bool:
+    """Whether most of the buffered reads waited for a disk or a server, not for memory."""
+    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
+    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
+    return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
+
+
 def _is_alone(recent: Sequence[Snapshot], op: str) -> bool:
     """Whether each look found at most one under way, most of them one, and no other op at all.
 
@@ -80,14 +90,16 @@ RULE = Rule(
     title="One at a time",
     layer="syscall",
     judge=judge,
-    watches="Direct and synchronous calls: how many are under way on average (rate times mean "
-    "time), and whether it is always just one.",
+    watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
+    "are under way on average (rate times mean time), and whether it is always just one.",
     sources="The probe of calls.",
-    blind="One thread among others that do I/O, too; the process named is the busiest.",
+    blind="Reads of metadata (find, du) and of mappings, which are no calls that ioh follows. One "
+    "thread among others that do I/O, too; the process named is the busiest.",
     false_alarm="Who needs the answer before the next question has no choice; then only latency "
     "counts.",
     thresholds=(
         Threshold("depth_min", 0.9, "always one: less is idle in between, 2 less this is more"),
+        Threshold("uncached_min_pct", 50.0, "of buffered reads: the others are answered by memory"),
         Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
         Threshold("ops_min_per_s", 50, "fewer are no load"),
     ),
