@@ -217,6 +217,19 @@ static inline u64 issue_time(const char *rq, u64 stamped)
 	return at;
 }
 
+/*
+ * Most kernels stamp no command that a program hands to a disk itself (smartd, hdparm) or by which
+ * the kernel asks whether there is a CD, and none counts it in diskstats.
+ */
+static inline int is_timed(const char *rq)
+{
+	u64 accepted = 0, at = 0;
+
+	READ(accepted, FIELD(rq, request_start_time_ns));
+	READ(at, FIELD(rq, request_io_start_time_ns));
+	return accepted || at;
+}
+
 /* follows_flush: the device has flushed its cache first, which is part of the service. */
 static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted,
 			       u32 follows_flush)
@@ -231,7 +244,7 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 	if (follows_flush)
 		at = accepted;
 	if (!accepted) {
-		/* Only passthrough requests and queues with iostats off go unstamped. */
+		/* Of reads and writes only those of queues with iostats off go unstamped. */
 		if (at) {
 			accepted = at;
 		} else {
@@ -267,10 +280,14 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	READ(rq_flags, FIELD(rq, request_rq_flags));
 	READ(left, FIELD(rq, request___data_len));
 	disk = request_disk(rq);
+	if (!disk) /* of an NVMe controller's own queue, a tape drive … */
+		return 0;
 	dev = device_of(disk);
 	if (!is_asked_for(disk, dev))
 		return 0;
 	op = op_of(flags);
+	if (op == OP_OTHER && !is_timed(rq))
+		return 0;
 	t = totals_of(disk, dev, op);
 	if (!t) {
 		count_lost(LOST_MAP_FULL);
