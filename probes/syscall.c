@@ -154,14 +154,14 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		}
 	}
 	if (op != OP_COPY) {
-		if (aim(&to, file_of(fd), op, call_flags, 0))
+		if (aim(&to, file_of(fd), op, call_flags, ANYWHERE))
 			begin(&to, pid_tgid, now);
 		return 0;
 	}
 	/* A copy between files, else a read or a write of the one that is a file. */
-	if (!aim(&to, file_of(fd), OP_READ, 0, 0))
+	if (!aim(&to, file_of(fd), OP_READ, 0, ANYWHERE))
 		to.file = 0;
-	if (aim(&out, file_of(out_fd), OP_WRITE, 0, 0)) {
+	if (aim(&out, file_of(out_fd), OP_WRITE, 0, ANYWHERE)) {
 		if (to.file)
 			out.op = OP_COPY;
 		to = out;

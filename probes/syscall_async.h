@@ -367,7 +367,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 		/* A registered file, or one opened by a linked request before. */
 		op = a.target.op;
 		READ(file, FIELD(request, io_kiocb_file));
-		if (!aim(&a.target, file, op, a.rw_flags, 0))
+		if (!aim(&a.target, file, op, a.rw_flags, ANYWHERE))
 			return 0;
 		note_started(a.target.op);
 	}

@@ -184,10 +184,12 @@ static inline int other_device(const char *sb, u32 dev, u32 rdev)
 }
 #endif
 
+#define ANYWHERE (~1ULL)
+
 /*
  * Fill in which file this is and which class of op; 0 when it is none of ours.
- * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from, of an asynchronous
- * read, is where in the file it begins.
+ * op is OP_READ, OP_WRITE, OP_FSYNC or OP_COPY, call_flags an RWF_ mask; from is where in the file
+ * an asynchronous read begins, ANYWHERE of others.
  */
 static inline int aim(struct target *to, const char *file, u32 op, u32 call_flags, u64 from)
 {
@@ -196,7 +198,7 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	struct super_part super = {};
 	const char *sb, *dentry;
 	u32 flags, rdev = 0;
-	u64 magic, is_opaque, subvolume = 0;
+	u64 magic, is_opaque, subvolume = 0, size = 0;
 	u16 kind;
 
 	if (!file)
@@ -232,8 +234,11 @@ static inline int aim(struct target *to, const char *file, u32 op, u32 call_flag
 	if (op == OP_READ) {
 		to->is_opaque = is_opaque;
 		/* A device's node has no size. */
-		to->is_at_end =
-			kind == S_IFREG && from >= PART(u64, inode, INODE_BASE, inode_i_size);
+		if (from != ANYWHERE && kind == S_IFREG) {
+			READ(size, FIELD(PART(const char *, part, FILE_BASE, file_f_inode),
+					 inode_i_size));
+			to->is_at_end = from >= size;
+		}
 		if (flags & O_DIRECT)
 			op = OP_READ_DIRECT;
 	}

@@ -58,7 +58,7 @@ _MEMBERS = [
 # Members that the probe reads by one call of a helper.
 _SPANS = {
     "FILE": ("file", ("f_inode", "f_flags", "f_path_dentry")),
-    "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino", "i_size")),
+    "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
     "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
 }
 _X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
