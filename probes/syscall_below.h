@@ -55,6 +55,8 @@ static inline void add_handed_on(const struct call *c, u32 calls_made, struct lo
 /* Requests that begin at the end of their file: no cache has anything for them, nor has a disk. */
 static inline void charge_ends(struct charges *sum, const struct call *c, const struct lower *low)
 {
+	if (!c->at_end)
+		return;
 	if (!c->batch[0] && low->bios)
 		charge_reads(sum, c->at_end, 0, low);
 	else

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.kernel.aio import FSYNC, PREAD, Aio
+from tests.kernel.aio import FSYNC, PREAD, PWRITE, Aio
 from tests.kernel.io_limit import throttled
 from tests.kernel.part import Part, WatchedVolume
 from tests.kernel.rig import MIB, Ioh, Volume, about, aligned, opened, recording
@@ -165,3 +165,15 @@ def test_reads_of_io_uring_at_the_end_of_a_file(watched: WatchedVolume, flags: i
             ]
     below = 2 if flags else 0
     check_ends(ioh, found=2, cached=2 - below, at_end=1 + 3 + 2, below=below)
+
+
+def test_what_a_write_reads_is_no_reads(watched: WatchedVolume) -> None:
+    """A part of a page that is not in the cache: the rest of it is fetched first."""
+    path = watched.volume.file("data", 64 * CHUNK)
+    watched.volume.drop_caches()
+    with watched.part() as ioh, opened(path, os.O_RDWR) as fd, closing(Aio(8)) as aio:
+        writes = [aio.prepare(fd, PWRITE, 100, 8 * i * CHUNK) for i in range(8)]
+        assert aio.submit(writes) == 8
+        assert aio.reap(8, 8) == [100] * 8
+    assert ioh.total("block", "read") + ioh.unseen >= 8
+    check_ends(ioh, found=0, cached=0, at_end=0, below=0)
