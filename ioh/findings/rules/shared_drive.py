@@ -170,8 +170,9 @@ RULE = Rule(
     "who submits it.",
     sources="The block probe: latency by device, submitters by process.",
     blind="A rival that was there from the beginning; on an array only its effect is seen.",
-    false_alarm="A cache that is full, collecting garbage, heat: the disk has its own reasons to "
-    "slow down under the same load (then confidence is low).",
+    false_alarm="A cache that is full, collecting garbage, heat, a cloud volume that has spent its "
+    "credits (see device_limit): the disk has its own reasons to slow down under the same load "
+    "(then confidence is low).",
     thresholds=(
         Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
         Threshold("remote_ratio_min", 3.5, "with nobody to name; busy CPUs make it two or three"),

@@ -74,7 +74,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 Evidence(f"{per_s(count / SPAN_S)} operations a second", "ops_per_s"),
             ),
             advice="Look at latency by size and at the devices apart: large I/O among small, one "
-            "slow disk of several, or write-back that reads must wait for.",
+            "slow disk of several, write-back that reads must wait for, or a limit that holds some "
+            "back (see device_limit).",
             command="ioh text -d histsz,parts",
         )
 
