@@ -54,3 +54,11 @@ def test_flushes_from_multipath_are_reads_of_the_disk_below() -> None:
     assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 0
     disks = {"sda": of(read=54, write=29, flush=0)}
     assert unseen.note(disks, {"sda": of(read=42, write=29, flush=25)}) == 1
+
+
+def test_commands_of_programs_are_reads_to_diskstats_where_they_have_times() -> None:
+    """As on Linux 5.10: 23 times TEST UNIT READY."""
+    unseen = UnseenRequests()
+    unseen.note({}, {"sda": of(read=5, other=9)})
+    assert unseen.note({"sda": of(read=24)}, {"sda": of(read=6, other=32)}) == 0
+    assert unseen.note({"sda": of(read=26)}, {"sda": of(read=7, other=32)}) == 1
