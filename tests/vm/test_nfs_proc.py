@@ -40,11 +40,10 @@ def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None
     assert told.read.calls > 20
     measured_ms = ioh.latency_us("nfs_client", "write") * told.write.calls / 1e3
     assert measured_ms == pytest.approx(told.write.execute_ms, rel=1e-3)
-    (row,) = [
-        (mount, row) for mount, row in ioh.table("nfs_client", "mount", "mount", "vers").items()
-    ]
-    assert row[0] == (str(place), version)
-    assert row[1]["writes"] == told.write.calls
+    # The idle mount of the other tests shows up where its lease is renewed meanwhile.
+    mounts = ioh.table("nfs_client", "mount", "mount", "vers")
+    written = {mount: row["writes"] for mount, row in mounts.items() if row["writes"]}
+    assert written == {(str(place), version): told.write.calls}
     assert any("asked for with --proc" in str(remark) for remark in remarks(ioh))
 
 

@@ -179,14 +179,33 @@ def writing(place: Path, direct: int) -> Iterator[None]:
         writer.join()
 
 
+@contextlib.contextmanager
+def delegated(path: Path) -> Iterator[None]:
+    """The file is open, and the server has left it to the client.
+
+    It does so once it knows the way back to the client, and not where it recently had to ask for
+    one of a file that looks alike to it.  Not by O_DIRECT, with which the client asks for none.
+    """
+    deadline = time.monotonic() + 120
+    inode = f':{path.stat().st_ino}"'
+    while True:
+        with opened(path, os.O_RDONLY):
+            states = [each.read_text() for each in Path("/proc/fs/nfsd/clients").glob("*/states")]
+            lines = [line for state in states for line in state.splitlines()]
+            if any("type: deleg" in line and inode in line for line in lines):
+                yield
+                return
+        assert time.monotonic() < deadline, lines
+        time.sleep(0.5)
+
+
 def test_reads_whose_delegation_is_recalled(server: Server, both_ends: Ioh) -> None:
     """Another client writes: READs go on under another state id, those refused are sent again."""
     with mounted("4.2") as one, mounted("4.2", client=3) as other:
         path = one / "recalled"
         path.write_bytes(os.urandom(MIB))
         server.drop_caches()
-        # Not by O_DIRECT, with which the client asks for no delegation; the readers share it.
-        with opened(path, os.O_RDONLY), part_of(both_ends) as ioh:
+        with delegated(path), part_of(both_ends) as ioh:
             before = client_counts(one)
             readers = [threading.Thread(target=read_directly, args=(path, 4)) for _ in range(4)]
             for reader in readers:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import time
-from pathlib import Path
 
 from tests.kernel.part import part_of
-from tests.kernel.rig import opened, run
+from tests.kernel.rig import opened
+from tests.vm.disks import NAMES, Disks
 from tests.vm.nfs import watching
 
 COMMANDS = 23
@@ -62,22 +61,13 @@ def is_ready(fd: int) -> None:
     assert header.status == 0
 
 
-def scsi_disk() -> str:
-    run("modprobe", "-a", "scsi_debug", "sd_mod")
-    deadline = time.monotonic() + 60
-    while not (found := list(Path("/sys/block").glob("sd*"))):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found[0].name
-
-
 def test_commands_are_not_lost() -> None:
     """Most kernels give them no times: those are left out, as by diskstats."""
-    name = scsi_disk()
+    Disks().answer_after(0)
     with (
         watching("block") as ioh,
         part_of(ioh) as part,
-        opened(f"/dev/{name}", os.O_RDONLY) as fd,
+        opened(f"/dev/{NAMES[0]}", os.O_RDONLY) as fd,
     ):
         for _ in range(COMMANDS):
             is_ready(fd)
