@@ -229,8 +229,8 @@ def measure(report: Report, targets: Targets, seconds: int, day_s: int) -> None:
             others = peers(folder, seconds)
         for layers, made in ((3, samples), (5, five_layers(samples))):
             spent_s, size = write(folder / f"{layers}.ioh", iter(made), len(made))
-            what = f"recording, {layers} layers, its first {len(made)} s"
-            report.figure(what, "bytes/s", [size / len(made)])
+            budget = BYTES_PER_S if layers == 5 else None
+            report.figure(f"recording, {layers} layers", "bytes/s", [size / len(made)], budget)
             share = spent_s / len(made) * 100
             report.figure(f"recording, {layers} layers", "% of a core", [share], CPU_PCT)
         for peer, size in others.items():
@@ -246,8 +246,7 @@ def measure_sessions(report: Report, folder: Path, mix: list[Sample], day_s: int
     for what, samples, length_s in (("NFS host", real, day_s), ("mix", mix, min(day_s, MIX_S))):
         say(f"recording: a session of {length_s} s, {what}")
         path = folder / f"{what}.ioh"
-        _, size = write(path, endless(samples), length_s)
-        report.figure(f"recording, {what}, {length_s} s", "bytes/s", [size / length_s], BYTES_PER_S)
+        write(path, endless(samples), length_s)
         measure_long(report, path, what)
 
 
