@@ -1,5 +1,8 @@
 # Every target is one call of the launcher, which sets up what it needs.
-.PHONY: run test test-vm lint bench
+.PHONY: run test test-vm test-programs test-servers test-distros lint bench soak fuzz
+
+# With USERLAND=trixie or so: the programs and libraries in the virtual machine are that Debian's.
+in_chroot = $(if $(USERLAND),USERLAND="$(USERLAND)" ./ioh.sh --test-distros env)
 
 run:
 	./ioh.sh
@@ -8,10 +11,25 @@ test:
 	./ioh.sh --test
 
 test-vm:
-	KERNEL="$(KERNEL)" ./ioh.sh --test-vm
+	$(in_chroot) KERNEL="$(KERNEL)" VM_TESTS="$(VM_TESTS)" ./ioh.sh --test-vm
+
+test-programs:
+	./ioh.sh --test-programs
+
+test-servers:
+	./ioh.sh --test-servers
+
+test-distros:
+	USERLAND="$(USERLAND)" ./ioh.sh --test-distros
 
 lint:
 	./ioh.sh --lint
 
 bench:
 	./ioh.sh --bench
+
+soak:
+	./ioh.sh --soak
+
+fuzz:
+	./ioh.sh --fuzz

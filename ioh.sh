@@ -2,18 +2,23 @@
 # Runs ioh from this checkout; on first use it installs what is missing, and says so before.
 #
 #   ./ioh.sh [ioh's arguments]           ioh itself; through sudo where it needs root
-#   ./ioh.sh --test [pytest's arguments] linters, unit tests and, as root, kernel tests;
+#   ./ioh.sh --test [pytest's arguments] linters (alone: --lint), unit and, as root, kernel tests;
 #                                        with a test file among the arguments, only that one
 #   ./ioh.sh --test-vm [arguments]       kernel and NFS tests in a virtual machine
-#   ./ioh.sh --lint                      linters only
+#   ./ioh.sh --test-programs [arguments] what the findings say of PostgreSQL, MariaDB, tar, git and
+#                                        others, which it installs, and runs for real
+#   ./ioh.sh --test-servers [arguments]  what needs a browser or a database, which it installs
+#   ./ioh.sh --test-distros [command]    the launcher, unit and kernel tests in minimal chroots
 #   ./ioh.sh --bench [arguments]         what ioh costs, compared with bpftrace
+#   ./ioh.sh --soak [minutes]            whether it stays flat and loses nothing, for hours
+#   ./ioh.sh --fuzz [seconds [seed]]     recordings that mean harm, an hour of them
 #   ./ioh.sh --setup                     install what is missing, then stop
+#   ./ioh.sh --install [PREFIX]          a root-owned copy in PREFIX (/opt/ioh), `ioh` on the PATH
+#   ./ioh.sh --uninstall [PREFIX]        remove that copy and its links
 #
 # IOH_PYTHON        a Python 3.10 or newer, where /usr/bin/python3 is older
 # IOH_KERNEL_TESTS  --test: 1 = the kernel tests must run, 0 = leave them out
-# KERNEL            --test-vm: 5.10, 6.1 (default), 6.12, newest, or several, beside each other
-# VM_TESTS          --test-vm: all (default); short = one transfer size only; kernel = calls, TCP,
-#                   requests; for one of several kernels: KERNEL="6.1 newest:short"
+# KERNEL, VM_TESTS, USERLAND   of --test-vm and --test-distros: see docs/contributing.md
 #
 # POSIX sh: it must start on a machine that has nothing but this checkout.
 set -eu
@@ -30,15 +35,23 @@ die() {
 
 # --- Where things are, and whether they are ready: builtins, one id and one cksum ----------
 
+system_path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+uid=$(PATH=$system_path id -u)
+if [ "$uid" = 0 ]; then # whoever called sudo chooses no program or library for root
+    PATH=$system_path
+    export PATH
+    unset LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT GCONV_PATH PYTHONEXECUTABLE __PYVENV_LAUNCHER__
+fi
 case $0 in */*) root=${0%/*} ;; *) root=. ;; esac
 [ ! -L "$0" ] || root=$(dirname "$(readlink -f "$0")")
 root=$(CDPATH='' cd -P "${root:-/}" && pwd)
-uid=$(id -u)
+lock=$root/requirements.lock
 # Any change of these, or of the checkout's place, leads to setup(), which looks closer.
-wanted=$(cksum "$root/ioh.sh" "$root/pyproject.toml") || die "$root is not a whole checkout"
+wanted=$(cksum "$root/ioh.sh" "$root/pyproject.toml" "$lock") || die "$root is not a whole checkout"
 newline='
 '
 venv=$root/.venv
+told_bcc=
 dev=  # yes: with what the linters and tests need
 foreign=  # root in somebody else's checkout: leave no file there that its owner cannot remove
 if [ "$uid" = 0 ]; then
@@ -48,7 +61,25 @@ fi
 
 can_sudo() { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
 
-# The stamp: cksum's two lines, then where the distribution's bcc is ("none": not to be had,
+as_owner() { # what is made in somebody else's checkout is made by its owner
+    command -v setpriv >/dev/null ||
+        die "$root is not root's: run ./ioh.sh --setup there as its owner, or install util-linux"
+    setpriv --reuid "${foreign%:*}" --regid "${foreign#*:}" --clear-groups -- "$@" </dev/null
+}
+
+warn_of_others() { # what root runs, and others than root and the one who called sudo may change
+    place=$root/ioh
+    set -- "$venv/."
+    while [ -n "$place" ]; do set -- "$@" "$place/." && place=${place%/*}; done
+    # A sticky directory such as /tmp protects what is in it.
+    changer=$(find "$@" /. -prune \( ! -user 0 ! -user "${SUDO_UID:-0}" -printf 'user %U' -quit \) -o \
+        ! -perm -1000 \( -perm -002 -printf 'everybody' -quit -o \
+        -perm -020 ! -group 0 ! -group "${SUDO_GID:-0}" -printf 'group %G' -quit \)) || :
+    [ -z "$changer" ] ||
+        say "root runs $root, which others can change ($changer); --install makes a copy of root's"
+}
+
+# The stamp: cksum's three lines, then where the distribution's bcc is ("none": not to be had,
 # "later": root can install it).
 venv_ready() {
     [ -x "$venv/bin/python" ] && [ -r "$venv/ioh.stamp" ] || return 1
@@ -65,101 +96,6 @@ ready() {
     later) [ "$uid" != 0 ] && ! can_sudo ;;
     *) [ -e "$stamped_bcc" ] ;;
     esac
-}
-
-# --- Distribution packages ------------------------------------------------------------------
-
-manager=
-for name in apt-get dnf zypper; do
-    [ -n "$manager" ] || ! command -v "$name" >/dev/null || manager=$name
-done
-
-package() { # the distribution's package for one thing we need
-    case $manager:$1 in
-    apt-get:bcc) echo python3-bpfcc ;;
-    *:bcc) echo python3-bcc ;;
-    apt-get:venv) echo python3-venv ;;
-    *:venv) echo python3-pip ;;
-    *:nft) echo nftables ;;
-    dnf:ip) echo iproute ;;
-    dnf:tc) echo iproute-tc ;;
-    *:ip | *:tc) echo iproute2 ;;
-    *:mkfs.ext4) echo e2fsprogs ;;
-    apt-get:mkfs.btrfs | dnf:mkfs.btrfs) echo btrfs-progs ;;
-    *:mkfs.btrfs) echo btrfsprogs ;;
-    *:mkfs.xfs) echo xfsprogs ;;
-    dnf:dmsetup | zypper:dmsetup) echo device-mapper ;;
-    *:losetup) echo util-linux ;;
-    *:modprobe) echo kmod ;;
-    *:xz) echo xz-utils ;;
-    apt-get:qemu-system-x86_64) echo qemu-system-x86 ;;
-    apt-get:busybox) echo busybox-static ;;
-    apt-get:rpc.nfsd) echo nfs-kernel-server ;;
-    apt-get:mount.nfs) echo nfs-common ;;
-    *) echo "$1" ;;
-    esac
-}
-
-as_root() {
-    if [ "$uid" = 0 ]; then "$@"; else sudo -- "$@"; fi
-}
-
-logged() { "$@" </dev/null >>"$log" 2>&1 9<&-; }
-
-apt_get() {
-    logged as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C \
-        apt-get -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
-}
-
-apt_lists_are_fresh() {
-    set -- /var/lib/apt/lists/*_Packages*
-    [ -e "$1" ] && [ -n "$(find /var/lib/apt/lists/partial -prune -mtime -1 2>/dev/null)" ]
-}
-
-apt_refresh() {
-    say "fetching the lists of packages (apt-get update)"
-    apt_get update || :
-}
-
-apt_install() {
-    apt_lists_are_fresh || apt_refresh
-    apt_get install --no-install-recommends "$@" && return
-    # Lists that look fresh can name versions that the mirror no longer has.
-    apt_refresh
-    apt_get install --no-install-recommends "$@"
-}
-
-# Returns 1 where it cannot be done, with the reason in $reason.
-install_packages() {
-    reason=
-    if [ -z "$manager" ]; then
-        reason="no apt-get, dnf or zypper here: install $* yourself"
-    elif [ "$uid" != 0 ] && ! can_sudo; then
-        reason="only root can: $manager install $*"
-    else
-        say "installing with $manager: $*"
-        case $manager in
-        apt-get) apt_install "$@" ;;
-        dnf) logged as_root dnf -y -q install "$@" ;;
-        zypper) logged as_root zypper --non-interactive --quiet install --no-recommends "$@" ;;
-        esac || reason="$manager install $* failed: $(cause)"
-    fi
-    [ -z "$reason" ]
-}
-
-# One clause out of the log of what just failed, with the next step.
-cause() {
-    # The log may be on the full disk itself, and empty.
-    if grep -qi 'no space left on device' "$log" || ! printf '%4096s\n' '' 2>/dev/null >>"$log"; then
-        echo "the disk is full; free some space, then run this again"
-    elif grep -qi 'certificate verify failed' "$log"; then
-        echo "the server's TLS certificate is not trusted; add your proxy's authority" \
-            "(update-ca-certificates, or PIP_CERT=file), then run this again"
-    elif grep -Eqi 'could not (resolve|connect)|temporary failure|network is unreachable|no route to|connection (refused|timed out)|NewConnectionError|ConnectTimeout' "$log"; then
-        echo "no network, or a proxy is needed (https_proxy); then run this again"
-    else
-        echo "$(grep -E '^(E:|ERROR|Error|[A-Za-z]*Error:)' "$log" | tail -n 1) (all of it: $log)"
-    fi
 }
 
 # --- Python ---------------------------------------------------------------------------------
@@ -214,7 +150,7 @@ setup_system() {
         set -- "$(package venv)"
     fi
     needed=$#
-    find_bcc || set -- "$@" "$(package bcc)"
+    find_bcc || [ -n "$told_bcc" ] || set -- "$@" "$(package bcc)"
     [ $# = 0 ] && return
     if ! install_packages "$@"; then
         [ "$needed" = 0 ] || die "$reason"
@@ -222,7 +158,7 @@ setup_system() {
     fi
     find_python || too_old "${found:-(none)}"
     find_bcc || bcc=none
-    [ "$bcc" != none ] || [ "$uid" = 0 ] || bcc=later
+    [ "$bcc" != none ] || [ "$uid" = 0 ] || bcc=${told_bcc:-later}
 }
 
 # One dependency a line, out of pyproject.toml; $1 is the name of the list.
@@ -230,7 +166,7 @@ requirements() { sed -n "/^$1 = \[/,/^\]/s/^ *\"\([^\"]*\)\".*/\1/p" "$root/pypr
 
 # All that makes one environment differ from another; the number is of build_venv itself.
 recipe() {
-    printf '%s\n' "1 $root" "$(requirements dependencies)"
+    printf '%s\n' "2 $root" "$(requirements dependencies)" "$(cksum <"$lock")"
     [ -z "$dev" ] || requirements dev
 }
 
@@ -241,19 +177,26 @@ build_venv() { # aside, then moved: whoever starts meanwhile sees the old one or
     set -- $(requirements dependencies) $([ -z "$dev" ] || requirements dev)
     set +f
     say "making $venv with Python $version and, from PyPI: $*"
+    needed=$*
     # python3.N: the next upgrade of the distribution will not swap it for another version.
     # ensurepip apart from venv, which would keep its reason for failing to itself.
     if ! logged "$(readlink -f "$python")" -I -m venv --system-site-packages --without-pip "$new" ||
         ! logged "$new/bin/python" -I -m ensurepip --default-pip; then
         die "cannot make $venv: $(cause)"
     fi
-    set -- --quiet --no-input --retries 2 --disable-pip-version-check "$@"
-    [ "$uid" != 0 ] || set -- --no-cache-dir --root-user-action=ignore "$@"
+    # Only wheels: nothing of a package runs before ioh does, and with the hashes of the lock file.
+    set -- -I -m pip install --quiet --no-input --retries 2 --disable-pip-version-check
+    [ "$uid" != 0 ] || set -- "$@" --no-cache-dir --root-user-action=ignore
+    set -f
     # Without PyPI the distribution's own packages will do, where it has them all.
-    if ! logged "$new/bin/python" -I -m pip install --ignore-installed "$@" &&
-        ! "$new/bin/python" -I -m pip install --no-index "$@" >/dev/null 2>&1; then
+    # shellcheck disable=SC2046,SC2086
+    if ! { logged "$new/bin/python" "$@" --ignore-installed --only-binary :all: \
+        --require-hashes -r "$lock" && { [ -z "$dev" ] ||
+        logged "$new/bin/python" "$@" --only-binary :all: $(requirements dev); }; } &&
+        ! "$new/bin/python" "$@" --no-index $needed >/dev/null 2>&1; then
         die "cannot install what ioh needs from PyPI: $(cause)"
     fi
+    set +f
     for site in "$new"/lib/python3*/site-packages; do
         printf '%s\n' "$root" >"$site/ioh.pth"
         # A Python other than the distribution's does not look where its bcc is.
@@ -279,7 +222,7 @@ write_stamp() {
 
 give_back() { # what root made in a checkout of somebody else's
     [ -n "$foreign" ] || return 0
-    for made in .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache; do
+    for made in .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache; do
         [ ! -e "$root/$made" ] || chown -Rh "$foreign" "$root/$made"
     done
     find "$root/ioh" "$root/tests" -name __pycache__ -prune -exec chown -Rh "$foreign" {} +
@@ -287,6 +230,8 @@ give_back() { # what root made in a checkout of somebody else's
 
 setup() {
     ready && return
+    # shellcheck source=contrib/packages.sh
+    . "$root/contrib/packages.sh"
     [ ! -e "$venv/ioh.dev" ] || dev=yes
     mask=$(umask)
     umask 022 # ioh gives up root: others must be able to read what root installs
@@ -306,7 +251,11 @@ setup() {
     fi
     if ! ready; then
         setup_system
-        if [ -x "$venv/bin/python" ] && [ "$(recipe)" = "$(cat "$venv/ioh.recipe" 2>&1)" ]; then
+        if [ -n "$foreign" ] && [ "$venv" = "$root/.venv" ]; then
+            exec 9<&- # the owner's own setup takes the lock
+            as_owner sh "$root/ioh.sh" --setup "${dev:-no}" "$bcc" || exit
+            venv_ready || die "the owner of $root could not make $venv"
+        elif [ -x "$venv/bin/python" ] && [ "$(recipe)" = "$(cat "$venv/ioh.recipe" 2>&1)" ]; then
             write_stamp "$venv"
         else
             build_venv
@@ -324,13 +273,14 @@ setup() {
 needs_root() { # does ioh look at this machine, or only at a file?
     case ${1-} in
     '' | -*) ;;
-    record) # -o - is stdout, and no recording to be read
+    record | bench) # -o - is stdout, and no recording to be read
+        case $1:${2-} in bench:report | bench:compare | bench:card) return 1 ;; esac
         for argument; do
-            case $argument in -h | --help | --version) return 1 ;; esac
+            case $argument in -h | --help | --version | --plans) return 1 ;; esac
         done
         return
         ;;
-    text | json | doctor) shift ;;
+    text | json | serve | doctor) shift ;;
     *) return 1 ;;
     esac
     before=
@@ -347,6 +297,7 @@ needs_root() { # does ioh look at this machine, or only at a file?
 }
 
 run_ioh() {
+    [ "${1-}" != bench ] || ! needs_root "$@" || need_programs fio
     if [ "$uid" != 0 ] && needs_root "$@" && can_sudo; then
         set -- "$venv/bin/python" -I -B -m ioh "$@"
         # sudo forgets the environment; only asking `env` for it needs no right of its own.
@@ -362,6 +313,8 @@ run_ioh() {
 }
 
 need_programs() { # installs the packages of those programs among $@ that are not here
+    # shellcheck source=contrib/packages.sh
+    . "$root/contrib/packages.sh"
     programs=$*
     set --
     for program in $programs; do
@@ -379,15 +332,25 @@ if ! venv_ready && [ ! -w "$root" ]; then
 fi
 
 case ${1-} in
---test | --test-vm | --lint | --bench)
+--install | --uninstall)
+    # shellcheck source=contrib/install.sh
+    . "$root/contrib/install.sh"
+    ;;
+--test | --test-vm | --test-programs | --test-servers | --test-distros | --lint | --bench | --soak | --fuzz)
+    [ -e "$root/tests/run.sh" ] || die "$1 needs a checkout: $root has no tests"
     dev=yes
     setup
     # shellcheck source=tests/run.sh
     . "$root/tests/run.sh"
     ;;
---setup) setup ;;
+--setup) # with more arguments: by root, for the owner of the checkout
+    [ "${2-}" != yes ] || dev=yes
+    told_bcc=${3-}
+    setup
+    ;;
 *)
     setup
+    [ "$uid" != 0 ] || warn_of_others
     run_ioh "$@"
     ;;
 esac

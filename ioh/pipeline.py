@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from ioh.model.derive import derive
+from ioh.model.intervals import Intervals
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class SnapshotSink(Protocol):
-    """Turns each Snapshot into text for one output."""
+    """Turns each Snapshot into text, or into bytes of a file, for one output."""
 
-    def render(self, snapshot: Snapshot) -> str:
-        """Text of one interval, its line ends included."""
+    def render(self, snapshot: Snapshot) -> str | bytes:
+        """Text of one interval, its line ends included; bytes may come later."""
         ...
 
 
@@ -27,11 +27,7 @@ def snapshots(source: Iterable[Sample]) -> Iterator[Snapshot]:
     Returns:
         One Snapshot fewer than there are Samples; the first Sample is the baseline.
     """
-    older: Sample | None = None
-    for newer in source:
-        if older is not None:
-            yield derive(older, newer)
-        older = newer
+    return Intervals().each(source)
 
 
 def judged(snapshots: Iterable[Snapshot], engine: Engine | None) -> Iterator[Snapshot]:
@@ -40,15 +36,7 @@ def judged(snapshots: Iterable[Snapshot], engine: Engine | None) -> Iterator[Sna
         yield snapshot if engine is None else engine.judge(snapshot)
 
 
-class _Timed(Protocol):
-    @property
-    def interval_s(self) -> float: ...
-
-
-_Interval = TypeVar("_Interval", bound=_Timed)
-
-
-def until(intervals: Iterable[_Interval], seconds: float | None) -> Iterator[_Interval]:
+def until(intervals: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:
     """The intervals that cover at least ``seconds``; all of them when that is None.
 
     A tick may come a little early against the one before, so a tenth of an interval is

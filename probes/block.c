@@ -11,23 +11,29 @@
  *         request ends outside its flush sequence, bytes at every completion
  *         (completions can be partial).
  * Kernels raw tracepoints, 5.10 and later.  Where a queue does not stamp
- *         io_start_time_ns, user space sets need_issue and block_rq_issue
- *         keeps the stamp in a map keyed by the request.  (device, sector) is no
+ *         io_start_time_ns, user space sets need_issue and has block_rq_issue
+ *         attached, which keeps the stamp in a map keyed by the request.  (device, sector) is no
  *         key: every flush has sector 0, and merges change it.
  * Who     bytes are charged where a bio gets a request or joins one, so a process's
  *         sum is what the devices move for it, exactly; its count is of requests made.
  * Cost    one program for each completion, one for each request submitted and each
- *         bio joined to one (who did it), an almost empty one for each issue.
+ *         bio joined to one (who did it).
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
  *         requests; their I/O shows on the devices below.  A kernel can leave BPF
  *         programs out on top of certain tasks without counting a miss: a
  *         sandbox's 6.18 does so while one of the sandbox's own agent's threads is
  *         interrupted (ftrace sees those completions).  User space compares with
- *         /proc/diskstats and tells the difference (lost: unseen).
+ *         /proc/diskstats and shows the difference (lost: unseen).
  */
-/* Completions come in task context and from interrupts, on one CPU. */
+/*
+ * Completions come in task context and from interrupts, on one CPU.  Where the kernel runs no
+ * program on top of itself, nobody else writes what one of them does.
+ */
+#ifndef ALONE
 #define IOH_ATOMIC
+#endif
 #include "ioh.h"
+#include "follow.h"
 
 #define REQ_OP_MASK 0xff
 #define SECTOR_SHIFT 9
@@ -44,11 +50,10 @@ struct dev_op {
 	u32 op;
 };
 
-/* Where the last requests ended, to tell sequential from random. */
+/* Where the last requests ended, to know sequential from random. */
 struct recent {
 	u64 ends[RECENT];
-	u64 next;
-	u64 judged;
+	u64 next; /* one more than have been judged */
 	u64 sequential;
 };
 
@@ -60,7 +65,7 @@ BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
 BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
 /* By op, all devices for which totals has no room; those of stacked apart. */
 BPF_PERCPU_ARRAY(others, struct op_totals, 2 * OPS);
-/* Devices whose I/O appears again on others, as user space tells when room gets scarce. */
+/* Devices whose I/O appears again on others, as user space says when room gets scarce. */
 BPF_HASH(stacked, u32, u32, STACKED);
 BPF_HASH(recents, u32, struct recent, 256);
 BPF_HASH(disk_names, u32, struct disk_name, 1024);
@@ -72,25 +77,17 @@ BPF_PERCPU_ARRAY(events, u64, 2);
 
 static inline const char *request_disk(const char *rq)
 {
-	const char *queue = NULL, *disk = NULL;
-
 #ifdef OFF_request_rq_disk
 	/* Until 5.17 the request itself names its disk. */
-	READ(disk, FIELD(rq, request_rq_disk));
+	return FOLLOW(const char *, rq, request_rq_disk);
 #else
-	READ(queue, FIELD(rq, request_q));
-	READ(disk, FIELD(queue, request_queue_disk));
+	return FOLLOW(const char *, FOLLOW(const char *, rq, request_q), request_queue_disk);
 #endif
-	return disk;
 }
 
 static inline u32 device_of(const char *disk)
 {
-	int number[2] = {};
-
-	/* struct gendisk begins with int major, first_minor. */
-	READ(number, FIELD(disk, gendisk_major));
-	return (u32)number[0] << 20 | (u32)number[1];
+	return FOLLOW(u32, disk, gendisk_major) << 20 | FOLLOW(u32, disk, gendisk_first_minor);
 }
 
 #ifdef FILTER_WAY_HEAD
@@ -148,7 +145,7 @@ static inline u32 op_of(u32 cmd_flags)
 	return OP_OTHER;
 }
 
-/* sysfs does not tell the number of a hidden disk: of a way to an NVMe disk that has several. */
+/* sysfs does not show the number of a hidden disk: of a way to an NVMe disk that has several. */
 static inline void note_name(const char *disk, u32 dev)
 {
 	struct disk_name name = {};
@@ -194,10 +191,10 @@ static inline void judge_position(u32 dev, u64 sector, u32 bytes)
 #pragma unroll
 	for (i = 0; i < RECENT; i++)
 		hit |= r->ends[i] == sector;
-	ADD(r->judged, 1);
-	ADD(r->sequential, hit);
+	if (hit)
+		ADD_SHARED(r->sequential, 1);
 	r->ends[r->next & (RECENT - 1)] = end;
-	ADD(r->next, 1);
+	ADD_SHARED(r->next, 1);
 }
 
 /* io_start_time_ns, else the stamp that on_issue kept; 0 where neither exists. */
@@ -223,24 +220,18 @@ static inline u64 issue_time(const char *rq, u64 stamped)
  */
 static inline int is_timed(const char *rq)
 {
-	u64 accepted = 0, at = 0;
-
-	READ(accepted, FIELD(rq, request_start_time_ns));
-	READ(at, FIELD(rq, request_io_start_time_ns));
-	return accepted || at;
+	return FOLLOW(u64, rq, request_start_time_ns) || FOLLOW(u64, rq, request_io_start_time_ns);
 }
 
 /* follows_flush: the device has flushed its cache first, which is part of the service. */
 static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u64 counted,
 			       u32 follows_flush)
 {
-	u64 now = bpf_ktime_get_ns(), accepted = 0, at = 0;
+	u64 now = bpf_ktime_get_ns(), accepted = FOLLOW(u64, rq, request_start_time_ns);
+	u64 at = issue_time(rq, FOLLOW(u64, rq, request_io_start_time_ns));
 
 	/* A constant here makes code whose alignment the verifier of 5.10 cannot follow. */
 	asm volatile("" : "+r"(bytes));
-	READ(accepted, FIELD(rq, request_start_time_ns));
-	READ(at, FIELD(rq, request_io_start_time_ns));
-	at = issue_time(rq, at);
 	if (follows_flush)
 		at = accepted;
 	if (!accepted) {
@@ -258,7 +249,8 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 		count_lost(LOST_NEGATIVE);
 		now = accepted;
 	}
-	ADD(t->bytes, counted - bytes);
+	if (counted != bytes)
+		ADD(t->bytes, counted - bytes);
 	add_finished(t, now - accepted, bytes);
 	if (at) {
 		/* The plug's cached clock can put the start up to a tick after the issue. */
@@ -270,22 +262,18 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 /* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */
 int on_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *rq = (const char *)ctx->args[0], *bio = NULL, *disk;
+	const char *rq = hidden(ctx->args[0]), *disk;
 	u64 key = (u64)rq, done = (u32)ctx->args[2], bytes = done, *earlier;
-	u32 flags = 0, rq_flags = 0, bio_flags = 0, left = 0, dev, op;
+	u32 bio_flags = 0, dev, op;
 	struct op_totals *t;
-	u64 sector = 0;
 
-	READ(flags, FIELD(rq, request_cmd_flags));
-	READ(rq_flags, FIELD(rq, request_rq_flags));
-	READ(left, FIELD(rq, request___data_len));
 	disk = request_disk(rq);
 	if (!disk) /* of an NVMe controller's own queue, a tape drive … */
 		return 0;
 	dev = device_of(disk);
 	if (!is_asked_for(disk, dev))
 		return 0;
-	op = op_of(flags);
+	op = op_of(FOLLOW(u32, rq, request_cmd_flags));
 	if (op == OP_OTHER && !is_timed(rq))
 		return 0;
 	t = totals_of(disk, dev, op);
@@ -295,13 +283,12 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (ctx->args[1])
 		ADD(t->errors, 1);
-	if (done < left) {
+	if (done < FOLLOW(u32, rq, request___data_len)) {
 		/* Part of a request: its bytes count now, the operation with the last part. */
 		ADD(t->bytes, done);
 		return 0;
 	}
-	READ(bio, FIELD(rq, request_bio));
-	if (!bio && !done && op != OP_FLUSH && op != OP_OTHER) {
+	if (!done && op != OP_FLUSH && op != OP_OTHER && !FOLLOW(const char *, rq, request_bio)) {
 		/*
 		 * It has been completed before: request-based dm (multipath) has all bios ended
 		 * with those of its clone (end_clone_bio), then ends the request.  A flush
@@ -310,11 +297,9 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 		 */
 		return 0;
 	}
-	if (op <= OP_WRITE && done) {
-		READ(sector, FIELD(rq, request___sector));
-		judge_position(dev, sector, done);
-	}
-	if (rq_flags & RQF_FLUSH_SEQ) {
+	if (op <= OP_WRITE && done)
+		judge_position(dev, FOLLOW(u64, rq, request___sector), done);
+	if (FOLLOW(u32, rq, request_rq_flags) & RQF_FLUSH_SEQ) {
 		if (op == OP_FLUSH) {
 			add_request(t, rq, 0, 0, 0);
 			return 0;
@@ -329,7 +314,7 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (!done) {
-		READ(bio_flags, FIELD(bio, bio_bi_opf));
+		bio_flags = FOLLOW(u32, FOLLOW(const char *, rq, request_bio), bio_bi_opf);
 		earlier = flush_bytes.lookup(&key);
 		if (earlier) {
 			bytes = *earlier;
@@ -343,13 +328,8 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 /* block_rq_issue(struct request *rq); until 5.11 (struct request_queue *q, struct request *rq) */
 int on_issue(struct bpf_raw_tracepoint_args *ctx)
 {
-	u32 zero = 0, *needed = need_issue.lookup(&zero);
-	u64 key, now;
+	u64 key = ctx->args[ISSUE_ARG], now = bpf_ktime_get_ns();
 
-	if (!needed || !*needed)
-		return 0;
-	key = ctx->args[ISSUE_ARG];
-	now = bpf_ktime_get_ns();
 	if (issued.update(&key, &now))
 		count_lost(LOST_MAP_FULL);
 	return 0;

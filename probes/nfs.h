@@ -5,11 +5,6 @@
 #define NFS_PROGRAM 100003
 #define STABLE_HOWS 3
 
-struct dev_op {
-	u32 dev;
-	u32 op;
-};
-
 /* Counters of one RPC procedure (NFSv4: one operation of a compound). */
 struct proc_key {
 	u32 version;
@@ -33,32 +28,7 @@ struct flow {
 	char comm[16];
 };
 
-BPF_TABLE("percpu_hash", struct dev_op, struct op_totals, totals, MAX_DEV_OPS);
-BPF_PERCPU_ARRAY(blank, struct op_totals, 1);
 BPF_TABLE("percpu_hash", struct proc_key, struct procedure, procedures, 512);
-
-static inline struct op_totals *totals_of(u32 dev, u32 op)
-{
-	struct dev_op key = {.dev = dev, .op = op};
-	struct op_totals *t = totals.lookup(&key);
-	u32 zero = 0;
-
-	if (t)
-		return t;
-	t = blank.lookup(&zero);
-	if (!t)
-		return NULL;
-	totals.insert(&key, t);
-	t = totals.lookup(&key);
-	if (t)
-		return t;
-	/* The table is full: there are the same ops of OTHER_DEVS, made by ioh at its start. */
-	key.dev = OTHER_DEVS;
-	t = totals.lookup(&key);
-	if (!t)
-		count_lost(LOST_MAP_FULL);
-	return t;
-}
 
 static inline void add_procedure(struct proc_key *key, const struct procedure *one)
 {

@@ -22,6 +22,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 
 #include "ioh.h"
 #include "path.h"
+#include "part_totals.h"
 #include "nfs.h"
 
 /* Op numbers of ioh/layers/nfs_client.py; reads from the cache never come by here. */

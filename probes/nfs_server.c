@@ -22,6 +22,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 
 #include "ioh.h"
 #include "path.h"
+#include "part_totals.h"
 #include "nfs.h"
 #include "nfs_server_flow.h"
 

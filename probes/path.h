@@ -32,7 +32,7 @@ BPF_PERCPU_ARRAY(blank_path, struct file_path, 1);
 #define NFS_SUPER_MAGIC 0x6969
 #define MOUNTS 128 /* of one file system; each round is work for the verifier */
 
-/* By its id, what a mount shows: mountinfo does not tell which folder of an NFS server it is. */
+/* By its id, what a mount shows: mountinfo does not show which folder of an NFS server it is. */
 BPF_HASH(mount_roots, u32, u64, 4096);
 
 static inline void note_mounts(const char *sb)

@@ -9,19 +9,23 @@
  *         submits between enter and exit belongs to the call: reads (with read-ahead), O_DIRECT
  *         and O_SYNC writes, fsync.  Write-back by kernel threads belongs to no
  *         call.  A read that submitted nothing was served from cache.
+ * Faults  reads of files and of swap that a thread submits outside of any call, from
+ *         block_bio_queue to block_bio_complete: see syscall_fault.h.
  * Kernels raw tracepoints, 5.10 and later.  io_uring: 6.0 and later, since
  *         before its completion tracepoint did not name the request.
  * Cost    sys_enter and sys_exit run for every system call of the machine; the
  *         ones that are no I/O leave after a few instructions.
- * Not     page faults of mappings, 32-bit programs, pseudo file systems (proc,
+ * Not     minor page faults, 32-bit programs' calls, pseudo file systems (proc,
  *         sysfs, cgroup …), libaio completions that the program reads from the
  *         ring itself (counted as lost: aio_unseen, once the iocb is used again), those of
  *         io_uring that are skipped or overflow (uring_unseen, once the request is).
  */
 #include "ioh.h"
+#include "follow.h"
 #include "path.h"
 #include "syscall_file.h"
 #include "syscall_call.h"
+#include "syscall_holes.h"
 #include "syscall_below.h"
 #include "syscall_filter.h"
 
@@ -61,9 +65,12 @@ static inline int is_compat(void)
 #endif
 }
 
+#include "syscall_fault.h"
+#include "syscall_packed.h"
+
 /* Batches of libaio go on in programs of their own, a few requests at a time. */
 BPF_PROG_ARRAY(submit_step, 1);
-BPF_PROG_ARRAY(refuse_step, 1);
+BPF_PROG_ARRAY(revise_step, 1);
 BPF_PROG_ARRAY(reap_step, 1);
 
 /*
@@ -112,12 +119,14 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		break;
 	case SYS_io_getevents:
 	case SYS_io_pgetevents:
+	case SYS_io_destroy:
 		op = CALL_REAP;
 		break;
 	default:
 		return 0;
 	}
-	now = bpf_ktime_get_ns();
+	/* A call that reaps has no time of its own; io_uring's requests each have theirs. */
+	now = op == CALL_REAP || ctx->args[1] == SYS_io_uring_enter ? 0 : bpf_ktime_get_ns();
 	pid_tgid = bpf_get_current_pid_tgid();
 	if (is_filtered(pid_tgid >> 32) || is_compat())
 		return 0;
@@ -142,13 +151,19 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 			begin(&to, pid_tgid, now);
 			submit_step.call(ctx, 0);
 			return 0;
+		case SYS_io_destroy:
+			note_destroyed(args.a[0], pid_tgid);
+			return 0;
 		case SYS_io_getevents:
 		case SYS_io_pgetevents:
 			to.ino = args.a[3];
 			to.file = FOLLOW(u64, CURRENT, task_struct_nvcsw);
+			begin(&to, pid_tgid, now);
+			return 0;
+		case SYS_msync:
+			to.is_at_end = FOLLOW(u64, CURRENT, task_struct_nvcsw);
 			/* fall through */
 		case SYS_io_uring_enter:
-		case SYS_msync:
 			begin(&to, pid_tgid, now);
 			return 0;
 		}
@@ -184,6 +199,14 @@ static inline void note_taken(struct call *c, s64 result)
 	c->target.file += taken * sizeof(u64);
 }
 
+/* msync of anonymous memory or of what is clean: it submitted nothing and waited for nobody. */
+static inline int is_idle_msync(const struct call *c)
+{
+	return c->target.op == OP_FSYNC && !c->target.file &&
+	       !(c->lower[0].bios | c->lower[1].bios) &&
+	       c->target.is_at_end == (u32)FOLLOW(u64, CURRENT, task_struct_nvcsw);
+}
+
 /* sys_exit(struct pt_regs *regs, long ret) */
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -203,16 +226,21 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (op == CALL_SUBMIT) {
-		if (c->target.file) {
+		if (!c->target.file)
+			mark_fetched(c);
+		else {
 			note_taken(c, result);
-			refuse_step.call(ctx, 0);
+			if (c->target.ino > c->target.file || (c->largest && c->lower[0].bios))
+				revise_step.call(ctx, 0);
 		}
 		settle(c, op, result);
-	} else if (result < 0)
-		finish(&c->target, pid_tgid >> 32, c->start_ns, result);
+	} else if (is_idle_msync(c))
+		withdraw(op);
+	else if (result < 0)
+		finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result);
 	else {
 		settle(c, op, result);
-		if (finish(&c->target, pid_tgid >> 32, c->start_ns, result))
+		if (finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result))
 			note_path(&c->target);
 	}
 	close_call(c, tid);
@@ -222,69 +250,73 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 #include "syscall_async.h"
 
 /*
- * The part of the current thread's open call that this bio is charged to: only
- * the direction matters for a batch of asynchronous requests.
+ * The part of a thread's open call that this bio is charged to: only the direction matters for a
+ * batch of asynchronous requests.
  */
-static inline struct lower *charged_to(const char *bio)
+static inline struct lower *charged_to(struct call *c, const char *bio)
 {
-	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
-	u32 flags = 0;
-
 	if (!c)
 		return NULL;
-	READ(flags, FIELD(bio, bio_bi_opf));
-	return flags & 1 ? &c->lower[1] : &c->lower[0];
-}
-
-static inline u32 bio_bytes(const char *bio)
-{
-	u32 size = 0;
-
-	READ(size, FIELD(bio, bio_bi_iter_bi_size));
-	return size;
+	return FOLLOW(u32, bio, bio_bi_opf) & 1 ? &c->lower[1] : &c->lower[0];
 }
 
 /* block_bio_queue(struct bio *bio); until 5.11 (struct request_queue *q, struct bio *bio) */
 int on_bio(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct lower *low = charged_to((const char *)ctx->args[QUEUE_BIO_ARG]);
+	const char *bio = hidden(ctx->args[QUEUE_BIO_ARG]);
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	struct lower *low = charged_to(c, bio);
 
-	if (low)
-		low->bios += 1;
+	if (!low) {
+		note_fault(bio);
+		return 0;
+	}
+	low->bios += 1;
+	note_packed(c, bio);
 	return 0;
 }
 
 /* block_getrq(struct bio *bio); until 5.11 (q, bio, rw) */
 int on_request(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *bio = (const char *)ctx->args[GETRQ_BIO_ARG];
-	struct lower *low = charged_to(bio);
+	const char *bio = hidden(ctx->args[GETRQ_BIO_ARG]);
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	struct lower *low = charged_to(c, bio);
 
-	if (!low)
+	if (!low) {
+		note_fault_request(bio, (u64)bio);
 		return 0;
+	}
 	low->requests += 1;
-	low->bytes += bio_bytes(bio);
+	low->bytes += FOLLOW(u32, bio, bio_bi_iter_bi_size);
 	return 0;
 }
 
 /* block_bio_backmerge, block_bio_frontmerge (struct bio *bio): part of an earlier request */
 int on_merge(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *bio = (const char *)ctx->args[MERGE_BIO_ARG];
-	struct lower *low = charged_to(bio);
+	const char *bio = hidden(ctx->args[MERGE_BIO_ARG]);
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	struct lower *low = charged_to(c, bio);
 
 	if (low)
-		low->bytes += bio_bytes(bio);
+		low->bytes += FOLLOW(u32, bio, bio_bi_iter_bi_size);
 	return 0;
 }
 
-/* block_split(struct bio *bio, unsigned int new_sector) */
+/* block_split(struct bio *bio, unsigned int new_sector); until 5.11 (q, bio, new_sector) */
 int on_split(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	const char *front = hidden(ctx->args[SPLIT_BIO_ARG]);
+	u64 whole = 0;
 
-	if (c)
+	if (c) {
 		c->splits += 1;
+		return 0;
+	}
+	READ(whole, FIELD(front, bio_bi_private)); /* what ends with it */
+	note_fault_request(front, whole);
 	return 0;
 }
 

@@ -7,21 +7,7 @@
 #define REQ_F_LINKED 12 /* LINK, HARDLINK: the next one waits for it */
 #define REQ_F_DEFERRED 18 /* IO_DRAIN, ASYNC: not begun by the submitting thread at once */
 #define REQ_F_CQE_SKIP 64
-
-/* A request handed to io_uring or libaio and not yet completed. */
-struct async {
-	u64 start_ns;
-	struct target target;
-	u32 tgid;
-	u32 rw_flags;
-};
-
-struct async_key {
-	u64 request;
-	u64 tgid;
-};
-
-BPF_HASH(asyncs, struct async_key, struct async, 65536);
+#define OFF_io_uring_cqe_res 8
 
 /*
  * Each round of the loop makes the verifier's work grow; the kernel follows up
@@ -33,8 +19,10 @@ BPF_HASH(asyncs, struct async_key, struct async, 65536);
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
 #define IOCB_OPS 0x20fff5520ULL
 
-struct iocb_head {
-	u64 data;
+/* The part of struct iocb that is asked for: behind aio_data. */
+#define IOCB_BASE 8
+
+struct iocb_part {
 	u32 key;
 	u32 rw_flags;
 	u16 opcode;
@@ -45,41 +33,27 @@ struct iocb_head {
 	u64 offset;
 };
 
-/* Forget a request whose address stands for another one now: nothing told that it ended. */
-static inline void give_up(const struct async_key *key, u32 reason)
-{
-	struct async *before = asyncs.lookup(key);
-
-	if (!before)
-		return;
-	count_lost(reason);
-	if (before->target.file)
-		withdraw(before->target.op);
-}
-
 /* One iocb of io_submit; 0 when it is no I/O on a file. */
 static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
-	struct async a = {.start_ns = c->start_ns, .tgid = tgid};
-	struct iocb_head head = {};
+	struct async a = {
+		.start_ns = c->start_ns, .tgid = tgid, .rw_flags = WATCHED, .context = c->request};
+	struct iocb_part iocb;
 	u32 op, pages;
 
-	if (bpf_probe_read_user(&head, sizeof(head), (void *)address))
+	if (bpf_probe_read_user(&iocb, sizeof(iocb), (void *)(address + IOCB_BASE)))
 		return;
-	if (head.opcode > 8)
+	if (iocb.opcode > 8)
 		return;
-	op = IOCB_OPS >> (head.opcode & 15) * 4 & 15;
+	op = IOCB_OPS >> (iocb.opcode & 15) * 4 & 15;
 	if (op > OP_FSYNC)
 		return;
-	if (!aim(&a.target, file_of(head.fd), op, head.rw_flags, head.offset))
+	if (!aim(&a.target, file_of(iocb.fd), op, iocb.rw_flags, iocb.offset))
 		return;
-	/* Still there: its completion was read from the ring without a system call. */
-	give_up(&key, LOST_AIO_UNSEEN);
-	if (asyncs.update(&key, &a)) {
-		count_lost(LOST_MAP_FULL);
+	/* Unseen: its completion was read from the ring without a system call. */
+	if (!note_async(&key, &a, LOST_AIO_UNSEEN))
 		return;
-	}
 	note_started(a.target.op);
 	if (op == OP_FSYNC || a.target.is_opaque)
 		return;
@@ -89,7 +63,7 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	}
 	c->batch[op == OP_WRITE] += 1;
 	c->direct += a.target.op == OP_READ_DIRECT;
-	pages = (head.bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	pages = (iocb.bytes + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 	if (op == OP_READ && pages > c->largest)
 		c->largest = pages;
 }
@@ -107,6 +81,7 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 	if (!c)
 		return 0;
 	read_arguments(&args, regs);
+	c->request = args.a[0];
 	end = args.a[2] + args.a[1] * sizeof(u64);
 	for (i = 0; i < AIO_STEP; i++) {
 		if (c->target.ino >= end)
@@ -120,8 +95,8 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 	return 0; /* What is left is counted as lost once it is known how many were taken. */
 }
 
-/* One iocb that was noted and that io_submit did not take. */
-static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
+/* One iocb that was noted: io_submit did not take it, or it became a bio. */
+static inline void revise_iocb(struct call *c, u64 address, u32 tgid, u32 is_taken)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async *noted = asyncs.lookup(&key);
@@ -129,10 +104,14 @@ static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
 
 	if (!noted || noted->start_ns != c->start_ns)
 		return;
+	if (is_taken) {
+		noted->rw_flags |= FETCHED;
+		return;
+	}
 	op = noted->target.op;
 	is_opaque = noted->target.is_opaque;
 	is_at_end = noted->target.is_at_end;
-	asyncs.delete(&key);
+	end_async(&key, noted);
 	withdraw(op);
 	if (op == OP_FSYNC || is_opaque)
 		return;
@@ -146,25 +125,31 @@ static inline void refuse_iocb(struct call *c, u64 address, u32 tgid)
 
 /*
  * Runs on sys_exit of io_submit: those behind target.file were not taken, because the ring is
- * full or one of them is wrong.  The program may hand them over again.
+ * full or one of them is wrong.  The program may hand them over again.  Of a batch with buffered
+ * reads the first ones are taken for those that became the bios.
  */
-int on_refuse_step(struct bpf_raw_tracepoint_args *ctx)
+int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 pid_tgid = bpf_get_current_pid_tgid(), address = 0;
+	u64 pid_tgid = bpf_get_current_pid_tgid(), address = 0, fetched;
 	struct call *c = find_call(pid_tgid);
+	struct arguments args = {};
 	int i;
 
 	if (!c)
 		return 0;
+	read_arguments(&args, hidden(ctx->args[0]));
+	fetched = args.a[2] + (c->largest ? c->lower[0].bios * sizeof(u64) : 0);
 	for (i = 0; i < AIO_STEP; i++) {
-		if (c->target.ino <= c->target.file)
+		if (c->target.ino <= c->target.file && c->target.ino > fetched)
+			c->target.ino = fetched;
+		if (c->target.ino <= args.a[2])
 			break;
 		c->target.ino -= sizeof(u64);
 		if (!bpf_probe_read_user(&address, sizeof(address), (void *)c->target.ino))
-			refuse_iocb(c, address, pid_tgid >> 32);
+			revise_iocb(c, address, pid_tgid >> 32, c->target.ino < c->target.file);
 	}
-	if (c->target.ino > c->target.file)
-		refuse_step.call(ctx, 0);
+	if (c->target.ino > args.a[2])
+		revise_step.call(ctx, 0);
 	settle(c, CALL_SUBMIT, 0);
 	close_call(c, pid_tgid);
 	return 0;
@@ -177,20 +162,6 @@ struct aio_event {
 	s64 result2;
 };
 
-/* A completion that was there before the program asked: part of its time is the program's. */
-static inline void note_late(u32 op)
-{
-	u32 zero = 0;
-	struct charges *sum = charges.lookup(&zero);
-
-	if (!sum || op == OP_FSYNC)
-		return;
-	if (op >= OP_WRITE)
-		sum->write_reaped_late += 1;
-	else
-		sum->read_reaped_late += 1;
-}
-
 /*
  * Runs on sys_exit of io_getevents; target.ino is the next event in the caller's array, and
  * target.file how often the thread had gone to sleep when it came.
@@ -201,8 +172,9 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 	struct async_key key = {.tgid = pid_tgid >> 32};
 	struct call *c = find_call(pid_tgid);
 	struct target unnamed = {};
-	struct async *found, a;
+	struct async *found;
 	struct aio_event event;
+	u64 now = bpf_ktime_get_ns();
 	int i, slept, at_end = 0;
 
 	if (!c)
@@ -218,14 +190,15 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 		c->target.ino += sizeof(event);
 		key.request = event.iocb;
 		found = asyncs.lookup(&key);
-		if (!found)
+		if (!found || !found->start_ns)
 			continue;
-		a = *found;
-		asyncs.delete(&key);
-		if (finish(&a.target, a.tgid, a.start_ns, event.result))
-			unnamed = a.target;
+		/* In place: nobody else was given this event, so nobody ends it meanwhile. */
+		if (finish(&found->target, found->tgid, found->start_ns, &now, event.result))
+			unnamed = found->target;
+		note_failed(&found->target, found->rw_flags, event.result);
 		if (!slept && event.result >= 0)
-			note_late(a.target.op);
+			note_late(found->target.op);
+		end_async(&key, found);
 	}
 	note_path(&unnamed); /* one a step; user space asks again for the others */
 	/* More than one call can follow look like requests that the program saw in the ring. */
@@ -240,24 +213,28 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
  * Begin to watch what this request becomes below, if its thread begins with it before the next
  * one.  What waits for another request or for a worker, or is opaque, is not watched.
  */
-static inline void watch_request(u64 pid_tgid, u32 op, const struct target *of, u32 flags)
+static inline u32 watch_request(u64 pid_tgid, u32 op, const struct target *of, u32 flags,
+				u64 request)
 {
 	struct call *c = find_call(pid_tgid);
 	u32 waits;
 
 	if (!c || c->target.op != CALL_SUBMIT)
-		return;
+		return 0;
 	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED)) | of->is_opaque;
+	mark_fetched(c);
 	settle(c, CALL_SUBMIT, 0);
 	forget_lower(c);
 	c->linked = flags & REQ_F_LINKED;
 	if (waits || op == OP_FSYNC)
-		return;
+		return 0;
 	c->at_end = of->is_at_end;
 	if (of->is_at_end)
-		return;
+		return 0;
 	c->batch[op == OP_WRITE] = 1;
 	c->direct = of->op == OP_READ_DIRECT;
+	c->request = request;
+	return WATCHED;
 }
 
 /* Where a request begins: at the file's own position where it says -1. */
@@ -276,15 +253,13 @@ static inline u64 position_of(const char *request, u32 fd)
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = (const char *)ctx->args[0];
+	const char *request = hidden(ctx->args[0]);
 	struct async_key key = {.request = (u64)request};
-	struct async a = {};
+	struct async a = {}, *noted;
 	u64 pid_tgid = bpf_get_current_pid_tgid();
-	u32 flags = 0, fd = 0, rw_flags = 0, op;
-	u8 opcode = 0;
+	u32 flags, fd, rw_flags = 0, op;
 
-	READ(opcode, FIELD(request, io_kiocb_opcode));
-	switch (opcode) {
+	switch (FOLLOW(u8, request, io_kiocb_opcode)) {
 	case 1: /* READV */
 	case 4: /* READ_FIXED */
 	case 22: /* READ */
@@ -310,26 +285,25 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	a.tgid = pid_tgid >> 32;
 	if (is_filtered(a.tgid))
 		return 0;
-	READ(flags, FIELD(request, io_kiocb_flags));
+	flags = FOLLOW(u32, request, io_kiocb_flags);
 	a.target.op = op;
 	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
-		READ(fd, FIELD(request, io_kiocb_cqe_fd));
+		fd = FOLLOW(u32, request, io_kiocb_cqe_fd);
 		if (!aim(&a.target, file_of(fd), op, rw_flags, position_of(request, fd)))
 			return 0;
 	}
-	watch_request(pid_tgid, op, &a.target, flags);
-	/* Still there: its completion did not fit into the ring, or the program wanted none. */
-	give_up(&key, LOST_URING_UNSEEN);
-	if (flags & REQ_F_CQE_SKIP) {
-		asyncs.delete(&key);
-		count_lost(LOST_URING_UNSEEN);
-		return 0;
-	}
+	a.rw_flags |= watch_request(pid_tgid, op, &a.target, flags, key.request);
 	a.start_ns = bpf_ktime_get_ns();
-	if (asyncs.update(&key, &a))
-		count_lost(LOST_MAP_FULL);
-	else if (a.target.file)
+	/* Unseen: its completion did not fit into the ring, or the program wanted none. */
+	if (!note_async(&key, &a, LOST_URING_UNSEEN))
+		return 0;
+	if (flags & REQ_F_CQE_SKIP) {
+		noted = asyncs.lookup(&key);
+		if (noted)
+			end_async(&key, noted);
+		count_lost(LOST_URING_UNSEEN);
+	} else if (a.target.file)
 		note_started(a.target.op);
 	return 0;
 }
@@ -338,7 +312,11 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+	struct async_key key = {.request = ctx->args[0]};
+	struct async *found = asyncs.lookup(&key);
 
+	if (found)
+		found->rw_flags &= ~WATCHED;
 	if (c && c->target.op == CALL_SUBMIT)
 		c->batch[0] = c->batch[1] = c->direct = c->at_end = 0;
 	return 0;
@@ -350,33 +328,40 @@ int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
  */
 int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = (const char *)ctx->args[1], *file = NULL;
+	const char *request = (const char *)ctx->args[1], *file;
 	struct async_key key = {.request = (u64)request};
 	struct async *found, a;
-	int result = 0;
+	struct call *c;
+	int result;
 	u32 op;
 
 	if (!request)
 		return 0;
 	found = asyncs.lookup(&key);
-	if (!found)
+	if (!found || !found->start_ns)
 		return 0;
 	a = *found;
-	asyncs.delete(&key);
+	end_async(&key, found);
 	if (!a.target.file) {
 		/* A registered file, or one opened by a linked request before. */
 		op = a.target.op;
-		READ(file, FIELD(request, io_kiocb_file));
-		if (!aim(&a.target, file, op, a.rw_flags, ANYWHERE))
+		file = PEEK(const char *, request, REQUEST, io_kiocb_file);
+		if (!aim(&a.target, file, op, a.rw_flags & ~WATCHED, ANYWHERE))
 			return 0;
 		note_started(a.target.op);
 	}
 #ifdef URING_CQE
-	READ(result, (const char *)ctx->args[2] + 8);
+	result = FOLLOW(int, hidden(ctx->args[2]), io_uring_cqe_res);
 #else
 	result = (int)ctx->args[3];
 #endif
-	if (finish(&a.target, a.tgid, a.start_ns, result))
+	c = find_call((u32)bpf_get_current_pid_tgid());
+	if (result < 0 && result != -EIO && c && c->request == key.request &&
+	    c->target.op == CALL_SUBMIT)
+		c->batch[0] = c->batch[1] = c->direct = 0; /* it has not been counted yet */
+	else
+		note_failed(&a.target, a.rw_flags, result);
+	if (finish(&a.target, a.tgid, a.start_ns, NULL, result))
 		note_path(&a.target);
 	return 0;
 }

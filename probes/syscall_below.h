@@ -9,7 +9,7 @@
 static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
 				const struct lower *low)
 {
-	/* Requests of a batch cannot be told apart: each bio is taken for one of them. */
+	/* Requests of a batch look alike: each bio is taken for one of them. */
 	u32 fetched = low->bios > direct ? low->bios : direct;
 
 	sum->read_calls += calls_made;
@@ -96,6 +96,8 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
 		if (op <= OP_READ_DIRECT)
 			add_handed_on(c, 1, &both);
+		if (op == OP_READ && result > 0)
+			look_for_holes(sum, c, result, both.bios);
 		if (op > OP_READ_DIRECT)
 			charge_writes(sum, 1, &both);
 		else if (result || both.bios)
@@ -111,7 +113,7 @@ static inline void forget_lower(struct call *c)
 {
 	__builtin_memset(c->lower, 0, sizeof(c->lower));
 	c->batch[0] = c->batch[1] = c->direct = c->at_end = 0;
-	c->linked = c->splits = c->largest = 0;
+	c->linked = c->splits = c->largest = c->request = 0;
 	c->read_account = READ_ACCOUNT();
 }
 
@@ -128,4 +130,134 @@ static inline void begin(struct target *to, u64 pid_tgid, u64 now)
 	if (to->op < OPS)
 		note_started(to->op);
 	c->start_ns = now;
+}
+
+/* A completion that was there before the program asked: part of its time is the program's. */
+static inline void note_late(u32 op)
+{
+	u32 zero = 0;
+	struct charges *sum = charges.lookup(&zero);
+
+	if (!sum || op == OP_FSYNC)
+		return;
+	if (op >= OP_WRITE)
+		sum->write_reaped_late += 1;
+	else
+		sum->read_reaped_late += 1;
+}
+
+#define EIO 5
+/* Beside the flags of an asynchronous read: among read_calls; and none of those that were cached */
+#define WATCHED (1U << 31)
+#define FETCHED (1U << 30)
+#ifdef CASTS
+#define STAYS (1U << 29) /* its entry stays when it has ended, with a start_ns of 0 */
+#else
+#define STAYS 0 /* one branch more in a loop, for a verifier that follows each path to its end */
+#endif
+
+/* A read that was counted when it was submitted, and that no cache and no disk has answered. */
+static inline void note_failed(const struct target *of, u32 flags, s64 result)
+{
+	u32 zero = 0;
+	struct charges *sum = charges.lookup(&zero);
+
+	if (!sum || result >= 0 || result == -EIO || !(flags & WATCHED) || of->is_opaque ||
+	    of->is_at_end)
+		return;
+	if (of->op == OP_READ && !(flags & FETCHED))
+		sum->failed_cached += 1;
+	else if (of->op <= OP_READ_DIRECT)
+		sum->failed_fetched += 1;
+}
+
+/*
+ * A request handed to io_uring or libaio and not yet completed.  What a batch of them needs beyond
+ * one round is in the thread's struct call, not in a per-CPU array: since 7.0 another thread's
+ * batch can begin on this CPU amid this one.
+ */
+struct async {
+	u64 start_ns;
+	struct target target;
+	u32 tgid;
+	u32 rw_flags; /* and WATCHED, of one whose reads count among read_calls */
+	u64 context; /* libaio's, from io_setup */
+};
+
+struct async_key {
+	u64 request;
+	u64 tgid;
+};
+
+BPF_HASH(asyncs, struct async_key, struct async, 65536);
+/* How many of these stay; user space corrects it when it drops those of the dead. */
+BPF_ARRAY(async_places, u64, 1);
+#define ASYNC_PLACES 16384
+
+/*
+ * Note a request as under way, in the place of the one that had its address before where that is
+ * still there: a hash's entry costs more to make and to delete than all the rest.  Returns 0 when
+ * there is no room.
+ */
+static inline int note_async(const struct async_key *key, struct async *a, u32 unseen)
+{
+	struct async *before = asyncs.lookup(key);
+	u32 zero = 0;
+	u64 *places;
+
+	if (before) {
+		/* Under way still: no event said that it ended. */
+		if (before->start_ns) {
+			count_lost(unseen);
+			if (before->target.file)
+				withdraw(before->target.op);
+		}
+		a->rw_flags |= before->rw_flags & STAYS;
+		*before = *a;
+		return 1;
+	}
+	places = async_places.lookup(&zero);
+	if (places && *places < ASYNC_PLACES) {
+		__sync_fetch_and_add(places, 1);
+		a->rw_flags |= STAYS;
+	}
+	if (!asyncs.update(key, a))
+		return 1;
+	count_lost(LOST_MAP_FULL);
+	return 0;
+}
+
+/* It has ended; its place waits for the next one of this address. */
+static inline void end_async(struct async_key *key, struct async *ended)
+{
+	if (ended->rw_flags & STAYS)
+		ended->start_ns = ended->target.file = 0;
+	else
+		asyncs.delete(key);
+}
+
+/* When a context of libaio was given back: what was under way then, no call returns any more. */
+BPF_HASH(destroyed, struct async_key, u64, 1024);
+
+static inline void note_destroyed(u64 context, u64 pid_tgid)
+{
+	struct async_key key = {.request = context, .tgid = pid_tgid >> 32};
+	u64 now = bpf_ktime_get_ns();
+
+	if (destroyed.update(&key, &now))
+		count_lost(LOST_MAP_FULL);
+}
+
+/* The request that was watched until now has submitted what it does at once: was it in memory? */
+static inline void mark_fetched(const struct call *c)
+{
+	struct async_key key = {.request = c->request};
+	struct async *found;
+
+	/* A direct one was in no cache anyway. */
+	if (!c->request || c->direct || !c->lower[0].bios)
+		return;
+	found = asyncs.lookup(&key);
+	if (found)
+		found->rw_flags |= FETCHED;
 }

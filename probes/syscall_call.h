@@ -20,8 +20,18 @@ struct charges {
 	u64 read_reaped_late;
 	u64 write_reaped_late;
 	u64 unlisted;
+	u64 read_looked_bytes;
+	u64 read_hole_bytes;
+	u64 fault_requests;
+	u64 read_packed_bytes;
+	u64 read_unpacked_bytes;
 	/* Operations counted as started whose end will not be seen, or that never were. */
 	u64 withdrawn[OPS];
+	u64 looked_ns; /* when holes were last looked for */
+	/* Asynchronous reads among read_calls that failed: of those that touched nothing, and
+	 * others. */
+	u64 failed_cached;
+	u64 failed_fetched;
 };
 
 /* What was submitted to the block layer in one direction while a call was open. */
@@ -51,6 +61,7 @@ struct call {
 	u32 splits;
 	u32 largest; /* bytes of the pages that one of libaio's reads asks for, at most */
 	u64 read_account; /* what the kernel had charged to the thread when the call began */
+	u64 request; /* the one of io_uring that is watched, or libaio's context */
 };
 
 struct flow_key {
@@ -70,6 +81,7 @@ struct flow {
 
 BPF_ARRAY(calls, struct call, CALL_SLOTS);
 BPF_HASH(crowded, u32, struct call, 4096);
+BPF_ARRAY(blank_call, struct call, 1); /* as it is made: too large for the stack beside the rest */
 BPF_PERCPU_ARRAY(totals, struct op_totals, OPS);
 BPF_PERCPU_ARRAY(charges, struct charges, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
@@ -88,7 +100,8 @@ static inline struct call *find_call(u32 tid)
 static inline struct call *open_call(u32 tid)
 {
 	u32 index = tid & (CALL_SLOTS - 1);
-	struct call *c = calls.lookup(&index), fresh = {};
+	struct call *c = calls.lookup(&index), *blank;
+	u32 zero = 0;
 
 	if (!c)
 		return NULL;
@@ -96,14 +109,20 @@ static inline struct call *open_call(u32 tid)
 		c->tid = tid;
 		return c;
 	}
-	fresh.tid = tid;
-	fresh.crowd = IN_HASH;
-	if (crowded.update(&tid, &fresh)) {
+	blank = blank_call.lookup(&zero);
+	if (!blank)
+		return NULL;
+	if (crowded.update(&tid, blank)) {
 		count_lost(LOST_MAP_FULL);
 		return NULL;
 	}
 	__sync_fetch_and_add(&c->crowd, 1);
-	return crowded.lookup(&tid);
+	c = crowded.lookup(&tid);
+	if (!c)
+		return NULL;
+	c->tid = tid;
+	c->crowd = IN_HASH;
+	return c;
 }
 
 static inline void close_call(struct call *c, u32 tid)
@@ -170,11 +189,13 @@ static inline void add_to_flow(struct flow *f, u64 bytes, u64 ns)
 	f->ns += ns;
 }
 
-/* Returns 1 when this is the first operation of its kind by this process on this file. */
-static inline int note_flow(const struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
+/*
+ * Returns 1 when this is the first operation of its kind by this process on this file.  key may
+ * become that of another entry.
+ */
+static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64 ns)
 {
 	const char *leader;
-	struct flow_key held = *key;
 	struct flow fresh = {};
 	struct charges *sum;
 	u32 zero = 0, is_named = 1;
@@ -186,9 +207,9 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	if (!is_welcome()) {
 		/* With all the others of this process, so that its sum is whole. */
 		is_named = 0;
-		held.ino = OTHER_FILES;
-		held.name = 0;
-		f = flows.lookup(&held);
+		key->ino = OTHER_FILES;
+		key->name = 0;
+		f = flows.lookup(key);
 		if (f) {
 			add_to_flow(f, bytes, ns);
 			return 0;
@@ -200,7 +221,7 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
 	/* The process' name: a thread may have one of its own. */
 	leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
 	READ(fresh.comm, FIELD(leader, task_struct_comm));
-	if (flows.update(&held, &fresh)) {
+	if (flows.update(key, &fresh)) {
 		sum = charges.lookup(&zero);
 		if (sum)
 			sum->unlisted += 1;
@@ -214,8 +235,12 @@ static inline int note_flow(const struct flow_key *key, struct flow *f, u64 byte
  */
 #define is_made_anew(result) (((result) <= -512 && (result) >= -516) || (result) == -11)
 
-/* One operation has ended: result < 0 is an error and counts as nothing else. */
-static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 result)
+/*
+ * One operation has ended, now where end_ns is NULL: result < 0 is an error and counts as nothing
+ * else.
+ */
+static inline int finish(const struct target *of, u32 tgid, u64 start_ns, const u64 *end_ns,
+			 s64 result)
 {
 	struct flow_key key = {
 		.ino = of->ino, .dev = of->dev, .tgid = tgid, .op = of->op, .name = of->name};
@@ -237,7 +262,7 @@ static inline int finish(const struct target *of, u32 tgid, u64 start_ns, s64 re
 	/* Whoever waits for the call waits for the probe, too: look up first, then stop the clock.
 	 */
 	f = flows.lookup(&key);
-	ns = bpf_ktime_get_ns() - start_ns;
+	ns = (end_ns ? *end_ns : bpf_ktime_get_ns()) - start_ns;
 	if (op == OP_FSYNC)
 		result = 0;
 	add_finished(t, ns, result);

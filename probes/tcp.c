@@ -31,6 +31,8 @@
 enum { LOST_MAP_FULL };
 #include "ioh.h"
 
+#define STATE_ESTABLISHED 1
+#define STATE_SYN_SENT 2
 #define STATE_SYN_RECV 3
 #define STATE_CLOSE 7
 #define STATE_LISTEN 10
@@ -62,6 +64,14 @@ struct connection {
 };
 
 BPF_HASH(closed, struct ending, struct connection, MAX_CLOSED);
+
+/* What has no entry: how many opened, with --port, and how many ended that moved nothing. */
+struct lives {
+	u64 opened;
+	u64 ended;
+};
+
+BPF_PERCPU_ARRAY(lives, struct lives, 1);
 
 /* Whether this is a TCP connection (not a listener) of our network namespace. */
 static inline bool is_ours(const char *sk)
@@ -130,27 +140,45 @@ static inline u64 change_of(const char *sk, u32 state)
 }
 #endif
 
+#ifdef PORT
+#define IS_PORT_KNOWN 1
+#else
+#define IS_PORT_KNOWN 0 /* the kernel counts those that open, of all ports */
+#endif
+
 /* inet_sock_set_state(const struct sock *sk, int oldstate, int newstate) */
 int on_inet_sock_set_state(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *sk = (const char *)ctx->args[0];
+	int before = ctx->args[1], after = ctx->args[2], is_opened, zero = 0;
 	struct connection c = {};
 	struct ending key = {};
+	struct lives *sum;
 
 	if (!is_first(AT_CLOSE, (u64)sk, change_of(sk, ctx->args[2])))
 		return 0;
-	if ((int)ctx->args[2] != STATE_CLOSE || (int)ctx->args[1] == STATE_LISTEN ||
-	    (int)ctx->args[1] == STATE_CLOSE || !is_ours(sk))
+	is_opened = IS_PORT_KNOWN && after == STATE_ESTABLISHED;
+	if ((after != STATE_CLOSE && !is_opened) || before == STATE_LISTEN ||
+	    before == STATE_CLOSE || !is_ours(sk))
 		return 0;
 	read_addresses(sk, &c);
 #ifdef PORT
 	if (c.local_port != PORT && c.remote_port != PORT)
 		return 0;
 #endif
+	sum = lives.lookup(&zero);
+	if (is_opened) {
+		if (sum)
+			__sync_fetch_and_add(&sum->opened, 1);
+		return 0;
+	}
 	read_counters(sk, &c);
 	if (!c.cookie && !c.bytes_received && !c.bytes_sent &&
-	    (!c.total_retrans || (int)ctx->args[1] == STATE_SYN_RECV))
+	    (!c.total_retrans || before == STATE_SYN_RECV)) {
+		if (sum && before != STATE_SYN_SENT && before != STATE_SYN_RECV)
+			__sync_fetch_and_add(&sum->ended, 1);
 		return 0;
+	}
 	key.sock = (u64)sk;
 	key.ns = bpf_ktime_get_ns();
 	if (closed.update(&key, &c))

@@ -6,6 +6,8 @@ Those in ``tests/vm`` are collected only inside the virtual machine that they ne
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,39 @@ from hypothesis import settings
 # What a terminal can show, and how Python writes to one, are the same in every test run: pictures
 # are compared byte by byte, and a stream that is not buffered hides what is left in the buffer.
 os.environ.update(TERM="xterm", LANG="C.UTF-8", LC_ALL="C.UTF-8")
+os.environ["XDG_CONFIG_HOME"] = "/proc/none"  # nobody's settings are read, none can be written
 for name in ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 
+# A background job of a shell and nohup ignore these, and each program started here would, too.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        is_interrupt = number == signal.SIGINT
+        signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+
+_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGALRM,
+    signal.SIGPIPE,
+)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A handler that a test leaves behind is every later test's, and of the programs it starts."""
+    before = [signal.getsignal(number) for number in _SIGNALS]
+    yield
+    after = [signal.getsignal(number) for number in _SIGNALS]
+    for number, handler in zip(_SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+    assert after == before
+
+
 # How long an example takes is a matter for tests/bench: a busy machine is no fault.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 # They compare for the tests: say what differs, as a test does.

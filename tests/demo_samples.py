@@ -1,67 +1,38 @@
-"""Samples of the demo, and what its tests look for in them."""
+"""A minute of a database server on NFS in all five layers, and how its network fails.
+
+Both are recordings of a load that the demo of an earlier ioh made up: nothing in them is left to
+chance, and the layers agree with each other.
+"""
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
+from pathlib import Path
 
-from ioh.layers import all_layers
-from ioh.model.sample import LayerSample, Sample
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.derive import derive
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
 from ioh.pipeline import snapshots
-from ioh.sources.demo import DemoSource
-from ioh.sources.demo.story import PHASES
+from tests.sessions import samples_of
 
-TICKS = 600
+DATA = Path(__file__).parent / "data"
 START_S = 1_795_270_000.0
-LAYERS = list(all_layers())
-
-
-def make(
-    count: int, *, seed: int = 1, interval_s: float = 1.0, start_unix_s: float = START_S
-) -> list[Sample]:
-    with DemoSource(seed, interval_s, start_unix_s, realtime=False) as source:
-        return list(itertools.islice(source, count))
 
 
 @cache
 def samples() -> list[Sample]:
-    return make(TICKS + 1)
+    """61 samples, one each second."""
+    return samples_of((DATA / "made-up-minute.ioh").read_bytes())
 
 
 @cache
 def intervals() -> list[Snapshot]:
+    """The minute, second by second."""
     return list(snapshots(samples()))
 
 
-def layer(sample: Sample, name: str) -> LayerSample:
-    found = sample.layers[name]
-    assert isinstance(found, LayerSample)
-    return found
-
-
-def shown(snapshot: Snapshot, name: str) -> LayerSnapshot:
-    found = snapshot.layers[name]
-    assert isinstance(found, LayerSnapshot)
-    return found
-
-
-def phase_intervals(name: str) -> list[Snapshot]:
-    """Of one phase of the first story, without the seconds in which it comes and goes."""
-    at_s = 0.0
-    for phase in PHASES:
-        if phase.name == name:
-            return intervals()[int(at_s) + 4 : int(at_s + phase.seconds) - 1]
-        at_s += phase.seconds
-    raise AssertionError(name)
-
-
-def mean(values: list[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    assert known
-    return sum(known) / len(known)
-
-
-def known(value: float | None) -> float:
-    assert value is not None
-    return value
+@cache
+def trouble_and_quiet() -> list[Snapshot]:
+    """Five seconds in which the network loses segments, and five of a quiet night."""
+    four = samples_of((DATA / "made-up-trouble.ioh").read_bytes())
+    return [derive(four[0], four[1]), derive(four[2], four[3])]

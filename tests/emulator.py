@@ -39,7 +39,14 @@ class _TwoScreens(pyte.Screen):
 
 
 class Emulated(PtyScreen):
-    """A program on a terminal that can be looked at."""
+    """A program on a terminal that can be looked at.
+
+    Shape:
+        ``answers``: it says where its cursor is when asked, as terminals do, but only as soon
+        as a test reads, which can be when a shell takes it for keys.
+    """
+
+    answers = False
 
     def __init__(
         self,
@@ -54,6 +61,11 @@ class Emulated(PtyScreen):
         self._fed = 0
         self.read_at_s = 0.0  # when the last bytes came, time.monotonic()
         super().__init__(command, cwd, columns, rows, env)
+        setattr(self.screen, "write_process_input", self._answer)  # noqa: B010 (mypy: a method)
+
+    def _answer(self, text: str) -> None:
+        if self.answers:
+            os.write(self.fd, text.encode())
 
     def __enter__(self) -> Emulated:  # noqa: PYI034
         return self

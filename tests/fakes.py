@@ -46,10 +46,7 @@ APP = LayerSpec(
     title="prog",
     rank=10,
     ops=("read_buffered", "read_direct", "write_buffered", "write_sync", "fsync"),
-    groups={
-        "read": ("read_buffered", "read_direct"),
-        "write": ("write_buffered", "write_sync"),
-    },
+    groups={"read": ("read_buffered", "read_direct"), "write": ("write_buffered", "write_sync")},
     metrics=(
         counter("calls_total", "Calls.", ""),
         counter("cached_total", "Calls served from cache.", ""),
@@ -292,7 +289,7 @@ def quiet(count: int = 2) -> list[Sample]:
 
 
 class FakeLiveSource:
-    """Stands in for ioh.sources.live.LiveSource: made-up Samples, on schedule."""
+    """Stands in for ioh.live.source.LiveSource: made-up Samples, on schedule."""
 
     kind = "seeded"
     delay_s = 0.0
@@ -305,8 +302,9 @@ class FakeLiveSource:
         use_bpf: bool = True,
         preload: Callable[[], None] | None = None,
         tell_first: object = None,
+        login: object = None,
     ) -> None:
-        del tell_first
+        del tell_first, login
         self.asked = (layers, filters, interval_s, use_bpf)
         self.interval_s = interval_s
         self.awaited: tuple[str, ...] = ()
@@ -327,6 +325,9 @@ class FakeLiveSource:
     def stop(self) -> None:
         self._stopped = True
 
+    def set_interval(self, interval_s: float) -> None:
+        """As the live one."""
+
     def sample_soon(self) -> None:
         return
 
@@ -345,6 +346,6 @@ class FakeLiveSource:
 def install(*, kind: str = "seeded", delay_s: float = 0.0) -> None:
     """Put the fake in the real source's place, in this process."""
     FakeLiveSource.kind, FakeLiveSource.delay_s = kind, delay_s
-    module = types.ModuleType("ioh.sources.live")
+    module = types.ModuleType("ioh.live.source")
     module.LiveSource = FakeLiveSource  # type: ignore[attr-defined]
-    sys.modules["ioh.sources.live"] = module
+    sys.modules["ioh.live.source"] = module

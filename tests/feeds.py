@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from ioh.model.feed import Feed, News
 from ioh.model.finding import NotEvaluated
@@ -51,12 +50,7 @@ class Listener:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.feed.stop()
         self.join()
 

@@ -6,10 +6,9 @@ import itertools
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 
 from ioh.model.sample import LayerSample, Row, Sample, Unavailable
-from ioh.sources.demo import DemoSource
+from tests.demo_samples import samples
 
 _TERMINAL = (
     "\x1b[31mred\x1b[0m",
@@ -65,9 +64,14 @@ _BYTES = (
     ),
 )
 _PATHS = ("/" + "d" * 4095, "/" + "深" * 4095, "/" + "a/" * 2047, "/\x1b[7m" * 800)
-_WORDS = ("", " ", "-", ".", "0", "=cmd()|'x'!A0", "+1", "@SUM(A1)", '"a","b"', 'a="b"} 1 2\n# EOF')
+_WORDS = ("", " ", "-", ".", "0", '"a","b"', 'a="b"} 1 2\n# EOF')
+_FORMULAS = ("=cmd()|'x'!A0", "+1", "-2+3", "@SUM(A1)", "＝1+1", "＋1", "－1", "＠SUM(A1)", "\t=1")
+# Spelled out by their owners as another name is by ioh.
+_ALIKE = ("\\x1b[2J\\x1b[1;1H", "a\\x0ab", "\\\x1b", "\\\\x1b")
 
-NAMES: tuple[str, ...] = (*_TERMINAL, *_MARKUP, *_LETTERS, *_BYTES, *_PATHS, *_WORDS)
+NAMES: tuple[str, ...] = (
+    *(*_TERMINAL, *_MARKUP, *_LETTERS, *_BYTES, *_PATHS, *_WORDS, *_FORMULAS, *_ALIKE),
+)
 
 # Cc control (but the end of a line), Cf bidi and zero width, Cs what is no UTF-8, Co private,
 # Cn not assigned, Zl and Zp ends of lines.
@@ -94,7 +98,7 @@ def hostile_samples(count: int = 3, *, names: tuple[str, ...] = NAMES) -> list[S
             kernel=names[-1 - at % len(names)],
             layers={name: _hostile(layer, names) for name, layer in sample.layers.items()},
         )
-        for at, sample in enumerate(_demo(count))
+        for at, sample in enumerate(samples()[10 : 10 + count])
     ]
 
 
@@ -102,12 +106,6 @@ def without_layer(samples: list[Sample], layer: str, name: str) -> list[Sample]:
     """The same with one layer that is not there, for a reason called ``name``."""
     missing = Unavailable(name, f"{name}!")
     return [replace(s, layers={**s.layers, layer: missing}) for s in samples]
-
-
-@cache
-def _demo(count: int) -> list[Sample]:
-    with DemoSource(1, 1.0, 1_795_270_000.0, realtime=False) as source:
-        return list(itertools.islice(source, 10, 10 + count))
 
 
 def _hostile(layer: LayerSample | Unavailable, names: tuple[str, ...]) -> LayerSample | Unavailable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ name=${0##*/}
 echo "$name $*" >>"$FAKE_LOG"
 for last; do :; done
 case "$name $*" in
+"stat -c %u:%g"*) echo 0:0 ;; # where the tests' own user is not root
 "id -u") echo "${FAKE_UID:-0}" ;;
 python3.12*version_info*) echo 3.12 ;;
 *version_info*) echo "${FAKE_PYTHON:-3.11}" ;;
@@ -38,6 +40,12 @@ python3.12*version_info*) echo 3.12 ;;
     case " $* " in *" python3.12 "*) cp "$0" "${0%/*}/python3.12" ;; esac
     ;;
 apt-cache*) echo "Version: ${FAKE_APT_PYTHON:-3.11.2-1}" ;;
+setpriv*)
+    FAKE_UID=$2
+    export FAKE_UID
+    shift 6
+    "$@"
+    ;;
 "sudo -n true") [ -n "${FAKE_SUDO-}" ] ;;
 sudo*) shift; "$@" ;;
 *can_bpf.py) [ -z "${FAKE_NO_BPF-}" ] || { echo "$FAKE_NO_BPF"; exit 1; } ;;
@@ -45,8 +53,8 @@ sudo*) shift; "$@" ;;
 "ruff check"*) exit "${FAKE_RUFF:-0}" ;;
 esac
 """
-PROGRAMS = ["id", "apt-get", "apt-cache", "sudo", "python3"]
-BASICS = ["cat", "chown", "cksum", "cp", "cut", "dirname", "find", "flock", "grep", "mkdir"]
+PROGRAMS = ["id", "setpriv", "apt-get", "apt-cache", "sudo", "python3"]
+BASICS = ["cat", "chown", "cksum", "cp", "cut", "dirname", "env", "find", "flock", "grep", "mkdir"]
 BASICS += ["mktemp", "mv", "readlink", "rm", "sed", "sh", "sleep", "stat", "tail"]
 TOOLS = [
     "ruff",
@@ -60,7 +68,7 @@ TOOLS = [
     "tc",
     "losetup",
 ]
-TOOLS += ["mkfs.ext4", "mkfs.btrfs", "mkfs.xfs"]
+TOOLS += ["mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc"]
 
 
 class Machine:
@@ -71,25 +79,31 @@ class Machine:
         self.log = where / "log"
         self.fakes = where / "fakes"
         self.bcc = where / "bcc.py"
+        self.environment: dict[str, str] = {}
         self.fakes.mkdir()
         self.bcc.touch()
-        for name in PROGRAMS + TOOLS:
+        for name in PROGRAMS + TOOLS + ["stat"] * (os.getuid() != 0):
             self.add(name)
         (self.checkout / "tests").mkdir(parents=True)
         (self.checkout / "ioh").mkdir()
         (self.checkout / "probes").mkdir()
         shutil.copy(ROOT / "pyproject.toml", self.checkout)
+        shutil.copy(ROOT / "requirements.lock", self.checkout)
         shutil.copy(ROOT / "tests" / "run.sh", self.checkout / "tests")
+        (self.checkout / "contrib").mkdir()
+        packages = (ROOT / "contrib" / "packages.sh").read_text()
+        packages = packages.replace("/var/lib/apt", str(where / "apt"))
+        (self.checkout / "contrib" / "packages.sh").write_text(packages)
         launcher = (ROOT / "ioh.sh").read_text()
         launcher = launcher.replace("/usr/bin/python3", str(self.fakes / "python3"))
         launcher = launcher.replace("/usr/local/bin/python3", "/nonexistent/python3")
-        launcher = launcher.replace("/var/lib/apt", str(where / "apt"))
-        (self.checkout / "ioh.sh").write_text(launcher)
-        self.environment = {
-            "PATH": f"{self.fakes}:{os.environ['PATH']}",
+        self.launcher = launcher
+        self.trust(f"{self.fakes}:{os.environ['PATH']}")
+        self.environment |= {
             "HOME": str(where),
             "TMPDIR": str(where),
             "FAKE_LOG": str(self.log),
+            "SUDO_UID": str(os.getuid()),
             "FAKE_BCC": str(self.bcc),
         }
 
@@ -101,7 +115,13 @@ class Machine:
             target = shutil.which(name)
             assert target, name
             (programs / name).symlink_to(target)
-        self.environment["PATH"] = f"{self.fakes}:{programs}"
+        self.trust(f"{self.fakes}:{programs}")
+
+    def trust(self, path: str) -> None:
+        """Let these be the system's directories of programs."""
+        launcher = re.sub(r"(?m)^system_path=.*", f"system_path='{path}'", self.launcher)
+        (self.checkout / "ioh.sh").write_text(launcher)
+        self.environment["PATH"] = path
 
     def add(self, name: str) -> None:
         (self.fakes / name).write_text(FAKE)
@@ -128,13 +148,22 @@ class Machine:
     @property
     def calls(self) -> list[str]:
         """What was called, without what only asks."""
-        asks = ("id ", "apt-cache ", "sudo -n")
+        asks = ("id ", "stat ", "apt-cache ", "sudo -n")
         lines = [line.rstrip() for line in self.log.read_text().splitlines()]
         return [line for line in lines if not line.startswith(asks) and " -I -c " not in line]
 
     @property
     def litter(self) -> list[str]:
-        kept = {"ioh.sh", "pyproject.toml", "tests", "ioh", "probes", ".venv"}
+        kept = {
+            "ioh.sh",
+            "pyproject.toml",
+            "requirements.lock",
+            "contrib",
+            "tests",
+            "ioh",
+            "probes",
+            ".venv",
+        }
         return [p.name for p in self.checkout.iterdir() if p.name not in kept] + [
             p.name for p in self.checkout.parent.glob("tmp.*")
         ]

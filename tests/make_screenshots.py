@@ -1,7 +1,9 @@
-"""Writes screenshots/: what ioh shows of a real fio run; needs root and fio.
+"""Writes screenshots/: what ioh shows of a real fio run; needs root, fio and Chromium.
 
 Records a database-like mix for SECONDS, then draws screens and text from that recording, and from
-the NFS recording among the tests' data.
+the recordings of NFS and of a database among the tests' data.
+
+``bench.png`` is the page of a real bench of a few minutes.
 
 Usage: sudo .venv/bin/python tests/make_screenshots.py
 """
@@ -9,25 +11,50 @@ Usage: sudo .venv/bin/python tests/make_screenshots.py
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from ioh.sources.file_feed import FileFeed
-from ioh.sources.replay import Span
+from ioh.feeds.file_feed import FileFeed
+from ioh.playback.replay import Span
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
 from ioh.tui.picture import svg
 from ioh.tui.theme import styles_for
+from tests.servers.chromium import Chromium
 
 REPO = Path(__file__).resolve().parents[1]
 TARGET = REPO / "screenshots"
+DB_SESSION = REPO / "tests" / "data" / "db-session.ioh"
 NFS_SESSION = REPO / "tests" / "data" / "nfs-session.ioh"
 SECONDS = 75
 FILL_S = 5.0
 TEXT = ["text", "-d", "hist,histsz,topfile"]
+PLAN = """
+summary = "a short form of database"
+size = "2g"
+run_s = 10
+
+[[test]]
+kind = "randread"
+block = "8k"
+users = [1, 4, 16, 32]
+
+[[test]]
+kind = "seqread"
+block = "1m"
+users = [1, 8]
+
+[[test]]
+kind = "write"
+sync = "sync"
+direct = false
+block = ["1k", "128k"]
+users = [4, 16]
+"""
 WIDE, SMALL = (120, 40), (80, 24)
 
 
@@ -48,7 +75,7 @@ def record(target: Path) -> None:
             fio(directory, "backup", *backup),
         ]
         subprocess.run(
-            [sys.executable, "-m", "ioh", "record", "-o", target, "-t", str(SECONDS)],
+            [sys.executable, "-I", "-m", "ioh", "record", "-o", target, "-t", str(SECONDS)],
             cwd=REPO,
             check=True,
         )
@@ -74,11 +101,43 @@ async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], nam
 def text(session: Path) -> None:
     """The last block of text."""
     shown = subprocess.run(
-        [sys.executable, "-m", "ioh", *TEXT, session], cwd=REPO, capture_output=True, check=True
+        [sys.executable, "-I", "-m", "ioh", *TEXT, session],
+        cwd=REPO,
+        capture_output=True,
+        check=True,
     ).stdout.decode()
     last = shown.strip().split("\n\n")[-1]
     lines = [line for line in last.strip().splitlines() if str(REPO) not in line]  # ioh's own files
     (TARGET / "text.txt").write_text("\n".join([f"$ ioh {' '.join(TEXT)}", *lines, ""]))
+
+
+def bench(folder: Path) -> None:
+    """The upper part of the page of random and sequential reads and synchronous writes."""
+    (folder / "bench.toml").write_text(PLAN)
+    words: list[str | Path] = [
+        "bench",
+        folder,
+        "--plan",
+        folder / "bench.toml",
+        "-o",
+        folder / "bench",
+        "--no-tui",
+    ]
+    subprocess.run([sys.executable, "-I", "-m", "ioh", *words], cwd=folder, check=True)
+    page = folder / "bench" / "report.html"
+    text = page.read_text().replace(str(folder), "/mnt/data")  # nobody's business
+    page.write_text(text)
+    browser = Chromium(folder / "profile")
+    browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=1240, height=1080, deviceScaleFactor=1, mobile=False,
+    )  # fmt: skip
+    browser.call("Page.navigate", url=page.as_uri())
+    browser.wait_for("Page.loadEventFired")
+    browser.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 500, 1)))")
+    picture = browser.call("Page.captureScreenshot", format="png")["data"]
+    (TARGET / "bench.png").write_bytes(base64.b64decode(picture))
+    browser.close()
 
 
 def main() -> int:
@@ -95,10 +154,13 @@ def main() -> int:
             ("app-writes", ("1", "w", "l"), WIDE),
         ):
             asyncio.run(shoot(session, keys, size, name))
+        bench(Path(folder))
     if NFS_SESSION.exists():
         busy = ("[",) * 4 + ("right",) * 8  # its reads and writes with O_DIRECT
         asyncio.run(shoot(NFS_SESSION, busy, WIDE, "nfs"))
         asyncio.run(shoot(NFS_SESSION, (*busy, "2", "w"), WIDE, "nfs-client"))
+    if DB_SESSION.exists():
+        asyncio.run(shoot(DB_SESSION, ("[", "[", *("right",) * 14), WIDE, "database"))
     return 0
 
 

@@ -14,7 +14,6 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 60.0  # as long as a busy machine may take; nothing here measures time
@@ -41,6 +40,7 @@ class PtyScreen:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup tests are deaf to it
             size = struct.pack("HHHH", rows, columns, 0, 0)
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             usual = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
@@ -49,12 +49,7 @@ class PtyScreen:
     def __enter__(self) -> PtyScreen:  # noqa: PYI034
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The part of ./ioh.sh that only --test, --test-vm, --lint and --bench need; ioh.sh sources it with the
+# The part of ./ioh.sh that only --test..., --lint, --bench, --soak and --fuzz need; ioh.sh sources it with the
 # development environment ready in $venv.
 
 # shellcheck disable=SC2154  # root, venv, foreign come from ioh.sh
@@ -34,6 +34,23 @@ run_pytest() {
     [ "$status" = 0 ] || { [ "$status" = 5 ] && [ -n "$chosen" ]; }
 }
 
+need_servers() { # the distribution's own servers stay down: the tests begin theirs
+    refusal=/usr/sbin/policy-rc.d
+    if [ -d "${refusal%/*}" ] && [ ! -e "$refusal" ]; then
+        trap 'rm -f "$refusal"; give_back' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$refusal"
+        chmod 755 "$refusal"
+    else
+        refusal=
+    fi
+    set -- fio losetup mkfs.ext4 mariadbd sysbench sqlite3 mdb_copy rsync git gcc dpkg pgbench sshd
+    # Debian keeps it off the PATH.
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || set -- "$@" initdb
+    need_programs "$@"
+    [ -z "$refusal" ] || rm -f "$refusal"
+    trap give_back EXIT
+}
+
 test_all() {
     chosen=$*
     selected=
@@ -51,7 +68,11 @@ test_all() {
         step "chosen tests" run_pytest "$@"
     else
         lint
-        step "unit tests" run_pytest tests/unit "$@"
+        # A third of their time is waiting, for processes and terminals.
+        PYTEST_XDIST_AUTO_NUM_WORKERS=$(($(nproc 2>/dev/null || echo 1) * 3 / 2))
+        export PYTEST_XDIST_AUTO_NUM_WORKERS
+        step "unit tests" run_pytest -n auto --dist worksteal tests/unit "$@"
+        [ -n "$chosen" ] || step fuzzer python -m tests.fuzz 60 1
         [ -n "$kernel" ] || step "kernel tests" run_pytest tests/kernel "$@"
     fi
 }
@@ -66,24 +87,58 @@ what=$1
 shift
 case $what in
 --test)
-    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs mkfs.xfs losetup
+    need_programs fio nft ip tc mkfs.ext4 mkfs.btrfs mkfs.xfs losetup mandoc
     test_all "$@"
     verdict
     ;;
 --test-vm)
     need_programs fio nft ip tc mkfs.ext4 losetup qemu-system-x86_64 busybox cpio modprobe xz \
         rpc.nfsd mount.nfs mdadm dmsetup
+    # shellcheck source=tests/beside.sh
+    . "$root/tests/beside.sh"
     # shellcheck source=tests/vm/run.sh
     . "$root/tests/vm/run.sh"
     test_in_vms "$@"
+    verdict
+    ;;
+--test-programs)
+    [ "$uid" = 0 ] || die "$what needs root: it mounts volumes and runs servers as their users"
+    need_servers
+    chosen=$*
+    step "real programs" run_pytest tests/programs/test_programs.py "$@"
+    verdict
+    ;;
+--test-servers)
+    [ "$uid" = 0 ] || die "$what needs root: it runs servers as their users"
+    need_servers
+    need_programs chromium prometheus systemd-analyze
+    python -c 'import psycopg' 2>/dev/null || need_programs psycopg
+    chosen=$*
+    step "servers and browsers" run_pytest tests/servers "$@"
     verdict
     ;;
 --lint)
     lint
     verdict
     ;;
+--test-distros)
+    need_programs debootstrap unshare git modprobe
+    # shellcheck source=tests/beside.sh
+    . "$root/tests/beside.sh"
+    # shellcheck source=tests/chroot/run.sh
+    . "$root/tests/chroot/run.sh"
+    test_in_chroots "$@"
+    verdict
+    ;;
 --bench)
     need_programs fio bpftrace
     python -m tests.bench "$@"
+    ;;
+--soak)
+    need_programs fio
+    python -m tests.soak "$@"
+    ;;
+--fuzz)
+    python -m tests.fuzz "$@"
     ;;
 esac

@@ -8,23 +8,22 @@ import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from textual import events
+import pytest
+from textual import _wait, events
 from textual.pilot import Pilot
 
-from ioh.model.feed import (
-    Extent,
-    IsWanted,
-    Mode,
-    Moment,
-    News,
-    Overview,
-    RecordingState,
-)
+from ioh.model.feed import Extent, IsWanted, Mode, News, Overview, RecordingState, TimelineEvent
 from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
+from ioh.tui.canvas import Canvas
 from ioh.tui.options import ScreenOptions
+from ioh.tui.preferences import Preferences
 
 TIMEOUT_S = 20.0
+LOOKS_S = 0.7  # longer than it takes the screen to look at the clock again
+# After each key the pilot sleeps in such steps until the process does next to nothing.
+_wait.SLEEP_GRANULARITY = 1 / 500
+_wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 5
 
 
 class FakeFeed:
@@ -32,7 +31,7 @@ class FakeFeed:
 
     Shape:
         ``calls`` is what the screen asked of the feed; ``lost`` the intervals that visit() does
-        not find; ``visits`` those asked for.
+        not find; ``visits`` those asked for, ``walked`` those that walk() gave.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class FakeFeed:
         intervals: Sequence[Snapshot],
         *,
         mode: Mode = "live",
-        moments: tuple[Moment, ...] = (),
+        moments: tuple[TimelineEvent, ...] = (),
         title: str = "",
         cycle_s: float = 1.0,
     ) -> None:
@@ -52,6 +51,7 @@ class FakeFeed:
         self.recording = RecordingState()
         self.calls: list[str] = []
         self.visits: list[int] = []
+        self.walked: set[int] = set()
         self.lost: set[int] = set()
         self.judged: dict[int, Snapshot] = {}
         self.looks_back = 0  # so many intervals, for findings
@@ -100,13 +100,14 @@ class FakeFeed:
 
     def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
         for tick in range(first, last + 1):
+            self.walked.add(tick)
             yield tick, self.intervals[tick - 1]
 
     def tick_at(self, time_unix_s: float) -> int:
         times = [interval.time_unix_s for interval in self.intervals]
         return max(self.extent.first, min(bisect_right(times, time_unix_s), self.extent.last))
 
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[TimelineEvent, ...]:
         return self.marks
 
     def overview(self) -> Overview:
@@ -115,11 +116,20 @@ class FakeFeed:
     def set_speed(self, speed: float) -> None:
         self.calls.append(f"speed {speed:g}")
 
+    def set_cycle(self, cycle_s: float) -> bool:
+        self.cycle_s = cycle_s
+        self.calls.append(f"cycle {cycle_s:g}")
+        return True
+
     def play_from(self, tick: int) -> None:
         self.calls.append(f"play {tick}")
 
     def hold(self) -> None:
         self.calls.append("hold")
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        self.calls.append(f"mark {text} {time_unix_s}")
+        return "marked"
 
     def toggle_recording(self) -> str:
         self.calls.append("record")
@@ -135,6 +145,19 @@ class Stage:
 
     def __init__(self, app: IohApp, pilot: Pilot[int], feed: FakeFeed) -> None:
         self.app, self.pilot, self.feed = app, pilot, feed
+        self._ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        """The screen's clock, once time was let pass."""
+        return time.monotonic() + self._ahead_s
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass for the screen, which looks at the clock now and then."""
+        self._ahead_s += seconds
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ioh.tui.app.time", self)
+            await asyncio.sleep(LOOKS_S)
+            await self.pilot.pause()
 
     @property
     def text(self) -> str:
@@ -144,6 +167,11 @@ class Stage:
     @property
     def lines(self) -> list[str]:
         return self.text.splitlines()
+
+    @property
+    def canvas(self) -> Canvas:
+        """What stands on the terminal, which may be older than ``text``."""
+        return self.app.query_one(Canvas)
 
     async def push(self, count: int = 1, *, status: str = "") -> None:
         """Tell intervals, and let the screen take them."""
@@ -190,9 +218,10 @@ def stage(
     size: tuple[int, int] = (120, 40),
     options: ScreenOptions | None = None,
     first: Snapshot | None = None,
+    remembered: Preferences | None = None,
 ) -> IohApp:
     """Run a flow on a screen; returns the application once it has ended."""
-    app = IohApp(feed, options or ScreenOptions(utc=True), first)
+    app = IohApp(feed, options or ScreenOptions(utc=True), first, remembered)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

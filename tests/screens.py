@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from ioh.model.feed import Extent, Moment, RecordingState
+from ioh.model.feed import Extent, RecordingState, TimelineEvent
 from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
+from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
-from ioh.tui.narrow import narrowed
 from ioh.tui.render.glyphs import UNICODE, Glyphs
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.screen import ScreenData
 from ioh.tui.render.timeline import TimelineView
 from ioh.tui.state import Narrow, TableState, ViewState
 from tests import fakes
-from tests.demo_samples import START_S, make
+from tests.demo_samples import START_S, intervals, trouble_and_quiet
 
 LAYERS = ("syscall", "nfs_client", "tcp", "nfs_server", "block")
 SECONDS = 60
@@ -39,27 +39,23 @@ FINDINGS = tuple(
         advice="Mount it with rsize=1048576.",
         command="mount -o remount,rsize=1048576 /mnt/data",
         false_alarm="the program reads at random",
+        wrong_if="the READs are as large as the calls",
+        check="nfsiostat 1 5",
         since_unix_s=START_S + since_s,
     )
     for severity, since_s in (("warning", 20.0), ("info", 5.0), ("critical", 33.0))
 )
 MISSING = (NotEvaluated("tcp-loss", "Segments lost", "no layer tcp"),)
 MOMENTS = (
-    Moment(START_S + 10.5, "fio run 3 starts"),
-    Moment(START_S + 30.0, "the disk was full", START_S + 34.0),
+    TimelineEvent(START_S + 10.5, "fio run 3 starts"),
+    TimelineEvent(START_S + 30.0, "the disk was full", START_S + 34.0),
 )
 
 
 @cache
 def minute() -> tuple[Snapshot, ...]:
     """A minute of the demo's begin, second by second."""
-    return tuple(snapshots(make(SECONDS + 1)))
-
-
-@cache
-def story() -> tuple[Snapshot, ...]:
-    """The whole story of the demo, in intervals of 5 s."""
-    return tuple(snapshots(make(50, interval_s=5.0)))
+    return tuple(intervals())
 
 
 def judged() -> Snapshot:
@@ -78,11 +74,7 @@ def nothing_known() -> Snapshot:
             for title, rows in layer.tables.items()
         }
         layers[name] = LayerSnapshot(
-            layer.spec,
-            "proc",
-            layer.interval_s,
-            dict.fromkeys(layer.ops, OpStats()),
-            tables=tables,
+            layer.spec, "proc", layer.interval_s, dict.fromkeys(layer.ops, OpStats()), tables=tables
         )
     return replace(last, host=HostStats(), layers=layers, self_cpu_pct=None, bpf_cpu_pct=None)
 
@@ -106,10 +98,11 @@ def kinds() -> dict[str, Snapshot]:
     fake = list(snapshots(fakes.first(4)))[-1]
     quiet = next(iter(snapshots(fakes.quiet(2))))
     process = Narrow("process", ("4121", "dbserver"), "syscall")
+    trouble, quiet_night = trouble_and_quiet()
     return {
         "demo": judged(),
-        "trouble": story()[33],
-        "quiet demo": story()[46],
+        "trouble": trouble,
+        "quiet demo": quiet_night,
         "first": minute()[0],
         "nothing known": nothing_known(),
         "nothing there": nothing_there(),
@@ -126,7 +119,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
     """Everything there is to look at."""
     made = [ViewState(), ViewState(focus="top"), ViewState(screen="help")]
     made += [ViewState(screen="help", scroll=5), ViewState(screen="findings")]
-    made += [ViewState(screen="findings", scroll=10_000), ViewState(is_alone=True)]
+    made += [ViewState(screen="findings", scroll=10_000)]
     for layer in layers:
         table = TableState(pattern="a", cursor=3)
         op = "in" if layer in {"tcp", "wire"} else "read"
@@ -136,12 +129,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
         made.append(ViewState(layer=layer, chosen=(layer, op), focus="top"))
         made.append(
             ViewState(
-                layer=layer,
-                chosen=(layer, op),
-                focus="top",
-                tables={layer: table},
-                is_typing=True,
-                is_alone=True,
+                layer=layer, chosen=(layer, op), focus="top", tables={layer: table}, is_typing=True
             )
         )
     return made
@@ -184,4 +172,5 @@ def screen_data(
         status=status,
         message=message,
         specs=tuple(snapshot.specs.values()) if snapshot else (),
+        tick=len(past),
     )

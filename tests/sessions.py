@@ -2,62 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
-from ioh.model.hist import (
-    FINE_BUCKETS,
-    LATENCY_BUCKETS,
-    SIZE_BUCKETS,
-    LatencyHist,
-    SizeLatencyHist,
-)
-from ioh.model.sample import (
-    READ_STEP_US,
-    HostSample,
-    LayerSample,
-    OpTotals,
-    Sample,
-    Unavailable,
-)
+from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, SIZE_BUCKETS, LatencyHist, SizeLatencyHist
+from ioh.model.sample import READ_STEP_US, HostSample, LayerSample, OpTotals, Sample, Unavailable
+from ioh.session.output import Output
 from ioh.session.stream import Item, ItemReader, Tick
 from ioh.session.writer import SessionWriter
 from tests import fakes
 from tests.fakes import SPECS
 
+Shown = Callable[..., str]  # runs a command; what it printed
 CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
 
 
-class Memory:
+class Memory(Output):
     """An output that keeps what is written."""
 
     def __init__(self) -> None:
-        self.name = "memory"
+        super().__init__(-1, "memory")
         self.data = bytearray()
         self.closed = False
         self.fail: OSError | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.data)
 
     def write(self, data: bytes) -> None:
         if self.fail is not None:
             raise self.fail
         self.data += data
+        self.size_bytes = len(self.data)
 
     def close(self) -> None:
         self.closed = True
 
 
-def recorded(samples: Iterable[Sample], **options: Any) -> bytes:
-    """The bytes of a session that ended in order."""
+def recorded(
+    samples: Iterable[Sample], marks: Mapping[int, str] | None = None, **options: Any
+) -> bytes:
+    """The bytes of a session that ended in order; marks follow these samples by 0.1 s."""
     memory = Memory()
     writer = SessionWriter(memory, **options)
-    for sample in samples:
+    for tick, sample in enumerate(samples):
         assert writer.write(sample)
+        if marks and tick in marks:
+            writer.mark(marks[tick], sample.time_unix_s + 0.1)
     writer.close()
     return bytes(memory.data)
 

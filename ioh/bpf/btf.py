@@ -19,6 +19,7 @@ _KIND_STRUCT = 4
 _KIND_UNION = 5
 _KIND_ENUM = 6
 _KIND_TYPEDEF = 8
+_KIND_FUNC = 12
 _KIND_FUNC_PROTO = 13
 _KIND_ENUM64 = 19
 _MODIFIERS = frozenset({_KIND_TYPEDEF, 9, 10, 11, 18})  # volatile, const, restrict, type tag
@@ -190,12 +191,21 @@ class Btf:
         except OSError:
             return None
 
+    def struct_id(self, name: str) -> int | None:
+        """BTF id of one of the kernel's structs; None when it has no such one."""
+        return self._id(name, _KIND_STRUCT)
+
+    def function_id(self, name: str) -> int | None:
+        """BTF id of one of the kernel's functions; None when it has no such one."""
+        return self._id(name, _KIND_FUNC)
+
+    def _id(self, name: str, kind: int) -> int | None:
+        type_id: int = self._lib.btf__find_by_name_kind(self._btf, name.encode(), kind)
+        return type_id if type_id > 0 else None
+
     def tracepoint_id(self, name: str) -> int | None:
         """BTF id of a raw tracepoint's prototype; None when this kernel has no such one."""
-        type_id: int = self._lib.btf__find_by_name_kind(
-            self._btf, f"btf_trace_{name}".encode(), _KIND_TYPEDEF
-        )
-        return type_id if type_id > 0 else None
+        return self._id(f"btf_trace_{name}", _KIND_TYPEDEF)
 
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
         """Argument types of a raw tracepoint: the struct's name, or "" for anything else.

@@ -1,22 +1,32 @@
-"""bpf(2) itself: create maps, load programs, attach them; what the loading child needs of it."""
+"""bpf(2) itself: create maps, load programs, attach them; what the loader needs of it."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
-import platform
 import resource
 import struct
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import MapSpec
+
+Kind = Literal["map", "program", "link"]
+# By the kernel's number, which is never given to two of a kind.
+Object = tuple[Kind, int]
 
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_MAP_CREATE = 0
 _BPF_PROG_LOAD = 5
 _BPF_OBJ_GET_INFO_BY_FD = 15
 _BPF_RAW_TRACEPOINT_OPEN = 17
+_BPF_ENABLE_STATS = 32
+_FD_BY_ID: dict[Kind, int] = {"map": 14, "program": 13, "link": 30}
+_PROG_TYPE_KPROBE = 2  # of functions in user space, too
 _PROG_TYPE_RAW_TRACEPOINT = 17
 _PROG_TYPE_TRACING = 26
 _ATTACH_RAW_TRACEPOINT = 23
@@ -30,19 +40,38 @@ _ATTACH_BTF_ID_AT = 108
 _INFO = struct.Struct("=IIQ")
 _OPEN = struct.Struct("=QII")
 _MAP_INFO_BYTES, _MAP_FLAGS_AT = 88, 20
+_ID_INFO_BYTES, _ID_AT = 8, 4  # of maps, programs and links alike
+_BY_ID = struct.Struct("=III")
 _LICENCE = b"Dual MIT/GPL"
 
 
-def _bpf(command: int, attr: bytes) -> int:
+class Made(NamedTuple):
+    """What attaching has made.
+
+    Shape:
+        ``live`` objects are gone once it is detached; ``late`` are those that a layer's late part
+        is attached by: its map of offsets, then a program for each point.
+    """
+
+    live: tuple[Object, ...] = ()
+    late: tuple[Object, ...] = ()
+
+
+# Of attaching: what to tell ioh, the descriptors for it, and what they are.
+Outcome = tuple[dict[str, Any], list[int], Made]
+
+
+def bpf_call(command: int, attr: bytes) -> int:
     """bpf(2): a descriptor.
 
     Raises:
         OSError: The kernel refused.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    number = _BPF_SYSCALL.get(platform.machine())
+    machine = os.uname().machine
+    number = _BPF_SYSCALL.get(machine)
     if number is None:
-        raise OSError(0, f"unknown machine {platform.machine()}")
+        raise OSError(0, f"unknown machine {machine}")
     buffer = ctypes.create_string_buffer(attr, len(attr))
     fd: int = libc.syscall(number, command, buffer, len(attr))
     if fd < 0:
@@ -74,7 +103,7 @@ def create_map(spec: MapSpec) -> int:
     """
     sizes = (spec.kind, spec.key_size, spec.value_size, spec.max_entries, spec.flags)
     try:
-        return _bpf(_BPF_MAP_CREATE, _MAP.pack(*sizes, 0, 0, _short(spec.name)))
+        return bpf_call(_BPF_MAP_CREATE, _MAP.pack(*sizes, 0, 0, _short(spec.name)))
     except OSError as error:
         raise OSError(error.errno, f"map {spec.name}: {error.strerror}") from error
 
@@ -85,19 +114,63 @@ def map_flags(fd: int) -> int:
     Raises:
         OSError: The kernel refused.
     """
-    info = ctypes.create_string_buffer(_MAP_INFO_BYTES)
-    _bpf(_BPF_OBJ_GET_INFO_BY_FD, _INFO.pack(fd, len(info), ctypes.addressof(info)))
-    return int.from_bytes(info.raw[_MAP_FLAGS_AT : _MAP_FLAGS_AT + 4], "little")
+    return _info(fd, _MAP_INFO_BYTES, _MAP_FLAGS_AT)
 
 
-def load_program(name: str, instructions: bytes, btf_id: int | None) -> int:
-    """Load a raw tracepoint's program.
+def _info(fd: int, size: int, at: int) -> int:
+    info = ctypes.create_string_buffer(size)
+    bpf_call(_BPF_OBJ_GET_INFO_BY_FD, _INFO.pack(fd, len(info), ctypes.addressof(info)))
+    return int.from_bytes(info.raw[at : at + 4], sys.byteorder)
+
+
+def object_ids(kind: Kind, fds: Iterable[int]) -> tuple[Object, ...]:
+    """What descriptors stand for; a link has no number before kernel 5.8, and is left out."""
+    found: list[Object] = []
+    for fd in fds:
+        with suppress(OSError):
+            found.append((kind, _info(fd, _ID_INFO_BYTES, _ID_AT)))
+    return tuple(found)
+
+
+def open_object(made: Object) -> int:
+    """A descriptor of a map, program or link; takes CAP_SYS_ADMIN.
+
+    Raises:
+        OSError: There is none any more, or the kernel refused.
+    """
+    kind, number = made
+    return bpf_call(_FD_BY_ID[kind], _BY_ID.pack(number, 0, 0))
+
+
+def is_gone(made: Object) -> bool:
+    """Whether nothing holds it any more; False where the kernel does not say."""
+    try:
+        os.close(open_object(made))
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return False
+
+
+def count_run_time() -> int:
+    """A descriptor that makes the kernel count BPF run time for as long as it is open.
+
+    Raises:
+        OSError: The kernel refused, or does not know it (before 5.8).
+    """
+    return bpf_call(_BPF_ENABLE_STATS, bytes(4))
+
+
+def load_program(
+    name: str, instructions: bytes, btf_id: int | None, *, of_user_space: bool = False
+) -> int:
+    """Load a raw tracepoint's program, or one of functions in user space.
 
     Args:
         name: Of the function, for error messages and for who lists programs.
         instructions: Eight bytes each, maps by descriptor.
         btf_id: Of the tracepoint's prototype, for a program whose arguments carry their BTF
             types; None for a plain one.
+        of_user_space: Whether it is of functions there.
 
     Returns:
         The program's descriptor.
@@ -107,10 +180,11 @@ def load_program(name: str, instructions: bytes, btf_id: int | None) -> int:
     """
     code = ctypes.create_string_buffer(instructions, len(instructions))
     licence = ctypes.create_string_buffer(_LICENCE)
+    plain = _PROG_TYPE_KPROBE if of_user_space else _PROG_TYPE_RAW_TRACEPOINT
 
     def attributes(log_level: int, log: ctypes.Array[ctypes.c_char] | None) -> bytes:
         head = _LOAD_HEAD.pack(
-            _PROG_TYPE_RAW_TRACEPOINT if btf_id is None else _PROG_TYPE_TRACING,
+            plain if btf_id is None else _PROG_TYPE_TRACING,
             len(instructions) // 8,
             ctypes.addressof(code),
             ctypes.addressof(licence),
@@ -127,11 +201,11 @@ def load_program(name: str, instructions: bytes, btf_id: int | None) -> int:
         return padded.ljust(_ATTR_BYTES, b"\0")
 
     try:
-        return _bpf(_BPF_PROG_LOAD, attributes(0, None))
+        return bpf_call(_BPF_PROG_LOAD, attributes(0, None))
     except OSError as error:
         log = ctypes.create_string_buffer(_LOG_BYTES)
         try:
-            return _bpf(_BPF_PROG_LOAD, attributes(1, log))
+            return bpf_call(_BPF_PROG_LOAD, attributes(1, log))
         except OSError:
             lines = log.value.decode(errors="replace").splitlines()
         told = [line for line in lines if line and not line.startswith("processed")]
@@ -146,7 +220,7 @@ def attach_plain(program_fd: int, tracepoint: str) -> int:
     """
     name = ctypes.create_string_buffer(tracepoint.encode())
     try:
-        return _bpf(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(ctypes.addressof(name), program_fd, 0))
+        return bpf_call(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(ctypes.addressof(name), program_fd, 0))
     except OSError as error:
         raise OSError(error.errno, f"cannot attach to {tracepoint}: {error.strerror}") from error
 
@@ -157,4 +231,4 @@ def attach_typed(program_fd: int) -> int:
     Raises:
         OSError: The kernel refused.
     """
-    return _bpf(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(0, program_fd, 0))
+    return bpf_call(_BPF_RAW_TRACEPOINT_OPEN, _OPEN.pack(0, program_fd, 0))

@@ -35,7 +35,6 @@ class BpfFacts:
     bcc: str | None
     bcc_error: str
     lockdown: str | None
-    unprivileged_bpf_disabled: str | None
 
 
 def _read(path: str) -> str | None:
@@ -54,11 +53,16 @@ def _lockdown() -> str | None:
 
 
 def _find_bcc() -> tuple[str | None, str]:
-    """Import bcc in a process of its own: it brings 100 MB of LLVM."""
+    """Import bcc in a process of its own: it brings 100 MB of LLVM.
+
+    Isolated and without our environment: root imports no ``bcc.py`` that happens to lie about.
+    """
     script = "import bcc; bcc.BPF; print(getattr(bcc, '__version__', '?'))"
     try:
         done = subprocess.run(
-            [sys.executable, "-c", script],
+            [sys.executable, "-I", "-c", script],
+            cwd="/",
+            env={"LC_ALL": "C.UTF-8"},
             capture_output=True,
             text=True,
             errors="replace",
@@ -91,5 +95,4 @@ def read_bpf_facts() -> BpfFacts:
         bcc=version,
         bcc_error=error,
         lockdown=_lockdown(),
-        unprivileged_bpf_disabled=_read("/proc/sys/kernel/unprivileged_bpf_disabled"),
     )

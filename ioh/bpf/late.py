@@ -1,4 +1,4 @@
-"""Attaches the part of a running probe that a kernel module was awaited for; runs in the loader."""
+"""Attaches the part of a running probe that its layer wants now; runs in the loader."""
 
 from __future__ import annotations
 
@@ -9,19 +9,33 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
-from ioh.bpf.calls import attach_plain
+from ioh.bpf.calls import Made, Object, Outcome, attach_plain, object_ids, open_object
 from ioh.bpf.libbpf import libbpf
+from ioh.model.limits import lack_behind
 
 if TYPE_CHECKING:
-    from ioh.layers.base import Late
+    from ioh.layers.base import Late, Layer
 
 
-def attach_late(late: Late, descriptors: Sequence[int]) -> list[int]:
-    """Tell the probe where the module's structs have their members, then attach its programs.
+def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
+    """Attach it, by what the probe was made of; returns the answer for ioh, whatever goes wrong.
 
     Args:
-        late: What to attach; its module is loaded.
-        descriptors: Of the probe's map ``late_offsets``, then of a program for each point.
+        layer: Has such a part; the module that it may be of is loaded.
+        objects: The probe's map ``late_offsets`` if it has one, then a program for each point.
+    """
+    if layer.late is None:
+        return {"reason": "the layer has no such part"}, [], Made()
+    try:
+        links = _attach(layer.late, [open_object(made) for made in objects])
+    except OSError as error:
+        lack = lack_behind(error)
+        return {"reason": lack.cause if lack else error.strerror or str(error)}, [], Made()
+    return {"reason": ""}, links, Made(object_ids("link", links))
+
+
+def _attach(late: Late, descriptors: Sequence[int]) -> list[int]:
+    """Write the offsets of the module's structs for the probe, then attach its programs.
 
     Returns:
         The links' descriptors, which keep the programs attached.
@@ -29,13 +43,14 @@ def attach_late(late: Late, descriptors: Sequence[int]) -> list[int]:
     Raises:
         OSError: The kernel gives no BTF of the module, or lacks a member or a tracepoint.
     """
-    offsets_map, *programs = descriptors
-    btf = Btf((late.module,))
-    for index, (owner, member) in enumerate(late.offsets):
-        offset = btf.offset(owner, member)
-        if offset is None:
-            raise OSError(0, f"this kernel's struct {owner} has no {member}")
-        _set(offsets_map, index, offset)
+    programs = list(descriptors)
+    if late.offsets:
+        offsets_map, btf = programs.pop(0), Btf((late.module,))
+        for index, (owner, member) in enumerate(late.offsets):
+            offset = btf.offset(owner, member)
+            if offset is None:
+                raise OSError(0, f"this kernel's struct {owner} has no {member}")
+            _set(offsets_map, index, offset)
     points = zip(programs, late.points, strict=True)
     return [attach_plain(program, point.event) for program, point in points]
 

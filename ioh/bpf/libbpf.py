@@ -5,16 +5,24 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from ioh.model.limits import lack_behind
+
 SONAMES = ("libbpf.so.1", "libbpf.so.0")
 
 
 @cache
 def libbpf() -> ctypes.CDLL | None:
-    """The library that the distribution's bcc links, or None where there is none."""
+    """The library that the distribution's bcc links, or None where there is none.
+
+    Raises:
+        OSError: There is too little memory for it, or too few descriptors.
+    """
     for soname in SONAMES:
         try:
             lib = ctypes.CDLL(soname, use_errno=True)
-        except OSError:
+        except OSError as error:
+            if lack_behind(error) is not None:
+                raise
             continue
         _declare(lib)
         return lib

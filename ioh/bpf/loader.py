@@ -1,247 +1,397 @@
 """The privileged part of ioh: attach layer X, hand over its descriptors, nothing else.
 
-It is forked from ioh before any library is imported, keeps root, and knows three verbs,
-``attach``, ``attach_late`` and ``stats``.  Each attach runs in a child of its own that imports
-bcc (and with it the 100 MB of LLVM) where the probe is not kept from before, sends the
-descriptors and exits.  No descriptor stays here:
-what ioh holds is all there is, so the probes go with ioh, whatever ends it.
+It is forked from ioh before any library is imported, and keeps root.  ioh, which has given root
+away and reads what strangers wrote, may ask for four things:
+
+attach LAYER
+    By the filters that held when the loader was forked.  One copy of a layer at a time: asked
+    again, it waits for the earlier one's maps to be gone, which the kernel says.
+attach_late LAYER
+    The part of a layer that a kernel module was awaited for, by the maps and programs that were
+    made here.  Again one copy at a time.
+attach_server LAYER PID
+    The layer's program at the probe points of what a process runs, where that is one of the servers
+    that were known when the loader was forked; each file once.  The file is read here, and says
+    where its probe points are: who holds ioh chooses neither a file nor a place in it.
+stats
+    A descriptor that makes the kernel count BPF run time.
+
+No descriptor is ever taken from ioh, and none stays here: what ioh holds is all there is, so the
+probes go with ioh, whatever ends it.  The loader has nothing open but its channel, and no other
+process of the same user may look into it.
+
+Each attach runs in a child of its own that imports bcc (and with it the 100 MB of LLVM) where
+the probe is not kept from before, and ends.  The loader watches it: however it ends, ioh hears of
+it.  Every wait in here has a limit.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
+import re
+import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.calls import Made, Object, Outcome, count_run_time, is_gone
+from ioh.bpf.channel import MAX_MESSAGE_BYTES, Answer, Loader, close_all, hide_process, receive
+from ioh.bpf.server_ledger import ServerLedger
+from ioh.model.limits import lack_behind
+from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
+    from ioh.model.filters import Filters
 
     FindLayer = Callable[[str], type[Layer]]
 
-MAX_MESSAGE_BYTES = 1 << 20
-MAX_FDS = 250  # SCM_MAX_FD is 253
+MAX_CHILDREN = 2
+_MAX_WAITING = 16
+_MAX_REQUEST_BYTES = 4096
+_CHILD_TIMEOUT_S = 600.0  # under emulation beside others a probe takes minutes
+_SEND_TIMEOUT_S = 5.0
+_GONE_TIMEOUT_S = 5.0
+_GONE_CHECK_S = 0.05
 _PR_SET_PDEATHSIG = 1
-_BPF_STATS_RUN_TIME = 0
+# What a terminal or a service manager sends to all of ioh is ioh's to decide.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP)
 _TAIL_BYTES = 65536
 _LINE_CHARS = 200
+_REASON_CHARS = 300
+# Of a verifier, of clang, and of LLVM's crash handler: never the cause.
+_UNTELLING = re.compile(
+    r"processed \d+ insns|\d+ (errors?|warnings?)( and \d+ errors?)? generated"
+    r"|PLEASE submit|Stack dump|#\d+ |\d+\.\t|\S+\(\S*\+0x"
+)
+_REPORT = "please report this"
+_SEE_DMESG = "dmesg says whether memory ran out"
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
-    """The parent's end: the socket to the privileged child, and its process id."""
+class _Asked:
+    """What is to be done: a verb and a layer; for a server's process its number."""
 
-    socket: socket.socket
+    verb: str
+    layer: str
+    pid: int = 0
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """As an answer says what it answers."""
+        found = {"verb": self.verb, "layer": self.layer}
+        return found | {"pid": self.pid} if self.verb == "attach_server" else found
+
+    def refusal(self, reason: str, hint: str) -> dict[str, Any]:
+        return self.named | {"reason": reason, "hint": hint}
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process that attaches something."""
+
+    asked: _Asked
     pid: int
-
-    def request(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send one request; answers come in any order, each with its layer's name."""
-        socket.send_fds(self.socket, [json.dumps(message).encode()], list(fds))
-
-    def answer(self, timeout_s: float | None) -> tuple[dict[str, Any], list[int]] | None:
-        """Wait for one answer and its descriptors.
-
-        Returns:
-            None when nothing came within ``timeout_s``.
-
-        Raises:
-            ConnectionError: The loader is gone.
-        """
-        self.socket.settimeout(timeout_s)
-        try:
-            data, fds, _, _ = socket.recv_fds(self.socket, MAX_MESSAGE_BYTES, MAX_FDS)
-        except (TimeoutError, BlockingIOError):
-            return None
-        if not data:
-            msg = "the privileged loader has ended"
-            raise ConnectionError(msg)
-        for fd in fds:
-            os.set_inheritable(fd, False)  # noqa: FBT003 (positional in os)
-        return json.loads(data), list(fds)
-
-    def ask(
-        self,
-        message: dict[str, Any],
-        timeout_s: float,
-        others: Callable[[dict[str, Any], list[int]], None],
-    ) -> tuple[dict[str, Any], list[int]] | None:
-        """Send one request and wait for its answer; ``others`` takes answers to other requests.
-
-        Returns:
-            None when no answer came within ``timeout_s``.
-
-        Raises:
-            ConnectionError: The loader is gone.
-        """
-        while (late := self.answer(0.0)) is not None:
-            others(*late)
-        self.request(message)
-        deadline = time.monotonic() + timeout_s
-        while (left := deadline - time.monotonic()) > 0:
-            got = self.answer(left)
-            if got is not None and got[0].get("verb") == message["verb"]:
-                return got
-            if got is not None:
-                others(*got)
-        return None
-
-    def close(self) -> None:
-        """End the loader and wait for it."""
-        self.socket.close()
-        try:
-            os.waitpid(self.pid, 0)
-        except ChildProcessError:  # reaped by somebody else
-            return
+    end: socket.socket
+    stderr: int
+    deadline: float
 
 
-def start_loader(find_layer: FindLayer) -> Loader:
+def start_loader(find_layer: FindLayer, filters: Filters) -> Loader:
     """Fork the privileged child; call it before importing anything large.
 
     Args:
-        find_layer: The layer class of a name, or None; called in the compiling child only.
+        find_layer: The layer class of a name; called in the compiling child only.
+        filters: What the probes are narrowed to, for good.
+
+    Raises:
+        OSError: There are no more processes or descriptors.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (ours, theirs):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
+    ours, theirs = _socket_pair()
+    with theirs:
+        parent = os.getpid()
         try:
-            _serve(theirs, find_layer)
-        finally:
-            os._exit(0)
-    theirs.close()
-    return Loader(ours, pid)
-
-
-def _serve(channel: socket.socket, find_layer: FindLayer) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
-    while True:
-        message, fds, _, _ = socket.recv_fds(channel, MAX_MESSAGE_BYTES, MAX_FDS)
-        if not message:
-            return
-        if os.fork() == 0:
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            raise
+        if pid == 0:
             try:
-                answer, own = _answer(json.loads(message), find_layer, fds)
-                socket.send_fds(channel, [json.dumps(answer).encode()], own)
+                _confine(theirs.fileno(), parent)
+                _Monitor(theirs, find_layer, filters).serve()
             finally:
                 os._exit(0)
-        for fd in fds:
-            os.close(fd)
+        return Loader(ours, pid)
 
 
-def _answer(
-    request: dict[str, Any], find_layer: FindLayer, fds: Sequence[int] = ()
-) -> tuple[dict[str, Any], list[int]]:
-    if request.get("verb") == "attach":
-        return _attach(str(request["layer"]), request["filters"], find_layer)
-    if request.get("verb") == "attach_late":
-        return _attach_late(str(request["layer"]), fds, find_layer)
-    if request.get("verb") == "stats":
-        return _enable_stats()
-    return {"error": "unknown verb"}, []
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in pair:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+    return pair
 
 
-def _enable_stats() -> tuple[dict[str, Any], list[int]]:
-    """A descriptor that makes the kernel count BPF run time for as long as it is open."""
-    from ioh.bpf.libbpf import libbpf
-
-    lib = libbpf()
-    enable = getattr(lib, "bpf_enable_stats", None)  # libbpf 0.0.9
-    fd = enable(_BPF_STATS_RUN_TIME) if enable is not None else -1
-    return {"verb": "stats"}, [fd] if fd >= 0 else []
-
-
-def _attach(
-    name: str, filters: dict[str, Any], find_layer: FindLayer
-) -> tuple[dict[str, Any], list[int]]:
-    # All of this only in the compiling child: the loader itself stays small.
-    from ioh.bpf.btf import Btf
-    from ioh.bpf.host import HostFacts
-    from ioh.bpf.program import attach_program
-    from ioh.bpf.typed import can_trust_pointers
-    from ioh.model.filters import Filters
-    from ioh.model.sample import Unavailable
-
-    started = time.monotonic()
-    answer: dict[str, Any] = {"verb": "attach", "layer": name}
-    with captured_stderr() as told:
-        try:
-            layer = find_layer(name)
-            btf = Btf(layer.modules, layer.welcome_modules)
-            host = HostFacts(btf, trusted_loads=can_trust_pointers(btf))
-            attached = attach_program(layer, host, Filters(**filters))
-        except OSError as error:
-            attached = Unavailable(
-                str(error), "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf"
-            )
-        except Exception as error:  # noqa: BLE001 (ioh waits for an answer, whatever it is)
-            attached = Unavailable(f"{type(error).__name__}: {error}", "please report this")
-        last = told() if isinstance(attached, Unavailable) else ""
-    if isinstance(attached, Unavailable):
-        reason = attached.reason
-        if last:
-            reason = f"{reason} ({last})"
-        return {**answer, "reason": reason, "hint": attached.hint}, []
-    answer |= {
-        "maps": [asdict(spec) for spec in attached.maps],
-        "programs": len(attached.program_fds),
-        "late": attached.late,
-        "copies": attached.copies,
-        "points": dict(attached.points),
-        "missing": dict(attached.missing),
-        "seconds": round(time.monotonic() - started, 3),
-    }
-    return answer, [*attached.map_fds, *attached.program_fds, *attached.link_fds]
+def _confine(channel: int, parent: int) -> None:
+    """Hold nothing but the channel, be of no use to others, and end with ioh."""
+    # For when it is stopped, and does not see the channel end.  Not delivered where ioh has become
+    # another user: then it ends as soon as it goes on.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    hide_process()
+    if os.getppid() != parent:
+        os._exit(0)
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    gc.freeze()  # what ioh left is never collected: its descriptors' numbers will be others'
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    _close_all_but(channel)
 
 
-def _attach_late(
-    name: str, fds: Sequence[int], find_layer: FindLayer
-) -> tuple[dict[str, Any], list[int]]:
-    from ioh.bpf.late import attach_late
-
-    answer = {"verb": "attach_late", "layer": name, "reason": ""}
-    late = find_layer(name).late
-    if late is None:
-        return {**answer, "reason": "the layer has no such part"}, []
-    with captured_stderr():
-        try:
-            return answer, attach_late(late, fds)
-        except OSError as error:
-            return {**answer, "reason": error.strerror or str(error)}, []
+def _close_all_but(kept: int) -> None:
+    """Close every descriptor except the standard ones and this one."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (no path objects in here)
+        if int(name) not in {0, 1, 2, kept}:
+            try:
+                os.close(int(name))
+            except OSError:  # that of the list itself
+                continue
 
 
-@contextmanager
-def captured_stderr() -> Iterator[Callable[[], str]]:
-    """Keep what C libraries print to descriptor 2 (compiler, verifier) off the terminal.
+@dataclass(slots=True)
+class _Monitor:
+    """Who asked for what, what is under way, and what was made.
 
-    Yields:
-        A function that returns the last telling line printed so far.
+    Shape:
+        A request is in one place: in ``waiting`` with the time until which an earlier copy may
+        still be there, then in ``children`` (by their socket's descriptor), then, if it came to
+        something, in ``made``.
     """
-    saved = os.dup(2)
-    file = os.memfd_create("stderr")
-    os.dup2(file, 2)
 
-    def last_line() -> str:
-        size = os.fstat(file).st_size
-        text = os.pread(file, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
-        lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
-        telling = [line for line in lines if line and not line.startswith("processed ")]
-        return telling[-1][:_LINE_CHARS] if telling else ""
+    channel: socket.socket
+    find_layer: FindLayer
+    filters: Filters
+    waiting: dict[_Asked, float] = field(default_factory=dict)
+    children: dict[int, _Child] = field(default_factory=dict)
+    made: dict[_Asked, Made] = field(default_factory=dict)
+    servers: ServerLedger = field(default_factory=ServerLedger)
 
-    try:
-        yield last_line
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-        os.close(file)
+    def serve(self) -> None:
+        """Do as asked until ioh is gone."""
+        self.channel.settimeout(_SEND_TIMEOUT_S)
+        while True:
+            ready = self._ready()
+            for fd, child in tuple(self.children.items()):
+                if fd in ready or time.monotonic() >= child.deadline:
+                    del self.children[fd]
+                    self._finish(child, has_news=fd in ready)
+            if self.channel.fileno() in ready and not self._take_request():
+                return
+            self._start_waiting()
+
+    def _ready(self) -> set[int]:
+        """Descriptors with news, waited for no longer than until something else is due."""
+        due = [child.deadline for child in self.children.values()]
+        if self.waiting and len(self.children) < MAX_CHILDREN:
+            due.append(time.monotonic() + _GONE_CHECK_S)
+        poll = select.poll()
+        for fd in (self.channel.fileno(), *self.children):
+            poll.register(fd, select.POLLIN)
+        timeout_ms = max(0.0, min(due) - time.monotonic()) * 1000 if due else None
+        return {fd for fd, _ in poll.poll(timeout_ms)}
+
+    def _take_request(self) -> bool:
+        """Take one request; False when ioh is gone.  Descriptors sent along are dropped."""
+        data = self.channel.recv(_MAX_REQUEST_BYTES)
+        if not data:
+            return False
+        try:
+            request = json.loads(data)
+            verb, layer = str(request["verb"]), str(request.get("layer", ""))
+            pid = int(request.get("pid", 0)) if verb == "attach_server" else 0
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            verb, layer, pid = "", "", 0
+        if verb == "stats":
+            self._send_stats()
+        elif refusal := self._admit(_Asked(verb, layer, pid)):
+            self._send({"error": refusal})
+        return True
+
+    def _admit(self, asked: _Asked) -> str:
+        """Put a request among those that wait; "" or why it is refused."""
+        if asked.verb not in {"attach", "attach_late", "attach_server"}:
+            return "unknown verb"
+        if asked.pid < 0:
+            return "there is no such process"
+        if asked in self.waiting or asked in (child.asked for child in self.children.values()):
+            return "asked for already"
+        if asked.verb != "attach" and not self._late_of(asked.layer):
+            return "the layer is not attached, or has no such part"
+        if len(self.waiting) >= _MAX_WAITING:
+            return "too much is asked for"
+        self.waiting[asked] = time.monotonic() + _GONE_TIMEOUT_S
+        return ""
+
+    def _late_of(self, layer: str) -> tuple[Object, ...]:
+        return self.made.get(_Asked("attach", layer), Made()).late
+
+    def _send_stats(self) -> None:
+        try:
+            fds = [count_run_time()]
+        except OSError:
+            fds = []
+        self._send({"verb": "stats"}, fds)
+
+    def _start_waiting(self) -> None:
+        for asked, deadline in tuple(self.waiting.items()):
+            if len(self.children) >= MAX_CHILDREN:
+                return
+            if asked.verb == "attach_server" and self._is_attaching_server():
+                continue  # it may be to the same file
+            if not all(is_gone(made) for made in self.made.get(asked, Made()).live):
+                if time.monotonic() >= deadline:
+                    del self.waiting[asked]
+                    self._send(asked.refusal("it is attached already", _REPORT))
+                continue
+            del self.waiting[asked]
+            self.made.pop(asked, None)
+            try:
+                self._start(asked)
+            except OSError as error:
+                reason, hint = lack_behind(error, of_fork=True) or (error.strerror, _REPORT)
+                self._send(asked.refusal(f"its compiler cannot be started: {reason}", hint))
+
+    def _is_attaching_server(self) -> bool:
+        return any(child.asked.verb == "attach_server" for child in self.children.values())
+
+    def _start(self, asked: _Asked) -> None:
+        """Fork the child that attaches; the file for its messages is ours, to read after its end.
+
+        Raises:
+            OSError: There are no more processes or descriptors.
+        """
+        ours, theirs = _socket_pair()
+        stderr = pid = -1
+        try:
+            stderr, parent = os.memfd_create("stderr"), os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                self._work(asked, theirs, stderr, parent)
+        finally:
+            theirs.close()
+            if pid < 0:
+                ours.close()
+                close_all([stderr] if stderr >= 0 else [])
+        deadline = time.monotonic() + _CHILD_TIMEOUT_S
+        self.children[ours.fileno()] = _Child(asked, pid, ours, stderr, deadline)
+
+    def _work(self, asked: _Asked, end: socket.socket, stderr: int, parent: int) -> None:
+        """In the child: attach, answer, end."""
+        status = 1
+        try:
+            os.dup2(stderr, 2)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() == parent:
+                _close_all_but(end.fileno())
+                answer, fds, made = self._attach(asked)
+                told = {"answer": answer, "made": made}
+                socket.send_fds(end, [json.dumps(told).encode()], fds)
+                status = 0
+        except BaseException as error:  # noqa: BLE001 (reported by the loader, which reads it)
+            lack = lack_behind(error)
+            said = lack.cause if lack else f"{type(error).__name__}: {error}"
+            os.write(2, f"\n{said}\n".encode(errors="replace"))
+        finally:
+            os._exit(status)
+
+    def _attach(self, asked: _Asked) -> Outcome:
+        # All of this only in the child: the loader itself stays small.
+        if asked.verb == "attach_late":
+            from ioh.bpf.late import attach_late_part
+
+            return attach_late_part(self.find_layer(asked.layer), self._late_of(asked.layer))
+        if asked.verb == "attach_server":
+            from ioh.bpf.server_probes import attach_server
+
+            objects, request = self._late_of(asked.layer), self.servers.request(asked.pid)
+            return attach_server(self.find_layer(asked.layer), objects, request)
+        from ioh.bpf.program import attach_layer
+
+        return attach_layer(self.find_layer(asked.layer), self.filters)
+
+    def _finish(self, child: _Child, *, has_news: bool) -> None:
+        """Pass on what a child has to say, or how it ended."""
+        got: Answer | None = None
+        if has_news:
+            with suppress(OSError, ValueError):
+                got = receive(child.end)
+        # It has said all it will; the status of one that has ended by itself is fixed.
+        os.kill(child.pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+        child.end.close()
+        last = last_telling_line(child.stderr)
+        os.close(child.stderr)
+        hint = _SEE_DMESG if status == -signal.SIGKILL and has_news else _REPORT
+        ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
+        told, fds = got or (ended, [])
+        if "answer" in told:
+            live, late = (tuple(map(tuple, objects)) for objects in told["made"])
+            self._note(child.asked, told["answer"], Made(live, late))
+            answer = child.asked.named | told["answer"]
+        else:
+            answer = child.asked.refusal(told["reason"], told["hint"])
+        if answer.get("reason"):
+            reason = printable(answer["reason"], _REASON_CHARS)
+            answer["reason"] = reason if last in reason else f"{reason}: {last}"
+        self._send(answer, fds)
+
+    def _note(self, asked: _Asked, answer: dict[str, Any], made: Made) -> None:
+        if asked.verb == "attach_server":
+            self.servers.note(answer["files"], answer["sites"], made.live)
+            return
+        self.made[asked] = made
+        if asked.verb == "attach" and made.late:
+            self.servers = ServerLedger()
+
+    def _send(self, answer: dict[str, Any], fds: list[int] | None = None) -> None:
+        """Answer ioh, and keep no descriptor; one that takes no answers gets none."""
+        failed: OSError | None = None
+        try:
+            socket.send_fds(self.channel, [json.dumps(answer).encode()], fds or [])
+        except OSError as error:
+            failed = error
+        close_all(fds or [])
+        if fds and failed and not isinstance(failed, TimeoutError | ConnectionError):
+            asked = _Asked(answer["verb"], answer.get("layer", ""))
+            reason = f"its descriptors cannot be handed over: {failed.strerror}"
+            self._send(asked.refusal(reason, _REPORT))
+
+
+def how_it_ended(status: int | None) -> str:
+    """A child's end without an answer, as in subprocess' returncode; None: it did not end."""
+    if status is None:
+        return f"the compiler did not end within {_CHILD_TIMEOUT_S:.0f} s"
+    if status >= 0:
+        return f"the compiler ended with status {status}"
+    known = {number.value: number.name for number in signal.Signals}
+    guess = " (out of memory?)" if -status == signal.SIGKILL else ""
+    return f"the compiler was killed by {known.get(-status, f'signal {-status}')}{guess}"
+
+
+def last_telling_line(file: int) -> str:
+    """What a compiler or a verifier printed last that says what is wrong; "" if nothing does."""
+    size = os.fstat(file).st_size
+    text = os.pread(file, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    lines = [line.strip() for line in text.split(b"\n")]
+    telling = [said for line in lines if (said := printable(line)) and not _UNTELLING.match(said)]
+    errors = [line for line in telling if re.search(r"\berror\b", line, re.IGNORECASE)]
+    return (errors or telling)[-1][:_LINE_CHARS] if telling else ""

@@ -61,7 +61,7 @@ def _untouched(size: int) -> ctypes.Array[ctypes.c_char]:
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """What the loader tells of a map next to its descriptor; sizes in bytes.
+    """What the loader says of a map next to its descriptor; sizes in bytes.
 
     Shape:
         ``kind`` and ``flags`` are the kernel's own numbers (BPF_MAP_CREATE).
@@ -248,7 +248,7 @@ class Map:
 
     def sum_cpus(self, raw: bytes) -> Counters:
         """A per-CPU value of 64-bit counters, added up over the CPUs."""
-        total: Counters = self.per_cpu(raw).sum(0)
+        total: Counters = self.per_cpu(raw).sum(0, "u8")
         return total
 
     def per_cpu(self, raw: bytes) -> Counters:

@@ -1,4 +1,4 @@
-"""Gives root away: to the user who called sudo, or at least every capability."""
+"""Gives root away: ioh becomes the user who called sudo, else an unprivileged one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import struct
 from enum import Enum
 
+from ioh.rights.sandbox import forbid_calls, forbid_paths
+from ioh.rights.user import User, become, caller, make_dumpable, service_user
+
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
-_CAP_BPF = 39
-_PR_SET_DUMPABLE = 4
+_CAP_DAC_READ_SEARCH, _CAP_SYS_PTRACE, _CAP_SYS_ADMIN, _CAP_BPF = 2, 19, 21, 39
 _PR_SET_KEEPCAPS = 8
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -18,32 +20,51 @@ class Kept(Enum):
     """What ioh itself still holds after start."""
 
     NOTHING = "no capability"
+    PROC = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, to read every process's /proc/PID/io"
     CAP_BPF = "CAP_BPF, since this kernel (before 5.19) lets only it read maps"
     ROOT = "root, since this kernel (before 5.8) lets only root read maps"
 
 
+_KEPT_BITS = {
+    Kept.CAP_BPF: 1 << _CAP_BPF,
+    Kept.PROC: 1 << _CAP_SYS_PTRACE | 1 << _CAP_DAC_READ_SEARCH,
+}
+
+
 def is_privileged() -> bool:
-    """Whether this process may load BPF programs: effective CAP_SYS_ADMIN or CAP_BPF."""
-    effective = effective_capabilities()
-    return bool(effective & (1 << 21)) or bool(effective & (1 << _CAP_BPF))
+    """Whether this process may load BPF programs: CAP_SYS_ADMIN or CAP_BPF, lent or not."""
+    permitted = permitted_capabilities()
+    return bool(permitted & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF))
 
 
-def effective_capabilities() -> int:
-    """The effective capability set as a bit mask; 0 where /proc does not say."""
+def permitted_capabilities() -> int:
+    """The permitted capability set as a bit mask; 0 where /proc does not say."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             for line in status:
-                if line.startswith("CapEff:"):
+                if line.startswith("CapPrm:"):
                     return int(line.split()[1], 16)
     except OSError:
         pass
     return 0
 
 
+def needed(kernel: str, *, use_bpf: bool) -> Kept:
+    """What this host asks of a process that reads maps, or /proc alone."""
+    if not use_bpf:
+        return Kept.PROC
+    try:
+        with open("/proc/sys/kernel/unprivileged_bpf_disabled", encoding="ascii") as file:
+            disabled = file.read().strip()
+    except OSError:
+        disabled = None
+    return map_reading_needs(kernel, disabled)
+
+
 def map_reading_needs(kernel: str, unprivileged_bpf_disabled: str | None) -> Kept:
     """What reading a map through its descriptor takes on this kernel.
 
-    Only the kernel's documented behaviour can tell before the privilege is gone for good:
+    Only the kernel's documented behaviour is known before the privilege is gone for good:
     with ``unprivileged_bpf_disabled`` set, kernels before 5.19 (commit c8644cd0efe7) refuse
     every bpf(2) command to the unprivileged; CAP_BPF exists since 5.8.
     """
@@ -55,36 +76,68 @@ def map_reading_needs(kernel: str, unprivileged_bpf_disabled: str | None) -> Kep
     return Kept.CAP_BPF if (major, minor) >= (5, 8) else Kept.ROOT
 
 
-def drop_privileges(keep: Kept) -> None:
-    """Become the user who called sudo (else stay the same user) without capabilities.
+def drop_privileges(keep: Kept, *, confined: bool = True, network: bool = False) -> None:
+    """Give root up for good: become the caller, else the service user, and take what leads back.
+
+    Args:
+        keep: What it takes to read this kernel's maps, or every process's /proc/PID/io.
+        confined: Whether to refuse what a live ioh does not need, see sandbox.py.
+        network: Whether it shall reach a server all the same.
 
     Raises:
         OSError: The kernel refused; then ioh must not go on as root unawares.
+        IohError: As user.caller() does.
     """
+    user = caller()
     if keep is Kept.ROOT:
+        _stay_root(user)
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    uid, gid = _caller()
-    if keep is Kept.CAP_BPF:
+    was_root = os.getuid() == 0
+    bits = _KEPT_BITS.get(keep, 0)
+    if bits:
         libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
-    if uid is not None and gid is not None:
-        os.setgroups([gid])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-    bits = 1 << _CAP_BPF if keep is Kept.CAP_BPF else 0
-    low, high = bits & 0xFFFFFFFF, bits >> 32
-    header = struct.pack("=Ii", _LINUX_CAPABILITY_VERSION_3, 0)
-    data = struct.pack("=IIIIII", low, low, 0, high, high, 0)
-    if libc.capset(header, data) != 0:
-        raise OSError(ctypes.get_errno(), "capset refused")
+    if was_root:
+        try:
+            become(user or service_user())
+        except OSError:  # a container that knows no other user id, or without CAP_SETUID
+            if user is not None:
+                raise
+    _set_capabilities(bits, bits)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Changing the uid hides /proc/self from ourselves; there is no secret in here.
-    libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    make_dumpable()
+    if confined and was_root:
+        # Landlock keeps /proc/PID/io of others from whom it holds; a caller's files are the
+        # caller's matter.
+        if user is None and keep is not Kept.PROC:
+            forbid_paths()
+        forbid_calls(network=network)
 
 
-def _caller() -> tuple[int | None, int | None]:
-    """The user and group behind sudo; (None, None) without sudo or when root called it."""
-    uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    if os.getuid() != 0 or not (uid.isdigit() and gid.isdigit()) or int(uid) == 0:
-        return None, None
-    return int(uid), int(gid)
+def _stay_root(user: User | None) -> None:
+    """Keep what an old kernel wants for its maps; what is written is written as the caller."""
+    if user is None:
+        return
+    os.seteuid(0)
+    libc = ctypes.CDLL(None)
+    libc.setfsgid(user.gid)
+    libc.setfsuid(user.uid)
+    # What the change of the file-system uid takes: ioh's own /proc/self belongs to root.
+    bits = permitted_capabilities()
+    others = 0b11111 | 1 << 9 | 1 << 27 | 1 << 32  # CAP_CHOWN … CAP_FSETID and three others
+    _set_capabilities(bits & ~others | 1 << _CAP_DAC_READ_SEARCH, bits)
+
+
+def forget_capabilities() -> None:
+    """Let this thread have none of what the process still holds."""
+    _set_capabilities(0, 0)
+
+
+def _set_capabilities(effective: int, permitted: int) -> None:
+    header = struct.pack("=Ii", _LINUX_CAPABILITY_VERSION_3, 0)
+    halves = [(bits & 0xFFFFFFFF, bits >> 32) for bits in (effective, permitted, 0)]
+    data = struct.pack("=6I", *(low for low, _ in halves), *(high for _, high in halves))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.capset(header, data) != 0:
+        raise OSError(ctypes.get_errno(), "capset refused")

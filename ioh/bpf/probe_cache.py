@@ -1,7 +1,7 @@
 """Compiled probes kept between runs: compiling is 1 to 2 s of CPU time, loading 0.2 s.
 
 A probe's code follows from its source, its flags and the compiler alone, and they are its key;
-the kernel verifies it anew each time.  Nothing here is needed: what cannot be read or written is
+the kernel verifies it each time.  Nothing here is needed: what cannot be read or written is
 compiled instead.
 """
 

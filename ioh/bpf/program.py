@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from ioh.bpf.calls import attach_plain, attach_typed, create_map, lift_memory_limit, load_program
+from ioh.bpf.btf import Btf
+from ioh.bpf.calls import (
+    Made,
+    Outcome,
+    attach_plain,
+    attach_typed,
+    create_map,
+    lift_memory_limit,
+    load_program,
+    object_ids,
+)
 from ioh.bpf.compiled import Compiled, renumber
+from ioh.bpf.host import HostFacts, run_alone
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.probe_cache import find, keep, key_of
 from ioh.bpf.source import probes_dir
-from ioh.bpf.typed import load_typed
+from ioh.bpf.typed import CASTS, can_trust_pointers, find_cast, load_typed, resolve_casts
+from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
-    from ioh.bpf.host import HostFacts
-    from ioh.layers.base import Event, Layer, Point
+    from ioh.layers.base import AttachPoint, Event, Layer
     from ioh.model.filters import Filters
 
 
+# The maps that say what a late part, or the program of servers' functions, needs to know.
+_LATE_MAPS = ("late_offsets", "sites")
 _TAKERS_SMALL_HOST = 16384
 _TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
 
@@ -31,10 +45,11 @@ class AttachedProgram:
     """A probe that runs: keep every descriptor open for as long as it shall.
 
     Shape:
-        ``maps[i]`` belongs to ``map_fds[i]``.  ``points`` tells which way each event was
+        ``maps[i]`` belongs to ``map_fds[i]``.  ``points`` says which way each event was
         attached, ``missing`` which optional events this kernel does not have.  ``program_fds``
-        begins with ``late`` programs, which are not attached yet, and ends with ``copies``
-        programs for each of ``points``, in that order.
+        begins with ``late`` programs, which are not attached yet (those of a late part, or that of
+        servers' functions), and ends with ``copies`` programs for each of ``points``, in that
+        order.
     """
 
     maps: tuple[MapSpec, ...]
@@ -47,11 +62,45 @@ class AttachedProgram:
     late: int
 
 
+def attach_layer(layer: type[Layer], filters: Filters) -> Outcome:
+    """Attach a layer on this host; returns the answer for ioh, whatever goes wrong."""
+    started = time.monotonic()
+    try:
+        btf = Btf(layer.modules, layer.welcome_modules)
+        trusted = can_trust_pointers(btf)
+        cast = find_cast(btf) if trusted else None
+        host = HostFacts(btf, trusted_loads=trusted, cast=cast, alone=run_alone(btf))
+        for form in forms_of(layer, host):
+            attached = attach_program(layer, form, filters)
+            if isinstance(attached, AttachedProgram):
+                break
+    except OSError as error:
+        refused = (str(error), "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf")
+        attached = Unavailable(*(lack_behind(error) or refused))
+    if isinstance(attached, Unavailable):
+        return {"reason": attached.reason, "hint": attached.hint}, [], Made()
+    answer = {
+        "maps": [asdict(spec) for spec in attached.maps],
+        "programs": len(attached.program_fds),
+        "has_late": bool(attached.late),
+        "copies": attached.copies,
+        "points": dict(attached.points),
+        "missing": dict(attached.missing),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    fds = [*attached.map_fds, *attached.program_fds, *attached.link_fds]
+    maps = object_ids("map", attached.map_fds)
+    late = object_ids("program", attached.program_fds[: attached.late])
+    offsets = [maps[at] for at, spec in enumerate(attached.maps) if spec.name in _LATE_MAPS]
+    return answer, fds, Made(maps, (*offsets, *late))
+
+
 def c_constant(value: int | str) -> str:
     """A ``-D`` value; a string becomes a C string literal with every byte spelled out."""
     if isinstance(value, int):
         return f"{value}ULL" if value >= 1 << 31 else str(value)
-    return '"' + "".join(f"\\x{byte:02x}" for byte in value.encode()) + '"'
+    spelled = "".join(f"\\x{byte:02x}" for byte in value.encode("utf-8", "surrogateescape"))
+    return f'"{spelled}"'
 
 
 def probe_source(name: str) -> str:
@@ -102,6 +151,12 @@ def all_defines(
     defines = dict(own)
     if layer.trusts(host):
         defines["TRUSTED"] = 1
+        if host.cast is not None:
+            ids = {name: host.btf.struct_id(kind) for name, kind in layer.cast_types.items()}
+            known = {f"TYPE_{name}": found for name, found in ids.items() if found is not None}
+            defines |= {"CASTS": CASTS, **known}
+    if host.alone:
+        defines["ALONE"] = 1
     if host.preempted:
         defines["PREEMPTED"] = 1
     if layer.copies(host) > 1:
@@ -110,6 +165,15 @@ def all_defines(
     for at, (name, point) in enumerate(chosen.items()):
         defines |= {f"ON_{name.upper()}": point + 1, f"AT_{name.upper()}": at}
     return defines
+
+
+def forms_of(layer: type[Layer], host: HostFacts) -> list[HostFacts]:
+    """What a layer's probe may build upon, the cheapest form first; a verifier can refuse each."""
+    forms = [host]
+    if layer.trusts(host):
+        forms += [replace(host, cast=None)] if host.cast is not None else []
+        forms.append(replace(host, cast=None, trusted_loads=False))
+    return forms
 
 
 def attach_program(
@@ -134,7 +198,8 @@ def attach_program(
         map_fds = create_maps(compiled)
         programs, links = _attach_all(compiled, map_fds, layer, chosen, host)
     except OSError as error:
-        return Unavailable(f"BPF refused: {error}", "ioh doctor says what this kernel allows")
+        refused = (f"BPF refused: {error}", "ioh doctor says what this kernel allows")
+        return Unavailable(*(lack_behind(error) or refused))
     points = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
     missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
     return AttachedProgram(
@@ -145,11 +210,11 @@ def attach_program(
         points,
         missing,
         layer.copies(host),
-        len(_late_points(layer)),
+        len(_late_points(layer)) + bool(layer.server_program),
     )
 
 
-def _late_points(layer: type[Layer]) -> tuple[Point, ...]:
+def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
     return layer.late.points if layer.late is not None else ()
 
 
@@ -162,6 +227,7 @@ def _compiled(
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
     points += _late_points(layer)
     functions = {step.function for step in layer.steps} | {point.function for point in points}
+    functions |= {layer.server_program} - {""}
     key = key_of(source, flags, functions)
     if key is not None and (kept := find(key)) is not None:
         return kept
@@ -201,7 +267,7 @@ def _attach_all(
     def load(function: str, event: str) -> int:
         code = renumber(compiled.functions[function], places)
         if typed:
-            return load_typed(function, code, event, host.btf)
+            return load_typed(function, resolve_casts(code, host.cast), event, host.btf)
         return load_program(function, code, None)
 
     # Not typed: the types of a module's tracepoints are not among the kernel's own.
@@ -209,6 +275,9 @@ def _attach_all(
         load_program(point.function, renumber(compiled.functions[point.function], places), None)
         for point in _late_points(layer)
     ]
+    if name := layer.server_program:
+        code = renumber(compiled.functions[name], places)
+        programs.append(load_program(name, code, None, of_user_space=True))
     for step in layer.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)

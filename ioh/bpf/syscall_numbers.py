@@ -13,6 +13,7 @@ _X86_64 = {
     "sendfile": 40,
     "fsync": 74,
     "fdatasync": 75,
+    "io_destroy": 207,
     "io_getevents": 208,
     "io_submit": 209,
     "splice": 275,
@@ -28,6 +29,7 @@ _X86_64 = {
 
 # The generic table of include/uapi/asm-generic/unistd.h.
 _AARCH64 = {
+    "io_destroy": 1,
     "io_submit": 2,
     "io_getevents": 4,
     "read": 63,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
@@ -14,10 +13,14 @@ from ioh.commands.output import (
     fill_standard_streams,
     flush_stdout,
     forget_unread_stderr,
+    say,
     write_stdout,
 )
 from ioh.model.errors import ExitCode, IohError
+from ioh.model.limits import lack_behind, require_limits
 from ioh.model.printable import printable
+from ioh.pg.login import hide_passwords
+from ioh.rights.user import act_as_caller, forget_foreign_libraries, give_root_up
 
 
 class Command(Protocol):
@@ -48,6 +51,8 @@ class Command(Protocol):
 def commands() -> tuple[Command, ...]:
     """Every subcommand, in the order in which help lists them."""
     from ioh.commands import (
+        bench,
+        bench_judge,
         compare,
         demo,
         doctor,
@@ -59,6 +64,7 @@ def commands() -> tuple[Command, ...]:
         record,
         replay,
         report,
+        serve,
         text,
         verify,
     )
@@ -67,11 +73,16 @@ def commands() -> tuple[Command, ...]:
         live.LiveCommand(),
         text.TextCommand(),
         json.JsonCommand(),
+        serve.ServeCommand(),
         record.RecordCommand(),
         mark.MarkCommand(),
         replay.ReplayCommand(),
         report.ReportCommand(),
         compare.CompareCommand(),
+        bench.BenchCommand(),
+        bench_judge.BenchReportCommand(),
+        bench_judge.BenchCompareCommand(),
+        bench_judge.BenchCardCommand(),
         export.ExportCommand(),
         verify.VerifyCommand(),
         explain.ExplainCommand(),
@@ -144,7 +155,18 @@ def with_command(argv: Sequence[str]) -> list[str]:
     own = {"-h", "--help", "--version"}
     if not argv or (argv[0].startswith("-") and argv[0] not in own):
         return ["live", *argv]
+    if len(argv) > 1 and argv[0] == "bench" and argv[1] in {"report", "compare", "card"}:
+        return [f"bench {argv[1]}", *argv[2:]]
     return list(argv)
+
+
+def _needs_root(args: argparse.Namespace) -> bool:
+    """Whether the command measures this machine or marks: it gives root up itself."""
+    looks = {"live", "text", "json", "serve", "record", "doctor"}
+    name = args.command.name
+    if getattr(args, "hosts", None):  # ssh is the caller's
+        return False
+    return name in {"mark", "bench"} or (name in looks and getattr(args, "file", None) is None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -152,30 +174,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     fill_standard_streams()
     try:
         try:
+            require_limits()
+            if argv is None:
+                forget_foreign_libraries()
+            act_as_caller()
             given = with_command(sys.argv[1:] if argv is None else argv)
             args, unknown = build_parser().parse_known_args(given)
             command: Command = args.command
+            args.words = given[1:]
             if unknown:
                 cause = f"unrecognized arguments: {' '.join(unknown)}"
                 raise IohError(printable(cause), f"See: ioh {command.name} --help", ExitCode.USAGE)
+            if not _needs_root(args):
+                give_root_up()
             code = command.run(args)
         except SystemExit as ended:  # argparse, after --help or --version
             code = ended.code if isinstance(ended.code, int) else ExitCode.OK
         flush_stdout()
     except IohError as error:
-        _report(str(error))
+        say(hide_passwords(str(error)))
         return error.code
     except ReaderGoneError:
         return ExitCode.OK
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        lack = lack_behind(error)
+        if lack is None:
+            raise
+        say(str(lack.as_error()))
+        return ExitCode.FAILED
     finally:
         forget_unread_stderr()
     return code
-
-
-def _report(message: str) -> None:
-    """Tell the user in one line, if stderr still has a reader."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"ioh: {printable(message)}\n")
-        sys.stderr.flush()

@@ -9,46 +9,48 @@ import sys
 from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import moment
 from ioh.commands.output import write_stdout
-from ioh.commands.report import clock
 from ioh.commands.sample import recording
 from ioh.commands.text_options import hist_style, terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
+from ioh.sinks.cells import clock
 
 
 class CompareCommand:
     """``ioh compare A B``."""
 
     name = "compare"
-    summary = "compare two recordings, or two spans of one, op by op"
+    summary = "compare two recordings, or two parts of one, operation by operation"
     examples = """\
   ioh compare before.ioh after.ioh
   ioh compare run.ioh run.ioh --from "run 1 starts" --to "run 1 ends" \\
       --from-b "run 2 starts" --to-b "run 2 ends"
 
-B - A and % tell what changed from A to B. Spans may be of different lengths: rates are per
-second, histograms in operations of 10,000."""
+B - A and % are the change from A to B. The parts may differ in length: rates are per second,
+histograms per 10,000 operations."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
         parser.add_argument("a", metavar="A", type=recording, help="a recording")
-        parser.add_argument("b", metavar="B", type=recording, help="another one, or the same")
+        parser.add_argument(
+            "b", metavar="B", type=recording, help="another recording, or the same one"
+        )
         group = parser.add_argument_group("which part (as for ioh replay)")
         for option, dest, what in (
-            ("--from", "begin", "begin of A's span, and of B's unless --from-b is given"),
-            ("--to", "end", "end of A's span, and of B's unless --to-b is given"),
-            ("--from-b", "begin_b", "begin of B's span"),
-            ("--to-b", "end_b", "end of B's span"),
+            ("--from", "begin", "start of A's part, and of B's unless --from-b is given"),
+            ("--to", "end", "end of A's part, and of B's unless --to-b is given"),
+            ("--from-b", "begin_b", "start of B's part"),
+            ("--to-b", "end_b", "end of B's part"),
         ):
             group.add_argument(option, dest=dest, metavar="M", type=moment, help=what)
         parser.add_argument("--all", action="store_true", help="every kind of operation")
-        parser.add_argument("--utc", action="store_true", help="dates in UTC, not local time")
+        parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
 
     def run(self, args: argparse.Namespace) -> int:
         """Print the comparison."""
+        from ioh.playback.aggregate_interval import read_aggregate
         from ioh.session.reader import Session
         from ioh.sinks.compare import differences, render_comparison
-        from ioh.sources.period import read_period
 
         style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
         spans = (
@@ -58,10 +60,10 @@ second, histograms in operations of 10,000."""
         lines, found = [], []
         for label, path, begin, end in spans:
             with Session(path) as session:
-                period = read_period(session, begin, end, utc=args.utc)
+                period = read_aggregate(session, begin, end, utc=args.utc)
             tell_remarks(period.notes)
             snapshot = period.snapshot
-            since = clock(period.begin_unix_s, utc=args.utc)
+            since = clock(period.begin_unix_s, utc=args.utc, with_date=True)
             lines.append(
                 f"{label}  {printable(path)}  {printable(snapshot.hostname)}  "
                 f"from {since}, {snapshot.interval_s:.0f} s"

@@ -15,8 +15,8 @@ from ioh.model.filters import Filters
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
-    from ioh.sources.live import LiveSource
-    from ioh.sources.verdicts import Verdict
+    from ioh.commands.doctor_verdicts import HostCheck
+    from ioh.live.source import LiveSource
 
 _COST_S = 3.0
 _MARK = {"ok": "ok  ", "no": "NO  ", "wait": "... ", "note": "note"}
@@ -26,7 +26,7 @@ class DoctorCommand:
     """``ioh doctor``."""
 
     name = "doctor"
-    summary = "say what works on this host, what does not and why, and what ioh costs now"
+    summary = "check what works on this host, why the rest does not, and what ioh costs now"
     examples = """\
   sudo ioh doctor
 
@@ -39,7 +39,7 @@ or not yet."""
     def run(self, args: argparse.Namespace) -> int:
         """Look, attach every layer, measure for a moment, print."""
         del args
-        from ioh.sources.live import LiveSource
+        from ioh.live.source import LiveSource
 
         uname = os.uname()
         python = ".".join(map(str, sys.version_info[:3]))
@@ -48,7 +48,8 @@ or not yet."""
         source = LiveSource(None, Filters(), 1.0)
         # Facts first: they need the privilege that the source gives away when it starts.
         from ioh.bpf.checkup import read_bpf_facts
-        from ioh.sources.verdicts import judge_bpf, judge_host, judge_layers
+        from ioh.commands.doctor_verdicts import judge_bpf, judge_host, judge_layers
+        from ioh.rights.sandbox import held
 
         facts = read_bpf_facts()
         _print(judge_bpf(facts))
@@ -59,15 +60,16 @@ or not yet."""
             _print(verdicts)
             _print(judge_host(source.read().host))
             write_stdout(f"ok    ioh keeps    {source.kept.value}\n")
+            write_stdout(f"ok    ioh runs as  {printable(held())}\n")
             write_stdout(_cost(source))
         missing = any(v.state in {"no", "wait"} for v in verdicts)
         return ExitCode.UNAVAILABLE if missing else ExitCode.OK
 
 
-def _print(verdicts: list[Verdict]) -> None:
+def _print(verdicts: list[HostCheck]) -> None:
     for verdict in verdicts:
         line = f"{_MARK[verdict.state]}  {verdict.subject:<12} {printable(verdict.detail)}"
-        write_stdout(line + (f"\n      mend:        {verdict.mend}\n" if verdict.mend else "\n"))
+        write_stdout(line + (f"\n      fix:         {verdict.mend}\n" if verdict.mend else "\n"))
 
 
 def _cost(source: LiveSource) -> str:

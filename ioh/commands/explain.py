@@ -21,7 +21,7 @@ class ExplainCommand:
     """``ioh explain [RULE]``."""
 
     name = "explain"
-    summary = "say what a rule watches, its thresholds and what may look like it"
+    summary = "explain a rule: what it watches, its thresholds, possible false alarms"
     examples = """\
   ioh explain                     every rule, one line each
   ioh explain fragmentation       all about one
@@ -34,7 +34,9 @@ A rule is changed in ~/.config/ioh/findings.toml, or --findings-config FILE:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
-        parser.add_argument("rule", nargs="?", metavar="RULE", help="its name; none: list them")
+        parser.add_argument(
+            "rule", nargs="?", metavar="RULE", help="name of the rule; without one, list all rules"
+        )
         parser.add_argument(
             "--findings-config", metavar="FILE", help="show thresholds as this file has them"
         )
@@ -62,14 +64,7 @@ def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterat
     """All there is to say about a rule, with the thresholds in force."""
     yield f"{rule.name}: {rule.title}" + (" (switched off)" if is_off else "")
     yield ""
-    for heading, text in (
-        ("watches", rule.watches),
-        ("reads", rule.sources),
-        ("needs", _needs(rule)),
-        ("cannot see", rule.blind),
-        ("no fault if", rule.false_alarm),
-        ("fires", f"after {rule.hold_s:g} s of it, ends {rule.release_s:g} s after it ended"),
-    ):
+    for heading, text in facts(rule):
         yield from textwrap.wrap(
             text, _WIDTH, initial_indent=f"{heading:>12}  ", subsequent_indent=" " * 14
         )
@@ -78,14 +73,25 @@ def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterat
         yield "thresholds:"
     for threshold in rule.thresholds:
         value = limits[threshold.name]
-        was = "" if value == threshold.value else f" (default {threshold.value:g})"
+        was = "" if value == threshold.value else f" (default {threshold.value:.12g})"
         yield from textwrap.wrap(
-            f"{threshold.name} = {value:g}{was}: {threshold.why}",
+            f"{threshold.name} = {value:.12g}{was}: {threshold.why}",
             _WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",
             break_on_hyphens=False,
         )
+
+
+def facts(rule: Rule) -> Iterator[tuple[str, str]]:
+    """What there is to say about a rule besides its thresholds: heading and text."""
+    yield "watches", rule.watches
+    yield "reads", rule.sources
+    yield "needs", _needs(rule)
+    yield "cannot see", rule.blind
+    yield "false alarm", rule.false_alarm
+    yield "wrong if", f"{rule.wrong_if}: {rule.check}"
+    yield "fires", f"after {rule.hold_s:g} s, clears {rule.release_s:g} s after recovery"
 
 
 def _needs(rule: Rule) -> str:

@@ -14,28 +14,28 @@ from ioh.model.printable import printable
 if TYPE_CHECKING:
     from ioh.session.marks import RunningRecording
 
-# A script starts `ioh record &` and marks at once: so long it may take to be there, and to begin,
-# which takes seconds where the probes must be compiled.
-APPEAR_S, BEGIN_S = 1.0, 60.0
-_POLL_S = 0.05
+# All of it takes LIMIT_S at most.  A script starts `ioh record &` and marks at once: so long the
+# recording may take to be there, to begin, and each time to answer.
+LIMIT_S, APPEAR_S, BEGIN_S, ANSWER_S = 2.0, 1.0, 1.2, 0.5
+POLL_S = 0.05
 
 
 class MarkCommand:
     """``ioh mark TEXT``."""
 
     name = "mark"
-    summary = "put a named mark into the recording under way"
+    summary = "put a named mark into the current recording"
     examples = """\
   ioh mark "fio run 3 starts"
-  ioh mark --file run.ioh "cache dropped"     where several recordings run
+  ioh mark --file run.ioh "cache dropped"     if several recordings run
 
 Afterwards: ioh replay run.ioh --from "fio run 3 starts"
-Only root and the user who records can."""
+Only root and the user who records can do this."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
         parser.add_argument("text", metavar="TEXT", help="what happens now")
-        parser.add_argument("--file", metavar="FILE", help="the recording, where several run")
+        parser.add_argument("--file", metavar="FILE", help="which recording, if there are several")
 
     def run(self, args: argparse.Namespace) -> int:
         """Send the mark.
@@ -43,48 +43,71 @@ Only root and the user who records can."""
         Raises:
             IohError: No recording runs, several do, or it refused.
         """
+        from ioh.rights.user import own_rights
+        from ioh.session.marks import why_not
+
+        if why := why_not(args.text):
+            hint = 'Give one such as: ioh mark "fio run 3 starts"'
+            cause = f"this cannot be a mark: {why}"
+            raise IohError(cause, hint, ExitCode.USAGE)
+        with own_rights():  # a recording of root's hears root alone; the file is only named
+            return self._mark(args)
+
+    @staticmethod
+    def _mark(args: argparse.Namespace) -> int:
         from ioh.session.marks import send_mark
 
-        if not args.text.strip():
-            cause = "the mark needs a text"
-            raise IohError(cause, 'Such as: ioh mark "fio run 3 starts"', ExitCode.USAGE)
-        running = _running(args.file)
+        began = time.monotonic()
+        running = _running(args.file, began)
         if not running:
             which = f" into {printable(args.file)}" if args.file else ""
-            cause = f"no recording{which} is under way that you may mark"
+            cause = f"there is no recording{which} that you may mark"
             raise IohError(cause, "Start one with: sudo ioh record; a mark of root's needs sudo")
         if len(running) > 1:
-            names = ", ".join(printable(recording.file) for recording in running)
-            cause = f"several recordings are under way: {names}"
-            raise IohError(cause, "Say which one with --file", ExitCode.USAGE)
-        why = send_mark(running[0], args.text)
+            names = ", ".join(_name(recording) for recording in running)
+            cause = f"there are several recordings: {names}"
+            raise IohError(cause, "Choose one with --file", ExitCode.USAGE)
+        (meant,) = running
+        why, hint = "", ""
+        if not meant.answers:
+            why, hint = "it does not answer", "Check that process: it may be stopped"
+        elif not meant.has_begun:
+            why, hint = "it has not started yet", "Try again: its probes are being compiled"
+        waits = ""
+        if not why:
+            why, waits = send_mark(meant, args.text, began + LIMIT_S)
         if why:
-            cause = f"the mark was not made: {printable(why)}"
-            raise IohError(cause, "")
-        write_stdout(f"marked in {printable(running[0].file)}\n")
+            cause = f"the mark was not made in {_name(meant)}: {printable(why)}"
+            raise IohError(cause, hint)
+        later = f", as soon as it goes on: {printable(waits)}" if waits else ""
+        write_stdout(f"marked in {_name(meant)}{later}\n")
         return ExitCode.OK
 
 
-def _running(file: str | None) -> list[RunningRecording]:
+def _name(recording: RunningRecording) -> str:
+    return printable(recording.file) or f"the recording of process {recording.pid}"
+
+
+def _running(file: str | None, began: float) -> list[RunningRecording]:
     """The recordings meant, as soon as they have begun: those that only start are waited for."""
-    began = time.monotonic()
     while True:
-        running = _matching(file)
+        running = _matching(file, time.monotonic() + ANSWER_S)
         waited_s = time.monotonic() - began
         if running and (all(each.has_begun for each in running) or waited_s > BEGIN_S):
             return running
         if not running and waited_s > APPEAR_S:
             return []
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
 
 
-def _matching(file: str | None) -> list[RunningRecording]:
-    from ioh.session.filename import is_part_of
+def _matching(file: str | None, deadline: float) -> list[RunningRecording]:
     from ioh.session.marks import running_recordings
+    from ioh.session.rotated_files import part_of_name
 
-    running = running_recordings()
+    running = running_recordings(deadline)
+    silent = [recording for recording in running if not recording.answers]
     if file is None:
-        return running
+        return [recording for recording in running if recording.answers] or silent
     wanted = os.path.abspath(file)  # noqa: PTH100
     same = [recording for recording in running if recording.file == wanted]
-    return same or [each for each in running if is_part_of(each.file, wanted)]
+    return same or [r for r in running if part_of_name(r.file, wanted) is not None] or silent

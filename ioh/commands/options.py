@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ioh.commands.databases import DATABASE_OPTIONS, add_database_arguments
+from ioh.commands.output import say
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -17,7 +18,7 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
-    from ioh.sources.moments import When
+    from ioh.playback.time_range import When
 
 MIN_CYCLE_S = 0.1
 MAX_CYCLE_S = 86_400.0
@@ -46,9 +47,9 @@ def run_time_s(text: str) -> float | None:
     """Seconds to run; None for ``-1``, which is forever."""
     if text == "-1":
         return None
-    value = _number(float, 0, math.inf, "seconds above 0, or -1 for ever")(text)
+    value = _number(float, 0, math.inf, "seconds above 0, or -1 forever")(text)
     if value <= 0:
-        msg = "must be seconds above 0, or -1 for ever, not 0"
+        msg = "must be seconds above 0, or -1 forever, not 0"
         raise argparse.ArgumentTypeError(msg)
     return None if math.isinf(value) else value
 
@@ -61,13 +62,14 @@ def row_count(text: str) -> int | None:
 
 
 # What the probes leave out cannot be left out of a recording afterwards.
-LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc")
+LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
 
 
 def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
     """Declare what to measure, of whom, how often and for how long; how much of it to show."""
     add_when_arguments(parser, cycle_s=1.0)
     add_whose_arguments(parser)
+    add_database_arguments(parser)
     add_shown_arguments(parser, top=top)
     add_findings_arguments(parser)
 
@@ -84,13 +86,14 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
     add_when_arguments(parser, cycle_s=None)
     add_span_arguments(parser)
     add_whose_arguments(parser)
+    add_database_arguments(parser)
     add_shown_arguments(parser, top=top)
     add_findings_arguments(parser)
 
 
 def moment(text: str) -> When:
     """An argparse type: seconds, a clock time or the text of a mark."""
-    from ioh.sources.moments import parse_when
+    from ioh.playback.time_range import parse_when
 
     try:
         return parse_when(text)
@@ -118,7 +121,7 @@ def add_when_arguments(parser: argparse.ArgumentParser, *, cycle_s: float | None
         metavar="SECONDS",
         type=run_time_s,
         default=None,
-        help="run at least this long, then end; -1 (default) for ever",
+        help="run at least this long, then stop; -1 (default) forever",
     )
     what = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
     when.add_argument(
@@ -127,29 +130,34 @@ def add_when_arguments(parser: argparse.ArgumentParser, *, cycle_s: float | None
         metavar="SECONDS",
         default=cycle_s,
         type=_number(float, MIN_CYCLE_S, MAX_CYCLE_S, what),
-        help="cycle: one interval of numbers each so many seconds "
-        "(default 1, of a recording: as recorded; 0.1 or more)",
+        help="length of one interval (default 1; of a recording: as recorded; at least 0.1)",
     )
 
 
 def add_whose_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare whose I/O to measure, and how."""
-    whose = parser.add_argument_group("whose I/O (the probes themselves leave the rest out)")
-    whose.add_argument("--pid", type=_number(int, 1, 1 << 22, "a process id"), help="a process")
-    whose.add_argument("--comm", help="processes of this name, as in ps -o comm (15 bytes count)")
+    whose = parser.add_argument_group("filters (applied in the kernel, by the probes)")
     whose.add_argument(
-        "--cgroup", metavar="PATH", help="a control group: a directory below /sys/fs/cgroup (v2)"
+        "--pid", type=_number(int, 1, 1 << 22, "a process id"), help="only this process"
     )
-    whose.add_argument("--device", help="a block device: sda, /dev/sda, 8:0")
+    whose.add_argument(
+        "--comm", help="only processes of this name, as in ps -o comm (the first 15 bytes)"
+    )
+    whose.add_argument(
+        "--cgroup",
+        metavar="PATH",
+        help="only this control group: a directory below /sys/fs/cgroup (v2)",
+    )
+    whose.add_argument("--device", help="only this block device: sda, /dev/sda, 8:0")
     whose.add_argument(
         "--port",
         type=_number(int, 1, 65_535, "a port from 1 to 65535"),
-        help="connections with this TCP port on either side",
+        help="only connections with this TCP port at either end",
     )
     whose.add_argument(
         "--proc",
         action="store_true",
-        help="no BPF: read /proc and sysfs only; needs no root, knows less",
+        help="use no BPF: read only /proc and sysfs; needs no root, gives fewer numbers",
     )
 
 
@@ -186,7 +194,7 @@ def add_top_argument(parser: argparse._ActionsContainer, top: int) -> None:
         type=row_count,
         action=_Rows,
         default=top,
-        help=f"rows of each breakdown (default {top}), or all; in text, shows them",
+        help=f"rows of each breakdown (default {top}), or all; in text, shows breakdowns",
     )
 
 
@@ -196,9 +204,9 @@ def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--findings-config",
         metavar="FILE",
-        help="rules switched off and thresholds changed (default ~/.config/ioh/findings.toml)",
+        help="thresholds and disabled rules (default: ~/.config/ioh/findings.toml)",
     )
-    group.add_argument("--no-findings", action="store_true", help="judge nothing")
+    group.add_argument("--no-findings", action="store_true", help="disable the rules")
 
 
 def engine_from(args: argparse.Namespace) -> Engine | None:
@@ -215,32 +223,44 @@ def engine_from(args: argparse.Namespace) -> Engine | None:
     return Engine(config=read_config(args.findings_config))
 
 
-def listed(text: str) -> list[str]:
-    """Names separated by commas or spaces."""
-    return [name for name in text.replace(",", " ").split() if name]
-
-
 def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
     """The layers asked for; None for all.
 
     Raises:
         IohError: A name is unknown, or nothing is left.
     """
-    if args.layers is None and not args.no_layer:
-        return None
     from ioh.layers import all_layers
 
-    known = tuple(all_layers())
-    wanted = list(known) if args.layers is None else listed(args.layers)
-    without = [name for text in args.no_layer for name in listed(text)]
+    known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]
+    return select_layers(args, known, 'unknown layer "{}"', "Layers (pg with --pg)")
+
+
+def select_layers(
+    args: argparse.Namespace, known: Sequence[str], no_such: str, are: str
+) -> tuple[str, ...] | None:
+    """Those asked for, of the layers that there are; None for all.
+
+    Args:
+        args: With ``layers`` and ``no_layer``, names separated by commas or spaces.
+        known: The layers.
+        no_such: What to say of another one.
+        are: What comes before their names in a hint.
+
+    Raises:
+        IohError: One is not there, or none is left.
+    """
+    if args.layers is None and not args.no_layer:
+        return None
+    wanted = known if args.layers is None else args.layers.replace(",", " ").split()
+    without = " ".join(args.no_layer).replace(",", " ").split()
+    hint = f"{are}: {', '.join(map(printable, known))}"
     for name in (*wanted, *without):
         if name not in known:
-            cause = f'unknown layer "{printable(name)}"'
-            raise IohError(cause, f"Layers: {', '.join(known)}", ExitCode.USAGE)
+            raise IohError(no_such.format(printable(name)), hint, ExitCode.USAGE)
     left = tuple(name for name in known if name in wanted and name not in without)
     if not left:
         cause = "--layers and --no-layer leave nothing to show"
-        raise IohError(cause, f"Layers: {', '.join(known)}", ExitCode.USAGE)
+        raise IohError(cause, hint, ExitCode.USAGE)
     return left
 
 
@@ -257,10 +277,11 @@ def filters_from(args: argparse.Namespace) -> Filters:
         found = resolve_device(args.device)
         device, device_name = found.dev, found.name
         for note in found.notes:
-            sys.stderr.write(f"ioh: {note}\n")
+            say(note)
     comm = args.comm
     if comm is not None:
-        comm = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES].decode("utf-8", "ignore")
+        cut = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES]
+        comm = cut.decode("utf-8", "surrogateescape")  # the kernel, too, cuts a character in two
         if not comm or "\0" in comm:
             cause = "--comm is empty"
             raise IohError(cause, "Give a name as in ps -o comm", ExitCode.USAGE)

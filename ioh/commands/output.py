@@ -1,4 +1,4 @@
-"""Writes data to stdout past every buffer, so that nothing is left to fail at shutdown."""
+"""Writes data past every buffer, so that nothing is left to fail at shutdown."""
 
 from __future__ import annotations
 
@@ -7,25 +7,63 @@ import os
 import sys
 from collections.abc import Iterator
 
-from ioh.model.errors import IohError
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+from ioh.rights.files import create, remove
 
 
 class ReaderGoneError(Exception):
     """Whoever read stdout went away (``ioh text | head``): no fault, but the end."""
 
 
-def write_stdout(text: str) -> None:
-    """Write all of ``text``; a letter that the locale lacks becomes an escape.
+def write_stdout(data: str | bytes) -> None:
+    """Write all of ``data``; a letter that the locale lacks becomes an escape.
 
     Raises:
         ReaderGoneError: The reader of the pipe went away.
         IohError: It cannot be written, such as on a full disk.
     """
     fd = sys.stdout.fileno()
-    view = memoryview(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    if isinstance(data, str):
+        data = data.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    view = memoryview(data)
     with _failures_named():
         while view:
             view = view[os.write(fd, view) :]
+
+
+@contextlib.contextmanager
+def stdout_into(path: str | None) -> Iterator[None]:
+    """Let what is written to stdout go into a new file instead; None: let it be.
+
+    Raises:
+        IohError: The file exists, or cannot be made.  Whatever else fails: none is left behind.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        fd = create(path)
+    except FileExistsError:
+        cause = f"{printable(path)} exists, and is not written over"
+        raise IohError(cause, "Give another name with -o", ExitCode.USAGE) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        cause = f"cannot make {printable(path)}: {reason}"
+        raise IohError(cause, "Give another place with -o") from None
+    stdout = sys.stdout.fileno()
+    kept = os.dup(stdout)
+    os.dup2(fd, stdout)
+    os.close(fd)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove(path)
+        raise
+    finally:
+        os.dup2(kept, stdout)
+        os.close(kept)
 
 
 def flush_stdout() -> None:
@@ -43,6 +81,13 @@ def flush_stdout() -> None:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
+
+
+def say(message: str) -> None:
+    """Report to the user in one line on stderr, if that still has a reader."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"ioh: {printable(message)}\n")
+        sys.stderr.flush()
 
 
 def forget_unread_stderr() -> None:
@@ -79,4 +124,4 @@ def _failures_named() -> Iterator[None]:
         raise ReaderGoneError from None
     except OSError as error:
         cause = f"cannot write the output: {error.strerror}"
-        raise IohError(cause, "Make room, or send it elsewhere") from None
+        raise IohError(cause, "Free some space, or write elsewhere") from None

@@ -1,4 +1,4 @@
-"""Runs a recording into a sink: which part of it, how fast, and what is told about its faults."""
+"""Runs a recording into a sink: which part of it, how fast, and how its faults are reported."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 
-from ioh.commands.intervals import Faults, Intervals, Remarks, no_remarks, tell_remarks
+from ioh.commands.intervals import (
+    Faults,
+    Remarks,
+    intervals_from,
+    no_remarks,
+    tell_remarks,
+    why_none,
+)
 from ioh.commands.options import LIVE_ONLY, engine_from
 from ioh.commands.run import Ending, Signalled
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
-from ioh.pipeline import SnapshotSink, until
+from ioh.model.snapshot import Snapshot
+from ioh.pipeline import SnapshotSink, judged, until
 
 MAX_SPEED = 1e6
 _COLLECT_EVERY = 50_000  # objects made and not freed; 700 by default
@@ -26,7 +34,7 @@ def refuse_live_options(args: argparse.Namespace) -> None:
     """
     for name in LIVE_ONLY:
         if getattr(args, name, None):
-            cause = f"--{name} narrows what is measured, and this is a recording"
+            cause = f"--{name.replace('_', '-')} is for live I/O, and this is a recording"
             hint = "Give it to ioh record; --layers and --no-layer work here too"
             raise IohError(cause, hint, ExitCode.USAGE)
 
@@ -73,11 +81,11 @@ def run_replay(  # noqa: PLR0913
         ReaderGoneError: stdout's reader went away.
     """
     refuse_live_options(args)
-    from ioh.commands.telling import Telling
-    from ioh.sources.replay import ReplaySource, Span, no_interval
+    from ioh.playback.replay import ReplaySource, Span, no_interval
+    from ioh.session.stream import Tick
 
     engine = engine_from(args) if judges else None
-    faults, intervals = Faults(), Intervals(args)
+    faults, intervals = Faults(), intervals_from(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
         _few_collections(),
@@ -93,26 +101,30 @@ def run_replay(  # noqa: PLR0913
         ) as source,
     ):
         ending.stop = source.stop
-        telling = Telling(
-            source=source,
-            sink=make_sink(),
-            engine=engine,
-            intervals=intervals,
-            faults=faults,
-            remarks=remarks,
-            ending=ending,
-            may_spread=speed is None and args.cycle_s is None,
-        )
+        sink = make_sink()
+
+        waiting: list[str] = []
+
+        def taken() -> Iterator[Snapshot]:
+            for item in source:
+                faults.take(item)
+                if not isinstance(item, Tick):
+                    waiting.append(remarks(item))
+                elif (snapshot := intervals.take(item.sample)) is not None:
+                    yield snapshot
+                if intervals.has_begun:  # until then it may yet be refused
+                    ending.write("".join(waiting))
+                    waiting.clear()
+
         is_empty = True
-        with contextlib.closing(telling.told(args.run_s)) as every:
-            for told in until(every, args.run_s):
-                is_empty = False
-                ending.write(told.text)
-                if ending.received is not None:
-                    break
+        for snapshot in until(judged(taken(), engine), args.run_s):
+            is_empty = False
+            ending.write(sink.render(snapshot))
+            if ending.received is not None:
+                break
         if is_empty and ending.received is None:
             faults.report()
-            if why := intervals.why_none(span):
+            if why := why_none(args, intervals.seen_s, span):
                 raise IohError(why, "Give a shorter one, or none", ExitCode.USAGE)
             raise no_interval(args.file, span)
     tell_remarks(source.part.remarks)

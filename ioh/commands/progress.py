@@ -1,4 +1,4 @@
-"""The line on a terminal that tells how a recording is going, and what goes wrong with it."""
+"""The line on a terminal that shows how a recording is going, and what goes wrong with it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from ioh.model.intervals import interval
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Progress:
 
     Args:
         stream: Where to; the running line is only for a terminal.
-        recorder: What is told about.
+        recorder: What it reports on.
     """
 
     def __init__(self, stream: TextIO, recorder: Recorder) -> None:
@@ -51,12 +52,12 @@ class Progress:
         self._write((_CLEAR if self._is_terminal else "") + f"ioh: {text}\n")
 
     def tick(self, sample: Sample) -> None:
-        """Tell about the sample that was just recorded, or was not."""
+        """Report on the sample that was just recorded, or was not."""
         recorder = self._recorder
         if recorder.paused_why:
             if not self._lost_ticks:
                 why = printable(recorder.paused_why)
-                self.say(f"recording stands still: {why}; goes on as soon as there is room")
+                self.say(f"recording is paused: {why}; it resumes as soon as there is space")
             self._lost_ticks += 1
         else:
             self._ticks += 1
@@ -65,6 +66,8 @@ class Progress:
                 self._lost_ticks = 0
         if recorder.name != self._name:
             self._name = recorder.name
+            if recorder.left_why:
+                self.say(recorder.left_why)
             self.say(f"recording into {printable(self._name)}")
         if self._is_terminal:
             self._write(_CLEAR + self._line(sample))
@@ -84,10 +87,8 @@ class Progress:
         parts = [f"REC {clock}", format_size(self._recorder.size_bytes)]
         if self._recorder.paused_why:
             parts.append(f"NOT WRITTEN: {printable(self._recorder.paused_why)}")
-        elif self._older is not None and sample.mono_ns > self._older.mono_ns:
-            from ioh.model.derive import derive
-
-            parts += layer_rates(derive(self._older, sample))
+        elif (snapshot := interval(self._older, sample)) is not None:
+            parts += layer_rates(snapshot)
         try:
             width = os.get_terminal_size(self._stream.fileno()).columns or 80
         except (OSError, ValueError):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from ioh.commands.databases import add_database_arguments, databases_from
 from ioh.commands.options import (
     add_shown_arguments,
     add_when_arguments,
@@ -22,13 +23,14 @@ from ioh.commands.options import (
 from ioh.commands.progress import Progress
 from ioh.commands.run import Ending, Signalled
 from ioh.model.errors import ExitCode, IohError
+from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
-from ioh.session.filename import default_name, part_name
+from ioh.session.rotated_files import default_names, part_name
 
 if TYPE_CHECKING:
+    from ioh.live.source import LiveSource
     from ioh.session.output import Output
     from ioh.session.rotation import Recorder
-    from ioh.sources.live import LiveSource
 
 MIN_PART_BYTES = 64_000
 _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000, "t": 1_000_000_000_000}
@@ -58,54 +60,63 @@ class RecordCommand:
     """``ioh record``."""
 
     name = "record"
-    summary = "record this machine into a file or a pipe"
+    summary = "record this machine to a file or a pipe"
     examples = """\
-  sudo ioh record                                 until Ctrl-C or kill, into ioh-HOST-DATE.ioh
+  sudo ioh record                                 until Ctrl-C or kill, to ioh-HOST-DATE.ioh
   sudo ioh record -o run.ioh -t 3600 --note "fio, 8 jobs"
-  sudo ioh record --max-size 100M --keep 24 &     for ever, in at most 2.4 GB
-  sudo ioh mark "fio run 3 starts"                a mark in the recording under way
+  sudo ioh record --max-size 100M --keep 24 &     forever, in at most 2.4 GB
+  sudo ioh mark "fio run 3 starts"                a mark in the current recording
   ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
 
-Goes on when the terminal is closed, and when the disk is full: what was written stays, and as
-soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in order."""
+Survives a closed terminal and a full disk: what was written stays, and recording resumes as soon as
+there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
         parser.add_argument("-o", dest="output", metavar="FILE", help="a new file, or - for stdout")
         parser.add_argument(
-            "--max-size", type=size_bytes, metavar="SIZE", help="begin a new file at this size"
+            "--max-size", type=size_bytes, metavar="SIZE", help="start a new file at this size"
         )
         parser.add_argument(
             "--keep",
             type=keep_count,
             metavar="N",
-            help="with --max-size: keep the newest N files, those of before counted",
+            help="with --max-size: keep the newest N files; earlier ones of this name count",
         )
-        parser.add_argument("--note", default="", metavar="TEXT", help="what this recording is")
+        parser.add_argument(
+            "--note", default="", metavar="TEXT", help="a description, stored in the recording"
+        )
         add_when_arguments(parser, cycle_s=1.0)
         add_whose_arguments(parser)
+        add_database_arguments(parser)
         add_shown_arguments(parser, top=None)
 
     def run(self, args: argparse.Namespace) -> int:
         """Record until asked to end."""
-        path = args.output or default_name(os.uname().nodename, time.time())
-        _check_arguments(args, path)
-        filters, layers = filters_from(args), layers_from(args)
-        from ioh.sources.live import LiveSource
+        _check_arguments(args)
+        filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
+        from ioh.live.source import LiveSource
 
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with contextlib.ExitStack() as stack:
+            # A recording outlives its terminal.
+            stack.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             ending = stack.enter_context(Ending(_ENDING))
             stack.enter_context(contextlib.suppress(Signalled))
-            # Made while ioh may still write where only root can, and given to who called sudo.
-            recorder = stack.enter_context(_recorder(args, path, ending))
+            stack.enter_context(_kept(args))
+            recorder = stack.enter_context(_recorder(args, ending))
             source = stack.enter_context(
-                LiveSource(layers, filters, args.cycle_s, not args.proc, preload=_import_rest)
+                LiveSource(
+                    layers,
+                    filters,
+                    args.cycle_s,
+                    not args.proc,
+                    preload=_import_rest,
+                    login=login,
+                )
             )
-            _check_rotation(args, path)
             ending.stop = source.stop
-            # From now on `ioh mark` knows of it, and waits for the first sample.
+            # From now on `ioh mark` finds it, and waits for the first sample.
             stack.enter_context(_marks(source, recorder))
             source.attach()
             if ending.received is None:
@@ -113,10 +124,11 @@ soon as there is room it goes on, the gap recorded. SIGTERM and Ctrl-C end it in
         return ending.code
 
 
-def _check_arguments(args: argparse.Namespace, path: str) -> None:
+def _check_arguments(args: argparse.Namespace) -> None:
+    path = args.output
     cause = hint = ""
     if args.keep and not args.max_size:
-        cause, hint = "--keep needs --max-size", "Say at which size a new file begins"
+        cause, hint = "--keep needs --max-size", "Give the size at which a new file starts"
     elif path == "-" and args.max_size:
         cause, hint = "--max-size is for files, not for a pipe", "Give -o FILE"
     elif path == "-" and sys.stdout.isatty():
@@ -125,68 +137,81 @@ def _check_arguments(args: argparse.Namespace, path: str) -> None:
         raise IohError(cause, hint, ExitCode.USAGE)
 
 
-def _caller() -> tuple[int, int] | None:
-    """Who called sudo; None without sudo."""
-    uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    if os.geteuid() != 0 or not (uid.isdigit() and gid.isdigit()):
-        return None
-    return int(uid), int(gid)
-
-
 def _outputs(args: argparse.Namespace, path: str) -> Callable[[int], Output]:
-    from ioh.session.output import FileOutput, PipeOutput
+    from ioh.session.output import FileOutput, Output
 
     def make(part: int) -> Output:
         if path == "-":
-            return PipeOutput(sys.stdout.fileno())
-        return FileOutput(part_name(path, part) if args.max_size else path, _caller())
+            return Output(sys.stdout.fileno())
+        is_numbered = args.max_size or part > 1
+        return FileOutput(part_name(path, part) if is_numbered else path)
 
     return make
 
 
-@contextlib.contextmanager
-def _recorder(args: argparse.Namespace, path: str, ending: Ending) -> Iterator[Recorder]:
-    from ioh.session.parts import Earlier, earlier_parts
+def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """The recording's directory, held open for later parts where root itself records."""
+    from ioh.rights.files import SCREEN_FILES, kept
+    from ioh.session.rotated_files import earlier_files
+
+    if args.output is None:
+        return kept(".", SCREEN_FILES)
+    if args.output == "-":
+        return contextlib.nullcontext()
+    folder, base = os.path.split(args.output)
+    stem, extension = map(re.escape, os.path.splitext(base))  # noqa: PTH122
+    names = re.compile(rf"{stem}(-[0-9]{{4,9}})?{extension}")
+    earlier = earlier_files(args.output).names if args.max_size else ()
+    return kept(folder, names, map(os.path.basename, earlier))
+
+
+def _new_recorder(args: argparse.Namespace) -> Recorder:
+    """Under the name asked for, else under the first default one that is free.
+
+    Raises:
+        IohError: It exists or cannot be made.
+    """
+    from ioh.procfs.interfaces import read_addresses
+    from ioh.session.output import first_free
+    from ioh.session.rotated_files import EarlierFiles, earlier_files
     from ioh.session.rotation import Recorder
 
-    made = Recorder(
-        _outputs(args, path),
-        earlier=earlier_parts(path) if args.max_size else Earlier(),
-        max_bytes=args.max_size,
-        keep=args.keep,
-        note=args.note,
-        cycle_s=args.cycle_s,
-    )
+    def make(path: str) -> Recorder:
+        return Recorder(
+            _outputs(args, path),
+            earlier=earlier_files(path) if args.max_size else EarlierFiles(),
+            max_bytes=args.max_size,
+            keep=args.keep,
+            note=args.note,
+            cycle_s=args.cycle_s,
+            addresses=read_addresses(),
+        )
+
+    if args.output:
+        return make(args.output)
+    return first_free(default_names(os.uname().nodename, time.time()), make)
+
+
+@contextlib.contextmanager
+def _recorder(args: argparse.Namespace, ending: Ending) -> Iterator[Recorder]:
+    made = _new_recorder(args)
     is_stuck = False
     try:
         yield made
     except Signalled:
-        is_stuck = path == "-"  # nobody reads: the end cannot be told either
+        is_stuck = made.name == "-"  # nobody reads: the end cannot be reported either
         raise
     except BrokenPipeError:
         return
     except OSError as error:
-        cause = f"cannot write {printable(made.name)}: {error.strerror}"
-        raise IohError(cause, "What was written before is whole: ioh verify") from error
+        if lack := lack_behind(error):
+            raise lack.as_error() from error
+        cause = f"cannot write {printable(made.name)}: {printable(error.strerror or str(error))}"
+        raise IohError(cause, "Check what is left with: ioh verify") from error
     finally:
         if not is_stuck:
-            with contextlib.suppress(OSError), ending.writing():
+            with contextlib.suppress(OSError, IohError), ending.writing():
                 made.close()
-        if path != "-" and not made.size_bytes:
-            with contextlib.suppress(OSError):  # nothing came of it: leave no empty file
-                os.unlink(made.name)  # noqa: PTH108
-
-
-def _check_rotation(args: argparse.Namespace, path: str) -> None:
-    """After root is given up the next files must still be possible.
-
-    Raises:
-        IohError: They are not.
-    """
-    folder = os.path.dirname(path) or "."  # noqa: PTH120
-    if args.max_size and not os.access(folder, os.W_OK | os.X_OK):
-        cause = f"ioh gives root up, and then cannot make more files in {printable(folder)}"
-        raise IohError(cause, "Give a directory of your own with -o")
 
 
 def _import_rest() -> None:
@@ -204,6 +229,7 @@ def _marks(source: LiveSource, recorder: Recorder) -> Iterator[None]:
         lambda: os.path.abspath(recorder.name),  # noqa: PTH100
         lambda text: recorder.mark_at_sample(text, source.sample_soon),
         lambda: bool(recorder.size_bytes),
+        lambda: recorder.paused_why,
     )
     try:
         yield
@@ -230,5 +256,7 @@ def _record(
                 break
             if ending.received is not None:
                 break
+        with ending.writing() if is_pipe else contextlib.nullcontext():
+            recorder.close()  # so that all of it is counted
     finally:
         progress.end()

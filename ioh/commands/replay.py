@@ -24,7 +24,7 @@ class ReplayCommand:
     """``ioh replay FILE|-``."""
 
     name = "replay"
-    summary = "show a recording again, at its own pace; needs no root"
+    summary = "replay a recording at its own pace; needs no root"
     examples = """\
   ioh replay db01-20261121-110012.ioh             as it was, second by second
   ioh replay sample                               a minute that comes with ioh, to try it
@@ -46,11 +46,11 @@ A file that is still being recorded is followed. Nothing is ever written to it."
             "--speed",
             type=speed_factor,
             default=1.0,
-            help="how many times the recording's own pace (default 1)",
+            help="speed, as a multiple of the recording's own pace (default 1)",
         )
-        parser.add_argument(
-            "--as-text", action="store_true", help="do not wait: print it as fast as possible"
-        )
+        # A bench writes its line there.
+        parser.add_argument("--line", type=int, help=argparse.SUPPRESS)
+        parser.add_argument("--as-text", action="store_true", help="print it as fast as possible")
         add_span_arguments(parser)
         add_shown_arguments(parser, top=5)
         add_findings_arguments(parser)
@@ -73,6 +73,6 @@ def replay_text(args: argparse.Namespace, speed: float | None) -> int:
         lambda: TextSink(options),
         speed=speed,
         remarks=text_remarks(utc=args.utc),
-        with_tables=options.shows("top") or options.shows("topfile"),
+        with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
     )

@@ -1,11 +1,10 @@
-"""``ioh report``: a whole recording, or a span of it, as one table."""
+"""``ioh report``: a whole recording, or a span of it, as one table or as a page."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,89 +15,169 @@ from ioh.commands.options import (
     add_top_argument,
     engine_from,
 )
-from ioh.commands.output import write_stdout
+from ioh.commands.output import stdout_into, write_stdout
 from ioh.commands.sample import recording
 from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
-from ioh.model.errors import ExitCode
+from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.sinks.cells import clock
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
-    from ioh.model.sample import Sample
-    from ioh.session.reader import Session
+    from ioh.findings.spans import FindingSpan
+    from ioh.model.snapshot import Snapshot
+    from ioh.playback.aggregate_interval import AggregateInterval
+    from ioh.session.reader import Moment, Session
     from ioh.sinks.text import TextOptions
-    from ioh.sources.period import Period
 
 
 class ReportCommand:
     """``ioh report FILE``."""
 
     name = "report"
-    summary = "sum a recording, or a part of it, up: totals, percentiles, histograms"
+    summary = "summarise a recording or a part of it: totals, percentiles, histograms"
     examples = """\
   ioh report run.ioh
   ioh report run.ioh --from "fio run 3 starts" --to "fio run 3 ends"
   ioh report run.ioh -d hist,topfile --from 14:40 --to 14:45
+  ioh report run.ioh --html -o run.html           a page to send to somebody
 
-Percentiles and histograms are of all operations of the span, not means of each second's; the
-maximum is the slowest operation of all. Findings are of each interval as it was recorded."""
+Percentiles and histograms cover all operations of that part; they are not means of each second's.
+The maximum is the slowest operation of all. Findings are those of the recorded intervals."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
         parser.add_argument("file", metavar="FILE", type=recording, help="a recording")
+        parser.add_argument(
+            "--html",
+            action="store_true",
+            help="one page that opens offline: the stack, latency over time, findings, tables",
+        )
+        parser.add_argument("-o", dest="output", metavar="NEW", help="a new file instead of stdout")
         add_span_arguments(parser)
         add_top_argument(parser, 5)
         add_section_arguments(parser)
         add_findings_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Print the report."""
+        """Print the report, or write it to a new file.
+
+        Raises:
+            IohError: An option has no meaning here, or there is nothing to report.
+        """
+        if args.html and args.sections:
+            cause = "-d is for text: the page has its own sections"
+            raise IohError(cause, "Leave out -d or --html", ExitCode.USAGE)
+        if args.html and not args.output and sys.stdout.isatty():
+            cause = "a page is not for a terminal"
+            raise IohError(cause, "Give -o FILE.html", ExitCode.USAGE)
+        with stdout_into(args.output):
+            report = self._report(args)
+            write_stdout(report.encode() if args.html else report)  # a page is UTF-8 everywhere
+        return ExitCode.OK
+
+    @staticmethod
+    def _report(args: argparse.Namespace) -> str:
+        from ioh.playback.aggregate_interval import read_aggregate
         from ioh.session.reader import Session
-        from ioh.sinks.text import TextSink
-        from ioh.sources.period import read_period
 
         args.sections = args.sections or [frozenset({"hist"})]
         options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
         engine = engine_from(args)
         with Session(args.file) as session:
-            period = read_period(session, args.begin, args.end, utc=args.utc)
-            marks = session.marks()
+            period = read_aggregate(session, args.begin, args.end, utc=args.utc)
             tell_remarks(period.notes)
-            snapshot = period.snapshot
-            found = list(_findings(session, period, engine, options))
-        begin, end = (
-            clock(unix_s, utc=args.utc) for unix_s in (period.begin_unix_s, snapshot.time_unix_s)
+            spans = None if engine is None else _spans(session, period, engine)
+            marks = [mark for mark in session.marks() if period.holds(mark)]
+            if args.html:
+                return _page(args, session, period, spans, marks)
+        return _text(args, period, spans, marks, options)
+
+
+def _spans(session: Session, period: AggregateInterval, engine: Engine) -> list[FindingSpan]:
+    from ioh.findings.spans import finding_spans
+    from ioh.pipeline import judged, snapshots
+    from ioh.playback.aggregate_interval import samples_of
+
+    return finding_spans(judged(snapshots(samples_of(session, period)), engine))
+
+
+def _page(
+    args: argparse.Namespace,
+    session: Session,
+    period: AggregateInterval,
+    spans: list[FindingSpan] | None,
+    marks: list[Moment],
+) -> str:
+    from ioh.pages.recording import Recorded, render_recording
+
+    return render_recording(
+        Recorded(
+            os.path.basename(args.file),  # noqa: PTH119 (who gets the page need not know where)
+            period.begin_unix_s,
+            period.ticks,
+            period.snapshot,
+            _joined(session, period),
+            spans,
+            [(mark.time_unix_s, mark.text) for mark in marks],
+            period.remarks,
+            args.top,
+            args.utc,
         )
-        lines = [
-            f"report of {printable(args.file)}",
-            f"from {begin} to {end}: {period.ticks} intervals, {snapshot.interval_s:.0f} s",
-            *(
-                f"mark {clock(mark.time_unix_s, utc=args.utc)}  {printable(mark.text)}"
-                for mark in marks
-                if period.holds(mark)
-            ),
-            *(f"! {printable(remark)}" for remark in period.remarks),
-            *found,
-            "",
-        ]
-        write_stdout("\n".join(lines) + "\n" + TextSink(options).render(snapshot))
-        return ExitCode.OK
+    )
+
+
+def _joined(session: Session, period: AggregateInterval) -> Iterator[Snapshot]:
+    """The columns of heat maps; the last one may be shorter."""
+    from ioh.model.intervals import Intervals, interval
+    from ioh.pages.recording import COLUMNS
+    from ioh.playback.aggregate_interval import samples_of
+
+    intervals = Intervals(cycle_s=period.snapshot.interval_s / COLUMNS)
+    sample = None
+    for sample in samples_of(session, period, is_brief=True):
+        if (found := intervals.take(sample)) is not None:
+            yield found
+    if sample is not None and (rest := interval(intervals.newest, sample)) is not None:
+        yield rest
+
+
+def _text(
+    args: argparse.Namespace,
+    period: AggregateInterval,
+    spans: list[FindingSpan] | None,
+    marks: list[Moment],
+    options: TextOptions,
+) -> str:
+    from ioh.sinks.text import TextSink
+
+    snapshot, dated = period.snapshot, {"utc": args.utc, "with_date": True}
+    begin, end = (clock(unix_s, **dated) for unix_s in (period.begin_unix_s, snapshot.time_unix_s))
+    marked = ((clock(mark.time_unix_s, **dated), printable(mark.text)) for mark in marks)
+    lines = [
+        f"report of {printable(args.file)}",
+        f"from {begin} to {end}: {period.ticks} intervals, {snapshot.interval_s:.0f} s",
+        *(f"mark {when}  {text}" for when, text in marked),
+        *(f"! {printable(remark)}" for remark in period.remarks),
+        *_findings(spans, period, options),
+        "",
+    ]
+    return "\n".join(lines) + "\n" + TextSink(options).render(snapshot)
 
 
 def _findings(
-    session: Session, period: Period, engine: Engine | None, options: TextOptions
+    spans: list[FindingSpan] | None, period: AggregateInterval, options: TextOptions
 ) -> Iterator[str]:
     """What the rules found within the period, each with its time and what to do."""
-    if engine is None:
+    if spans is None:
         return
-    from ioh.findings.spans import finding_spans
-    from ioh.pipeline import judged, snapshots
+    from ioh.findings.spans import MAX_SPANS
     from ioh.sinks.findings import render_advice, render_evidence, render_headline, render_times
 
-    samples = _samples(session, period)
-    spans = finding_spans(judged(snapshots(samples), engine))
     width, utc = options.hist.width, options.utc
     yield "" if spans else "no findings"
+    if len(spans) == MAX_SPANS:
+        yield f"! only the first {MAX_SPANS:,} findings are listed"
     for span in spans:
         yield from render_headline(span.finding, width)
         yield render_times(span.begin_unix_s, span.end_unix_s, utc=utc)
@@ -106,19 +185,3 @@ def _findings(
             titles = {name: spec.title for name, spec in period.snapshot.specs.items()}
             yield from render_evidence(span.finding, titles, width, utc=utc)
         yield from render_advice(span.finding, width)
-
-
-def _samples(session: Session, period: Period) -> Iterator[Sample]:
-    """The samples of a span, the one before it as its baseline."""
-    for item in session.ticks(period.first_tick):
-        if item.tick > period.last_tick:
-            return
-        yield item.sample
-
-
-def clock(unix_s: float, *, utc: bool) -> str:
-    """Date and time for people; ``?`` where no calendar has it."""
-    if not 0 <= unix_s < 1e11:
-        return "?"
-    when = time.gmtime(unix_s) if utc else time.localtime(unix_s)
-    return time.strftime("%Y-%m-%d %H:%M:%S", when)

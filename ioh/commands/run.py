@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ioh.commands.databases import databases_from
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import why_nothing
@@ -60,10 +61,10 @@ class Ending:
         """The exit status that the signal received, if any, stands for."""
         return ExitCode.INTERRUPTED if self.received == signal.SIGINT else ExitCode.OK
 
-    def write(self, text: str) -> None:
+    def write(self, data: str | bytes) -> None:
         """Write to stdout, but not for long after a signal; raises as write_stdout() does."""
         with self.writing():
-            write_stdout(text)
+            write_stdout(data)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -111,8 +112,8 @@ def run_live(
         args: What add_live_arguments() declared.
         make_sink: Makes the sink; called after the privileged loader has been started, which
             must come before anything large is imported.
-        tell_nothing: Told why, once, where the first interval has nothing to show; returns
-            whether to end.  None: nobody is told.
+        tell_nothing: Called with the reason, once, where the first interval has nothing to
+            show; returns whether to end.  None: not called.
 
     Returns:
         The exit status.
@@ -122,8 +123,8 @@ def run_live(
         ReaderGoneError: stdout's reader went away.
     """
     refuse_span(args)
-    filters, layers = filters_from(args), layers_from(args)
-    from ioh.sources.live import LiveSource
+    filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
+    from ioh.live.source import LiveSource
 
     made: list[tuple[SnapshotSink, Engine | None]] = []
 
@@ -135,7 +136,9 @@ def run_live(
     with Ending() as ending:
         with (
             contextlib.suppress(Signalled),
-            LiveSource(layers, filters, cycle_s, use_bpf=use_bpf, preload=prepare) as source,
+            LiveSource(
+                layers, filters, cycle_s, use_bpf=use_bpf, preload=prepare, login=login
+            ) as source,
         ):
             ending.stop = source.stop
             sink, engine = made[0]

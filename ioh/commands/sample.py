@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.commands.output import write_stdout
+from ioh.commands.output import say, write_stdout
 
 if TYPE_CHECKING:
     from ioh.model.snapshot import Snapshot
 
-SAMPLE = "sample"
+SAMPLE, DEMO = "sample", "demo"
 HINT = f"a real recording to look at: ioh replay {SAMPLE}"
 
 
-def sample_path() -> Path:
-    """Where the recording that comes with ioh lies."""
-    return Path(__file__).resolve().parent.parent / "data" / "sample.ioh"
+def bundled_path(name: str) -> Path:
+    """Where a recording that comes with ioh lies: SAMPLE or DEMO."""
+    return Path(__file__).resolve().parent.parent / "data" / f"{name}.ioh"
 
 
 def recording(text: str) -> str:
@@ -27,7 +27,7 @@ def recording(text: str) -> str:
     Returns:
         The name, or the path of the bundled recording.
     """
-    return str(sample_path()) if text == SAMPLE and not os.path.lexists(text) else text
+    return str(bundled_path(SAMPLE)) if text == SAMPLE and not os.path.lexists(text) else text
 
 
 def why_nothing(snapshot: Snapshot) -> str:
@@ -45,11 +45,12 @@ def why_nothing(snapshot: Snapshot) -> str:
             if not layer.is_idle:
                 reasons.append(layer.reason)
         elif not is_flow(layer.spec):
-            if any(op.count is not None or op.bytes is not None for op in layer.ops.values()):
+            known = any(op.count is not None or op.bytes is not None for op in layer.ops.values())
+            if known or layer.source == "bpf":
                 return ""
             reasons.append(f"/proc knows nothing of layer {name} here")
     if not snapshot.layers:
-        return "no layer is there"
+        return "no layer is available"
     return reasons[0] if reasons else ""
 
 
@@ -63,10 +64,7 @@ def tell_nothing(why: str, *, asks: bool) -> bool:
     Returns:
         Whether the user said yes.
     """
-    from ioh.model.printable import printable
-
-    sys.stderr.write(f"ioh: nothing to show of this machine ({printable(why)}); {HINT}\n")
-    sys.stderr.flush()
+    say(f"nothing to show of this machine ({why}); {HINT}")
     if not asks or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     write_stdout("Show that recording now? [y/N] ")

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ioh.commands.bench_screen import line_from
+from ioh.commands.databases import databases_from
 from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.playback import refuse_live_options
@@ -20,6 +22,7 @@ from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
     TerminalWatch,
     has_terminal,
+    shows_unicode,
     starting,
     stderr_on_terminal,
     take_keyboard,
@@ -28,12 +31,12 @@ from ioh.model.feed import FeedEnded
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
+    from ioh.feeds.file_feed import FileFeed
+    from ioh.feeds.stream_feed import StreamFeed
     from ioh.findings.engine import Engine
     from ioh.model.feed import Mode
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
-    from ioh.sources.file_feed import FileFeed
-    from ioh.sources.stream_feed import StreamFeed
 
     AnyFeed = FileFeed | StreamFeed
 
@@ -53,15 +56,24 @@ def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = 
     group = parser.add_argument_group("the screen (at a terminal)")
     if is_default:
         group.add_argument(
-            "--no-tui", action="store_true", help="print text instead; so do -d and --top"
+            "--no-tui",
+            action="store_true",
+            help="print text instead of the screen; -d and --top do so, too",
         )
     group.add_argument(
         "--theme",
         choices=THEMES,
-        default="auto",
-        help="colours: auto (default), dark, light, or mono for none, as NO_COLOR",
+        help="colours: auto, dark, light, or mono (none, like NO_COLOR); default: as last chosen",
     )
-    group.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    group.add_argument("--bell", action="store_true", help="ring at each new critical finding")
+    group.add_argument(
+        "--ascii",
+        action="store_true",
+        help="draw only with ASCII characters, as where the locale is not UTF-8 or TERM is linux",
+    )
+    group.add_argument(
+        "--no-mouse", action="store_true", help="leave the mouse to the terminal (M switches)"
+    )
 
 
 def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
@@ -76,12 +88,12 @@ def show(
     make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
     filters_text: str = "",
 ) -> int:
-    """Show what a feed tells until the user or a signal ends it.
+    """Show what a feed reports until the user or a signal ends it.
 
     Args:
         args: What add_screen_arguments() declared, and ``utc``.
         mode: The feed's.
-        make_feed: Opens the feed, which the stack shall close; a live one may tell its first
+        make_feed: Opens the feed, which the stack shall close; a live one may report its first
             interval by the function before it is open.
         filters_text: What the probes were narrowed to, printable.
 
@@ -91,17 +103,22 @@ def show(
     Raises:
         IohError: There is nothing to show, or what ended the feed.
     """
+    from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
 
     sys.setswitchinterval(_TURN_S)
-    is_replay = mode == "replay"
+    is_replay = mode != "live"
+    remembered, wrong = preferences.read()
     options = ScreenOptions(
-        theme=args.theme,
-        ascii_only=args.ascii,
+        theme=args.theme or remembered.theme or "auto",
+        ascii_only=args.ascii or not shows_unicode(os.environ),
+        mouse=not args.no_mouse,
         utc=args.utc,
         filters_text=filters_text,
         speed=args.speed if is_replay else 1.0,
+        bell=args.bell,
+        line=line_from(getattr(args, "line", None)),
     )
     draw = partial(
         first_picture,
@@ -122,12 +139,14 @@ def show(
                     redraw(partial(draw, snapshot=snapshot))
 
                 feed = feed or make_feed(stack, tell)
-                from ioh.tui.app import run_screen
+                from ioh.tui.run import run_screen
 
                 stack.enter_context(stderr_on_terminal())
                 watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
                 ending.stop = stack.enter_context(watch).end
-            return run_screen(feed, options, first[0] if first else None)
+            return run_screen(
+                feed, options, first[0] if first else None, remembered=remembered, note=wrong
+            )
         return ending.code
 
 
@@ -145,33 +164,42 @@ def without_garbage() -> Iterator[None]:
 def show_live(args: argparse.Namespace) -> int:
     """This machine on the screen."""
     refuse_span(args)
-    filters, layers = filters_from(args), layers_from(args)
+    filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
 
     def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
-        from ioh.sources.live import LiveSource
+        from ioh.live.source import LiveSource
+        from ioh.rights.files import SCREEN_FILES, kept
 
         cycle_s, use_bpf = args.cycle_s, not args.proc
+        stack.enter_context(kept(".", SCREEN_FILES))
         engines: list[Engine | None] = []
 
         def preload() -> None:
             """Read what the screen and its feed need, while it can be read."""
-            import ioh.sources.stream_feed  # noqa: F401
+            import ioh.feeds.stream_feed  # noqa: F401
             from ioh.tui.preload import preload_screen
 
             preload_screen()
             engines.append(engine_from(args))
 
         def tell_first(older: Sample, newer: Sample) -> None:
-            from ioh.model.derive import derive
+            from ioh.model.intervals import interval
 
-            tell(derive(older, newer))
+            if (snapshot := interval(older, newer)) is not None:
+                tell(snapshot)
 
         source = stack.enter_context(
             LiveSource(
-                layers, filters, cycle_s, use_bpf=use_bpf, preload=preload, tell_first=tell_first
+                layers,
+                filters,
+                cycle_s,
+                use_bpf=use_bpf,
+                preload=preload,
+                tell_first=tell_first,
+                login=login,
             )
         )
-        from ioh.sources.stream_feed import StreamFeed
+        from ioh.feeds.stream_feed import StreamFeed
 
         return stack.enter_context(
             StreamFeed(
@@ -182,6 +210,7 @@ def show_live(args: argparse.Namespace) -> int:
                 hostname=os.uname().nodename,
                 awaited=lambda: source.awaited,
                 sample_soon=source.sample_soon,
+                set_cycle=source.set_interval,
                 run_s=args.run_s,
                 make_judge=lambda: engines[0],
                 remark=_remark,
@@ -205,25 +234,32 @@ def filters_text(args: argparse.Namespace) -> str:
     return f"only {' '.join(options)}" if options else ""
 
 
-def show_replay(args: argparse.Namespace) -> int:
-    """A recording on the screen, from a file or, the keyboard being elsewhere, from stdin."""
+def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
+    """A recording on the screen, from a file or, the keyboard being elsewhere, from stdin.
+
+    Args:
+        args: What the commands that play recordings declare.
+        mode: ``demo`` begins again at the end.
+    """
     refuse_live_options(args)
-    from ioh.sources.replay import ReplaySource, Span
+    from ioh.playback.replay import ReplaySource, Span
 
     span = Span(args.begin, args.end)
 
+    def choose(sample: Sample) -> frozenset[str] | None:
+        return choose_layers(args, sample)
+
+    def make_judge() -> Engine | None:
+        return engine_from(args)
+
     def make(stack: ExitStack, _: object) -> AnyFeed:
         if args.file != "-":
-            from ioh.sources.file_feed import FileFeed
-            from ioh.sources.scan import Scan
+            from ioh.feeds.file_feed import FileFeed
+            from ioh.feeds.findings_index import FindingsIndex
 
-            def choose(sample: Sample) -> frozenset[str] | None:
-                return choose_layers(args, sample)
-
-            def make_judge() -> Engine | None:
-                return engine_from(args)
-
-            scan = Scan(args.file, span, choose=choose, make_judge=make_judge, utc=args.utc)
+            index = FindingsIndex(
+                args.file, span, choose=choose, make_judge=make_judge, utc=args.utc
+            )
             return stack.enter_context(
                 FileFeed(
                     args.file,
@@ -233,45 +269,17 @@ def show_replay(args: argparse.Namespace) -> int:
                     run_s=args.run_s,
                     utc=args.utc,
                     make_judge=make_judge,
-                    scan=None if args.no_findings else scan,
+                    index=None if args.no_findings else index,
+                    mode=mode,
+                    loops=mode == "demo",
                 )
             )
-        from ioh.sources.pipe_feed import pipe_feed
+        from ioh.feeds.pipe_feed import pipe_feed
 
         source = ReplaySource("-", span, speed=args.speed, utc=args.utc, stdin_fd=take_keyboard())
         stack.enter_context(source)
         return stack.enter_context(
-            pipe_feed(
-                source,
-                lambda sample: choose_layers(args, sample),
-                run_s=args.run_s,
-                make_judge=lambda: engine_from(args),
-            )
+            pipe_feed(source, choose, run_s=args.run_s, make_judge=make_judge)
         )
 
-    return show(args, "replay", make)
-
-
-def show_demo(args: argparse.Namespace) -> int:
-    """The made-up load on the screen."""
-    chosen = layers_from(args)
-
-    def make(stack: ExitStack, _: object) -> StreamFeed:
-        from ioh.sources.demo import DemoSource
-        from ioh.sources.stream_feed import StreamFeed
-
-        source = stack.enter_context(DemoSource(args.seed, args.cycle_s, speed=args.speed))
-        return stack.enter_context(
-            StreamFeed(
-                source,
-                source.stop,
-                mode="demo",
-                cycle_s=args.cycle_s,
-                hostname="demo",
-                choose=lambda _: None if chosen is None else frozenset(chosen),
-                run_s=args.run_s,
-                make_judge=lambda: engine_from(args),
-            )
-        )
-
-    return show(args, "demo", make)
+    return show(args, mode, make)

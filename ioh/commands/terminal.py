@@ -10,8 +10,7 @@ import signal
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import TracebackType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # How long the screen may take to end by itself after a signal.
@@ -39,6 +38,14 @@ def has_terminal(*, stdin_is_pipe: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def shows_unicode(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal can draw blocks and lines; the kernel's console has too few of them."""
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next((environment[name] for name in names if environment.get(name)), "C")
+    is_utf8 = locale.casefold().replace("-", "").partition("@")[0].endswith(".utf8")
+    return is_utf8 and environment.get("TERM") != "linux"
 
 
 def take_keyboard() -> int:
@@ -148,12 +155,7 @@ class TerminalWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over = True
         self._wake()
         self._thread.join()
@@ -171,7 +173,7 @@ class TerminalWatch:
 
     def _run(self) -> None:
         poll = select.poll()
-        poll.register(self._terminal, 0)  # tells only that it has hung up
+        poll.register(self._terminal, 0)  # reports only that it has hung up
         poll.register(self._wake_read, select.POLLIN)
         found = dict(poll.poll())
         if self._is_over:

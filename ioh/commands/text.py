@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from ioh.commands.hosts import TextHosts, add_host_arguments, refuse_remote_command, run_hosts
 from ioh.commands.options import add_file_arguments, add_live_arguments
 from ioh.commands.run import run_live
 from ioh.commands.sample import tell_nothing
@@ -30,14 +31,15 @@ class TextCommand:
     """``ioh text``."""
 
     name = "text"
-    summary = "print the layers as scrolling text, in the manner of ioh.sh"
+    summary = "print the layers as scrolling text, in the style of ioh.sh"
     examples = """\
   ioh text                        every second, until Ctrl-C
   ioh text -c 10 -t 60 -d hist    six intervals of ten seconds, with histograms
   ioh text -d "histsz topfile"    latency by size, and the busiest files
-  ioh text --pid 4121 -d all      all there is about one process
+  ioh text --pid 4121 -d all      everything about one process
   ioh text --proc                 without root: what /proc and sysfs know
   ioh text FILE -d all            a recording, as fast as possible
+  ioh text --host db01 --host nfs01    two machines as one stack, through ssh
 
 environment (as in ioh.sh):
   CWIDTH   width of a histogram column (default 6, narrower to fit the line)
@@ -47,9 +49,14 @@ environment (as in ioh.sh):
         """Declare the command's options."""
         add_file_arguments(parser, top=5)
         add_section_arguments(parser)
+        add_host_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Print text until asked to end, or a whole recording."""
+        refuse_remote_command(args)
+        if args.hosts:
+            options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+            return run_hosts(args, lambda: TextHosts(options))
         if args.file is None:
             return run_text(args, lambda why: tell_nothing(why, asks=False))
         from ioh.commands.replay import replay_text

@@ -26,7 +26,7 @@ def sections(text: str) -> frozenset[str]:
 
 
 def add_section_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what of each interval text shows."""
+    """Declare which parts of an interval are shown as text."""
     parser.add_argument(
         "-d",
         dest="sections",
@@ -34,9 +34,10 @@ def add_section_arguments(parser: argparse.ArgumentParser) -> None:
         type=sections,
         action="append",
         default=[],
-        help="; ".join(f"{name}: {what}" for name, what in SECTIONS.items()),
+        help="what else to print; "
+        + "; ".join(f"{name}: {what}" for name, what in SECTIONS.items()),
     )
-    parser.add_argument("--utc", action="store_true", help="dates in UTC, not local time")
+    parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
 
 
 def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -> TextOptions:

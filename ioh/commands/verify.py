@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.sinks.cells import clock
 
 
 class VerifyCommand:
     """``ioh verify FILE``."""
 
     name = "verify"
-    summary = "check every byte of a recording; write a whole copy of a damaged one"
+    summary = "check every byte of a recording; repair a damaged one"
     examples = """\
   ioh verify run.ioh
   ioh verify run.ioh --repair whole.ioh
-  cat run-*.ioh | ioh verify - --repair all.ioh    one file of an endless recording's
+  ioh verify old.ioh --repair new.ioh              converts a recording of format 1
+  cat run-*.ioh | ioh verify - --repair all.ioh    one file from many
 
 Exit status 0: whole (a recording that was cut off is, up to there); 1: something is damaged."""
 
@@ -28,7 +29,9 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
         parser.add_argument(
             "file", metavar="FILE", type=recording, help="a recording, or - for stdin"
         )
-        parser.add_argument("--repair", metavar="NEW", help="write all that can be read there")
+        parser.add_argument(
+            "--repair", metavar="NEW", help="write all that can be read to this new file"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Check it, and print what was found.
@@ -69,13 +72,14 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
                 for mark in found.marks
             ),
             *(_gap(gap.from_unix_s, gap.to_unix_s, to_text(gap.reason)) for gap in found.gaps),
+            *([f"and        {found.untold:,} more marks and gaps"] if found.untold else []),
             f"end        {'in order' if found.is_ended else 'cut off, or still being recorded'}",
             *(f"! {printable(fault)}" for fault in found.faults),
         ]
         damaged = len(found.faults) - found.is_torn
         verdict = "whole up to there" if found.is_torn else "whole"
         if damaged:
-            verdict = f"DAMAGED: {found.lost_ticks} samples lost"
+            verdict = f"DAMAGED: {found.lost_ticks + found.left_out} samples lost"
         lines.append(f"verdict    {verdict}")
         has_failed = damaged > 0
         if args.repair is not None:
@@ -91,9 +95,7 @@ def _parts(first: int, last: int) -> str:
 
 
 def _clock(unix_s: float) -> str:
-    if not 0 <= unix_s < 1e11:
-        return "?"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
+    return clock(unix_s, utc=False, with_date=True)
 
 
 def _gap(from_unix_s: float, to_unix_s: float, reason: str) -> str:

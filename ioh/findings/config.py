@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from pathlib import Path
 from ioh.findings.rule import Rule, all_rules
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.rights.user import config_path
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,25 +37,6 @@ class Config:
         return {**rule.defaults, **self.limits.get(rule.name, {})}
 
 
-def default_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """``$XDG_CONFIG_HOME/ioh/findings.toml``, else the one below ``~/.config``.
-
-    ``~`` is of the user that ioh runs as by now, who is the one that called sudo: HOME may
-    still be root's.
-
-    Raises:
-        RuntimeError: That user has no home directory.
-    """
-    folder = environment.get("XDG_CONFIG_HOME")
-    if folder:
-        return Path(folder) / "ioh" / FILE_NAME
-    try:
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:  # a container's user without a line in passwd
-        home = Path("~").expanduser()
-    return home / ".config" / "ioh" / FILE_NAME
-
-
 def read_config(path: str | None) -> Config:
     """Read the file that was named, else the default one where there is one.
 
@@ -64,7 +44,7 @@ def read_config(path: str | None) -> Config:
         IohError: It cannot be read, is no TOML, or names what there is not.
     """
     try:
-        chosen = default_path() if path is None else Path(path)
+        chosen = config_path(FILE_NAME) if path is None else Path(path)
         with chosen.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no home directory

@@ -1,4 +1,4 @@
-"""Block devices as Snapshots tell of them: which one carries something, and its limits."""
+"""Block devices as Snapshots show them: which one carries something, and its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ioh.findings.sums import OpSum, sum_op
-from ioh.findings.window import Stretch, rows_of
+from ioh.findings.window import once, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -47,14 +47,9 @@ class Device:
         return f"/sys/block/{self.name.replace('/', '!')}/queue/{name}"
 
 
+@once
 def devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     """Devices that did ``op`` (read or write), the busiest first."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.once(_devices, op)
-    return _devices(snapshots, op)
-
-
-def _devices(snapshots: Sequence[Snapshot], op: str) -> list[Device]:
     found = []
     for row in rows_of(snapshots[-1], "block", "device"):
         total = sum_op(snapshots, "block", op, row.key[0])

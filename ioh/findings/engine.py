@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, islice
 
 from ioh.findings.config import Config
 from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
 from ioh.findings.window import Window, layer_title
-from ioh.model.finding import Evidence, Finding, NotEvaluated
+from ioh.model.finding import Evidence, Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
@@ -19,9 +17,9 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 MAX_TEXT = 600
 # Of one rule at a time: a machine with a thousand sick disks has one problem.
 MAX_SUBJECTS = 8
+_MAX_VERDICTS = 256  # looked at, so that a subject among the 8 may slip back
 # A tick comes late by less than this, or something is missing in between.
 GAP_S = 2.0
-_WORST_FIRST = {"critical": 0, "warning": 1, "info": 2}
 
 
 @dataclass(slots=True)
@@ -32,21 +30,6 @@ class _State:
     seen_unix_s: float
     verdict: Verdict
     is_on: bool = False
-
-
-class Look(NamedTuple):
-    """What the rules say of one interval; what becomes of it depends on those before.
-
-    Shape:
-        ``begins_anew``: it does not follow the interval before.  ``verdicts`` by rule, of those
-        that say something.
-    """
-
-    time_unix_s: float
-    interval_s: float
-    begins_anew: bool
-    verdicts: Mapping[str, tuple[Verdict, ...]]
-    not_evaluated: tuple[NotEvaluated, ...]
 
 
 class Engine:
@@ -62,23 +45,13 @@ class Engine:
         config = config or Config()
         self._rules = [rule for rule in chosen if rule.name not in config.off]
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
-        self._states: dict[str, dict[str, _State]] = {}
+        self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
         self._sources: tuple[tuple[str, str], ...] | None = None  # of which _lacking was told
         self._lacking: dict[str, str] = {}
-        self._begin()
-
-    def _begin(self) -> None:
         self._window = Window(
             max((rule.span_s for rule in self._rules), default=1.0),
             chain.from_iterable(rule.recalls for rule in self._rules),
         )
-        self._states = {rule.name: {} for rule in self._rules}
-
-    def anew(self) -> Engine:
-        """One with the same rules and thresholds that has seen nothing yet."""
-        made = copy(self)
-        made._begin()  # noqa: SLF001 (of its own kind)
-        return made
 
     @property
     def look_back_s(self) -> float:
@@ -86,32 +59,17 @@ class Engine:
         return max((r.span_s + r.hold_s + r.release_s for r in self._rules), default=0.0)
 
     @property
-    def span_s(self) -> float:
-        """So far back the rules look; what they say of a Snapshot depends on nothing before."""
-        return max((rule.span_s for rule in self._rules), default=0.0)
-
-    @property
-    def has_span(self) -> bool:
-        """Whether the rules see all that they would if there were more before."""
-        return self._window.is_full
+    def rule_layers(self) -> dict[str, str]:
+        """The layer of each rule that may speak."""
+        return {rule.name: rule.layer for rule in self._rules}
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
         """The same Snapshot with its findings, worst first."""
-        findings, not_evaluated = self.conclude(self.look(snapshot))
-        return replace(snapshot, findings=findings, not_evaluated=not_evaluated)
-
-    def remember(self, snapshot: Snapshot) -> bool:
-        """Take an interval into the window, and let no rule look; whether it began anew."""
-        begins_anew = len(self._window) > 0 and not _follows(self._window.newest, snapshot)
-        if begins_anew:
+        if len(self._window) > 0 and not _follows(self._window.newest, snapshot):
             self._window.clear()
+            self._states = {rule.name: {} for rule in self._rules}
         self._window.add(snapshot)
-        return begins_anew
-
-    def look(self, snapshot: Snapshot) -> Look:
-        """What the rules say of the next interval, whatever they said before."""
-        begins_anew = self.remember(snapshot)
-        verdicts: dict[str, tuple[Verdict, ...]] = {}
+        said: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
         missing = self._missing(snapshot)
         for rule in self._rules:
@@ -124,23 +82,16 @@ class Engine:
             if isinstance(outcome, CannotTell):
                 reason = printable(outcome.reason, MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
-            elif said := tuple(outcome):
-                verdicts[rule.name] = said
-        return Look(
-            snapshot.time_unix_s, snapshot.interval_s, begins_anew, verdicts, tuple(not_evaluated)
-        )
-
-    def conclude(self, look: Look) -> tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]:
-        """What has lasted of what the rules said, worst first; and the rules that cannot tell."""
-        if look.begins_anew:
-            self._states = {rule.name: {} for rule in self._rules}
+            elif verdicts := tuple(islice(outcome, _MAX_VERDICTS)):
+                said[rule.name] = verdicts
         findings: list[Finding] = []
         for rule in self._rules:
-            verdicts = look.verdicts.get(rule.name, ())
+            is_outdone = any(other in said for other in rule.yields_to)
+            verdicts = () if is_outdone else said.get(rule.name, ())
             if verdicts or self._states[rule.name]:
-                findings += self._update(rule, verdicts, look)
-        findings.sort(key=lambda f: (_WORST_FIRST[f.severity], f.since_unix_s))
-        return tuple(findings), look.not_evaluated
+                findings += self._update(rule, verdicts, snapshot)
+        findings.sort(key=worst_first)
+        return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
 
     def _missing(self, snapshot: Snapshot) -> Mapping[str, str]:
         """By rule, the first layer that it needs and this Snapshot lacks."""
@@ -161,10 +112,13 @@ class Engine:
             self._sources = sources
         return self._lacking
 
-    def _update(self, rule: Rule, verdicts: tuple[Verdict, ...], look: Look) -> list[Finding]:
+    def _update(
+        self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
+    ) -> list[Finding]:
         """Enter what a rule says now; the findings that it has on."""
         states = self._states[rule.name]
-        now, begun = look.time_unix_s, look.time_unix_s - look.interval_s
+        now = snapshot.time_unix_s
+        begun = now - snapshot.interval_s
         for verdict in verdicts[:MAX_SUBJECTS]:
             state = states.get(verdict.subject)
             if state is None:
@@ -210,6 +164,8 @@ def _finding(rule: Rule, state: _State) -> Finding:
         advice=printable(verdict.advice, MAX_TEXT),
         command=_command(verdict.command),
         false_alarm=rule.false_alarm,
+        wrong_if=rule.wrong_if,
+        check=rule.check,
         since_unix_s=state.since_unix_s,
         subject=printable(verdict.subject, MAX_TEXT),
     )

@@ -1,15 +1,14 @@
-"""NFS mounts as Snapshots tell of them: what programs asked beside what was sent."""
+"""NFS mounts as Snapshots show them: what programs asked beside what was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-from ioh.findings.pieces import Pieces
+from ioh.findings.format_sentence import percent
+from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import measured, sum_metric
-from ioh.findings.window import Stretch, rows_of, seconds_of
-from ioh.findings.words import percent
+from ioh.findings.window import Stretch, once, rows_of, seconds_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -27,7 +26,7 @@ def is_off_disk(fstype: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class MountRow:
     """One NFS mount in one direction over several intervals.
 
     Shape:
@@ -41,7 +40,7 @@ class Mount:
     pieces: Pieces
 
 
-def mounts(snapshots: Stretch, op: str) -> Iterator[Mount]:
+def mounts(snapshots: Stretch, op: str) -> Iterator[MountRow]:
     """Every NFS mount that carried something in this direction (``read`` or ``write``)."""
     rows = rows_of(snapshots[-1], "nfs_client", "mount")
     if not rows:
@@ -53,7 +52,7 @@ def mounts(snapshots: Stretch, op: str) -> Iterator[Mount]:
             pieces = Pieces(
                 above[0], above[1], below[0], below[1], _mean_us(above), _mean_us(below)
             )
-            yield Mount(row.key[0], row.key[1], row.values, pieces)
+            yield MountRow(row.key[0], row.key[1], row.values, pieces)
 
 
 def _sums(snapshots: Stretch, layer: str, op: str) -> dict[str, tuple[float, float, float]]:
@@ -81,22 +80,15 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
     return sums[2] / sums[0] / 1e3 if sums[0] and sums[2] else None
 
 
-def off_disk_bytes(snapshots: Stretch, op: str) -> float:
+@once
+def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
     """Bytes that programs moved in files of which no block device here knows."""
-    return snapshots.once(_off_disk_bytes, op)
-
-
-def _off_disk_bytes(snapshots: Stretch, op: str) -> float:
-    return sum(chain.from_iterable(snapshots.each(_off_disk_in, op)))
-
-
-def _off_disk_in(snapshot: Snapshot, op: str) -> list[float]:
-    seconds = seconds_of(snapshot, "syscall")
-    return [
-        (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds
+    return sum(
+        (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds_of(snapshot, "syscall")
+        for snapshot in snapshots
         for row in rows_of(snapshot, "syscall", "mount")
         if is_off_disk(row.key[-1])
-    ]
+    )
 
 
 def metric_mean(
@@ -147,7 +139,7 @@ class Threads:
             return (
                 f"{percent(self.waiting_share)} of {self.requests:,.0f} requests found no idle one"
             )
-        return f"{percent(self.busy_share)} of them were serving a call, mean of the looks"
+        return f"{percent(self.busy_share)} of them were serving a call, mean of the samples"
 
 
 def nfsd_threads(snapshots: Sequence[Snapshot]) -> Threads | None:

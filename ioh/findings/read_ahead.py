@@ -21,7 +21,8 @@ class ReadAhead:
     """The window of buffered reads.
 
     Shape:
-        ``device`` whose it is; ``file`` where it is set; ``bytes`` None where it is not known.
+        ``device`` whose it is; ``file`` where it is set, "" where that is not known; ``bytes`` None
+        where it is not known.
     """
 
     device: str
@@ -34,7 +35,9 @@ class ReadAhead:
         return self.file == _BTRFS_FILE
 
     def set_to(self, kb: int) -> str:
-        """The command that changes it."""
+        """The command that changes it; "" where nobody knows what."""
+        if not self.file:
+            return ""
         if self.is_btrfs:  # a redirection takes one file
             return f"echo {kb} | tee {self.file}   # of every btrfs"
         return f"echo {kb} > {shlex.quote(self.file)}"
@@ -45,10 +48,10 @@ def read_ahead(snapshots: Sequence[Snapshot], device: Device | None) -> ReadAhea
     if _is_btrfs(snapshots[-1]):
         return ReadAhead("btrfs", _BTRFS_FILE, None)
     if device is None:
-        return ReadAhead("DEVICE", "/sys/block/DEVICE/queue/read_ahead_kb", None)
+        return ReadAhead("", "", None)
     upper = _topmost(passing(snapshots, "read"), device)
     return ReadAhead(
-        upper.name, upper.queue_file("read_ahead_kb"), upper.setting("read_ahead_bytes")
+        upper.name, upper.queue_file("read_ahead_kb"), upper.settings.get("read_ahead_bytes")
     )
 
 

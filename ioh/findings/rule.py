@@ -61,6 +61,9 @@ class Rule:
         ``limits`` holds the thresholds by name as they are configured.  ``needs`` are layers
         that must be measured, ``probed`` those that must be measured by BPF.  ``watches``,
         ``sources``, ``blind`` and ``false_alarm`` are sentences for ``ioh explain``.
+        ``yields_to`` are rules that name a stronger cause: where one of them says something,
+        this one says nothing.  ``wrong_if`` is what would prove it
+        wrong, and ``check`` the command that shows it.
 
     Units:
         ``hold_s``: how long a verdict must last before it becomes a Finding; ``release_s``:
@@ -76,6 +79,8 @@ class Rule:
     sources: str
     blind: str
     false_alarm: str
+    wrong_if: str
+    check: str
     thresholds: tuple[Threshold, ...] = ()
     needs: tuple[str, ...] = ()
     probed: tuple[str, ...] = ()
@@ -83,6 +88,7 @@ class Rule:
     release_s: float = 5.0
     span_s: float = 10.0
     recalls: tuple[Recall, ...] = ()
+    yields_to: tuple[str, ...] = ()
 
     @property
     def defaults(self) -> dict[str, float]:

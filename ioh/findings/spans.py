@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ioh.model.finding import Finding
+from ioh.model.finding import Finding, worst_first
 from ioh.model.snapshot import Snapshot
 
-_WORST_FIRST = {"critical": 0, "warning": 1, "info": 2}
+MAX_SPANS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,14 @@ class FindingSpan:
 
 
 def finding_spans(snapshots: Iterable[Snapshot]) -> list[FindingSpan]:
-    """Every span of every finding in judged Snapshots, worst first, then as they began."""
+    """Every span of every finding in judged Snapshots, worst first, then as they began.
+
+    Of so many that nobody reads them, the first MAX_SPANS.
+    """
     spans: dict[tuple[str, str, float], FindingSpan] = {}
     for snapshot in snapshots:
         for finding in snapshot.findings:
             key = finding.rule, finding.subject, finding.since_unix_s
-            spans[key] = FindingSpan(finding, finding.since_unix_s, snapshot.time_unix_s)
-    return sorted(spans.values(), key=lambda s: (_WORST_FIRST[s.finding.severity], s.begin_unix_s))
+            if key in spans or len(spans) < MAX_SPANS:
+                spans[key] = FindingSpan(finding, finding.since_unix_s, snapshot.time_unix_s)
+    return sorted(spans.values(), key=lambda span: worst_first(span.finding))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 # A cycle shorter than a tenth of a second has a shorter memory instead of a larger one.
 MAX_SNAPSHOTS = 400
+MAX_FRESH_NUMBERS = 6 << 20  # as many as 48 MB hold: six seconds of a thousand busy disks
 DETAIL_S = 12.0  # what looks back further says so: see Rule.recalls
 MAX_OLD_ROWS = 50
-_FORGET_AFTER = 64  # intervals in which nobody asked for something that was made of each
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 _MISSING = object()
+_Known = dict[Hashable, object]  # a function and its arguments -> what it made
 
 
 class Recall(NamedTuple):
@@ -27,107 +31,59 @@ class Recall(NamedTuple):
     with_percentiles: bool = False
 
 
-class _Run:
-    """Consecutive intervals, oldest first, and what was made of each of them."""
-
-    def __init__(self) -> None:
-        self.snapshots: list[Snapshot] = []
-        self._end = 0  # so many intervals were ever added
-        self._made: dict[Hashable, _Made] = {}
-
-    def add(self, snapshot: Snapshot) -> None:
-        self.snapshots.append(snapshot)
-        self._end += 1
-        if self._end % _FORGET_AFTER == 0:
-            least = self._end - _FORGET_AFTER
-            self._made = {key: made for key, made in self._made.items() if made.end > least}
-
-    def forget_oldest(self) -> Snapshot:
-        return self.snapshots.pop(0)
-
-    def clear(self) -> None:
-        self.snapshots.clear()
-        self._made.clear()
-
-    def each(self, make: Callable[..., _T], args: tuple[Hashable, ...]) -> list[_T]:
-        """What ``make`` makes of each interval; it is called for those that are new since."""
-        made = self._made.get((make, args))
-        if made is None:
-            made = self._made[make, args] = _Made()
-        values, held = made.values, len(self.snapshots)
-        missing = min(self._end - made.end, held)
-        if missing:
-            values += [make(snapshot, *args) for snapshot in self.snapshots[-missing:]]
-            made.end = self._end
-        if len(values) > held:
-            del values[: len(values) - held]
-        return values  # type: ignore[return-value]
-
-
-class _Made:
-    """What was made of the newest intervals, up to one of that number."""
-
-    __slots__ = ("end", "values")
-
-    def __init__(self) -> None:
-        self.end, self.values = 0, list[object]()
-
-
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
     """Consecutive intervals, oldest first; remembers what was computed of them.
-
-    Several rules ask for the same sums of the same seconds.
 
     Units:
         ``seconds``: measured time of all of them together.
     """
 
     seconds: float
-    _known: dict[Hashable, object]
-    _runs: tuple[_Run, _Run]
+    known: _Known
+    known_of: Sequence[_Known]  # each of them
 
     @classmethod
-    def of(cls, snapshots: Iterable[Snapshot], seconds: float, older: _Run, kept: _Run) -> Stretch:
-        """The newest intervals of these two runs."""
+    def of(
+        cls, snapshots: Iterable[Snapshot], seconds: float, known_of: Sequence[_Known]
+    ) -> Stretch:
+        """These intervals, of each of which something may be known already."""
         made = cls(snapshots)
-        made.seconds, made._known, made._runs = seconds, {}, (older, kept)
+        made.seconds, made.known, made.known_of = seconds, {}, known_of
         return made
 
-    def once(self, make: Callable[..., _T], *args: Hashable) -> _T:
-        """What ``make``, a function of a module, makes of these intervals and ``args``."""
-        key = make, args
-        found = self._known.get(key, _MISSING)
-        if found is _MISSING:
-            found = self._known[key] = make(self, *args)
+    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
+        """What ``make``, a function of a module, makes of each interval and ``args``, once."""
+        key, found = (make, args), []
+        for snapshot, known in zip(self, self.known_of, strict=True):
+            value = known.get(key, _MISSING)
+            if value is _MISSING:
+                value = known[key] = make(snapshot, *args)
+            found.append(value)
         return found  # type: ignore[return-value]
 
-    def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
-        """What ``make``, a function of a module, makes of each interval and ``args``.
 
-        It is called once for each, as long as the window reaches so far.
-        """
-        older, kept = self._runs
-        count, of_older = len(self), len(self) - len(kept.snapshots)
-        if not count:
-            return []
-        if of_older <= 0:
-            return kept.each(make, args)[-count:]
-        return older.each(make, args)[-of_older:] + kept.each(make, args)
+def once(
+    make: Callable[Concatenate[Sequence[Snapshot], _P], _T],
+) -> Callable[Concatenate[Sequence[Snapshot], _P], _T]:
+    """Of the same Stretch and arguments, a function is computed once: several rules ask for it."""
 
+    @wraps(make)
+    def look_up(snapshots: Sequence[Snapshot], *args: _P.args, **none: _P.kwargs) -> _T:
+        if not isinstance(snapshots, Stretch):
+            return make(snapshots, *args, **none)
+        found = snapshots.known.get((make, args), _MISSING)
+        if found is _MISSING:
+            found = snapshots.known[make, args] = make(snapshots, *args, **none)
+        return found  # type: ignore[return-value]
 
-def each(snapshots: Iterable[Snapshot], make: Callable[..., _T], *args: Hashable) -> list[_T]:
-    """As Stretch.each(), of any intervals."""
-    if isinstance(snapshots, Stretch):
-        return snapshots.each(make, *args)
-    return [make(snapshot, *args) for snapshot in snapshots]
+    return look_up  # type: ignore[return-value]  # its first argument has a name
 
 
 class Window:
     """The newest Snapshots without a gap between them, oldest first; never empty for a rule.
 
-    What it holds depends on its span alone: ``is_full`` says that more before would change nothing.
-    Those older than DETAIL_S are cut down to what is recalled: rates, means and percentiles of
-    some ops, and the busiest rows of some tables.
+    What it holds depends on its span alone.  Those older than DETAIL_S are cut down to what is
+    recalled: rates, means and percentiles of some ops, and the busiest rows of some tables.
 
     Args:
         span_s: How far it reaches back.
@@ -141,47 +97,45 @@ class Window:
         for layer, name, with_percentiles in recalls:
             wanted = self._recalls.setdefault(layer, {})
             wanted[name] = with_percentiles or wanted.get(name, False)
-        self._older, self._kept = _Run(), _Run()
-        self._kept_ns = 0  # not in seconds, whose sum would depend on what was there before
-        self.is_full = False
         self._all: list[Snapshot] = []
-        self._intervals_s: list[float] = []
+        self._known_of: list[_Known] = []
+        self._fresh_numbers = 0  # of those that are not cut down
+        self._cut = 0  # so many of the oldest are cut down
+        self._whole_ns = 0  # of the others; in seconds, the sum would depend on what was before
         self._back_s: list[float] = []  # how long the newest one lasts, the newest two …
         self._stretches: dict[float, Stretch] = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Take in one interval and forget what is older than the span."""
-        kept, older = self._kept, self._older
-        kept.add(snapshot)
-        self._kept_ns += _ns(snapshot.interval_s)
+        held = self._all
+        held.append(snapshot)
+        self._known_of.append({})
+        self._whole_ns += _ns(snapshot.interval_s)
+        self._fresh_numbers += snapshot.fresh_numbers
         while (
-            self._kept_ns - _ns(kept.snapshots[0].interval_s) >= self._detail_ns
-            or len(kept.snapshots) > MAX_SNAPSHOTS
+            self._whole_ns - _ns(held[self._cut].interval_s) >= self._detail_ns
+            or len(held) - self._cut > MAX_SNAPSHOTS
+            or (self._fresh_numbers > MAX_FRESH_NUMBERS and len(held) - self._cut > 1)
         ):
-            oldest = kept.forget_oldest()
-            self._kept_ns -= _ns(oldest.interval_s)
-            # A run of its own, so that it never matters whether a rule looked at it before.
-            older.add(_cut_down(oldest, self._recalls))
+            oldest = held[self._cut]
+            self._whole_ns -= _ns(oldest.interval_s)
+            self._fresh_numbers -= oldest.fresh_numbers
+            held[self._cut] = _cut_down(oldest, self._recalls)
+            # So that it never matters whether a rule looked at it before.
+            self._known_of[self._cut] = {}
+            self._cut += 1
         oldest_s = snapshot.time_unix_s - self._span_s
-        while older.snapshots and (
-            older.snapshots[0].time_unix_s < oldest_s or len(self) > 2 * MAX_SNAPSHOTS
-        ):
-            older.forget_oldest()
-            self.is_full = True
+        while self._cut and (held[0].time_unix_s < oldest_s or len(held) > 2 * MAX_SNAPSHOTS):
+            del held[0], self._known_of[0]
+            self._cut -= 1
         self._stretches.clear()
-        self._all = older.snapshots + kept.snapshots
-        self._intervals_s.append(snapshot.interval_s)
-        del self._intervals_s[: -len(self._all)]
-        self._back_s = list(accumulate(reversed(self._intervals_s)))
+        self._back_s = list(accumulate(x.interval_s for x in reversed(held)))
 
     def clear(self) -> None:
         """Forget everything: what comes next does not follow from it."""
-        self.is_full = True
-        self._older.clear()
-        self._kept.clear()
-        self._kept_ns = 0
+        self._all, self._known_of, self._back_s = [], [], []
+        self._cut = self._whole_ns = self._fresh_numbers = 0
         self._stretches.clear()
-        self._all, self._intervals_s, self._back_s = [], [], []
 
     @property
     def newest(self) -> Snapshot:
@@ -189,7 +143,7 @@ class Window:
         return self._all[-1]
 
     def __len__(self) -> int:
-        return len(self._older.snapshots) + len(self._kept.snapshots)
+        return len(self._all)
 
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._all)
@@ -199,9 +153,10 @@ class Window:
         found = self._stretches.get(seconds)
         if found is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
-            found = self._stretches[seconds] = Stretch.of(
-                self._all[-count:], sum(self._intervals_s[-count:]), self._older, self._kept
-            )
+            newest = self._all[-count:]
+            length_s = sum(snapshot.interval_s for snapshot in newest)
+            found = Stretch.of(newest, length_s, self._known_of[-count:])
+            self._stretches[seconds] = found
         return found
 
     def before(self, recent: Stretch) -> Snapshot | None:
@@ -305,3 +260,11 @@ def rows_of(snapshot: Snapshot, layer: str, table: str) -> tuple[TableRow, ...]:
 def row_of(snapshot: Snapshot, layer: str, table: str, key: str) -> TableRow | None:
     """The row whose first key part is ``key``."""
     return next((row for row in rows_of(snapshot, layer, table) if row.key[0] == key), None)
+
+
+def busiest_file(snapshots: Sequence[Snapshot]) -> str:
+    """Path of the file that calls last moved most of, for a shell; "" where it is not known."""
+    rows = (rows_of(snapshot, "syscall", "file") for snapshot in reversed(snapshots))
+    path = next((found[0].key[0] for found in rows if found), "")
+    is_whole = path.startswith("/") and "\\" not in path and not path.endswith("…")
+    return shlex.quote(path) if is_whole else ""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
+    from ioh.bpf.server_files import Server
+    from ioh.pg.login import Login
 
 
 # An event is lost where as many threads of one CPU are preempted amid a program of its kind.
@@ -25,7 +27,7 @@ PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class AttachPoint:
     """One way to learn of an event: a raw tracepoint and the C function that it runs."""
 
     event: str
@@ -43,7 +45,7 @@ class Event:
     """
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[AttachPoint, ...]
     gives: str = ""
     needed: bool = True
     usable: Callable[[Btf], bool] | None = None
@@ -60,27 +62,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Programs of a probe that run only while a kernel module is in use, since they hold it.
+    """Programs of a probe that run only while its layer ``wants_late()``.
 
-    They are compiled and loaded with the probe and attached while ``is_wanted``; the rest of the
-    probe goes on meanwhile.
+    They are compiled and loaded with the probe; the rest of it goes on meanwhile.
 
     Shape:
-        ``points`` are tracepoints of ``module``.  The module's types are not known when the
-        probe is compiled: where ``offsets`` (struct, member) are, its array map ``late_offsets``
-        tells it, in their order.  ``without`` says what holds where they cannot be attached.
+        ``without`` says what holds where they cannot be attached.  ``module`` is the kernel
+        module whose tracepoints ``points`` are, "" where they are the kernel's own.  A module's
+        types are not known when the probe is compiled: where ``offsets`` (struct, member) are,
+        its array map ``late_offsets`` says, in their order.
     """
 
-    module: str
-    points: tuple[Point, ...]
-    offsets: tuple[tuple[str, str], ...]
-    is_wanted: Callable[[Path], bool]
+    points: tuple[AttachPoint, ...]
     without: str
+    module: str = ""
+    offsets: tuple[tuple[str, str], ...] = ()
 
 
-def raw(event: str, function: str) -> Point:
+def raw(event: str, function: str) -> AttachPoint:
     """A raw tracepoint: never skipped, untyped arguments."""
-    return Point(event, function)
+    return AttachPoint(event, function)
 
 
 class Layer(ABC):
@@ -98,10 +99,14 @@ class Layer(ABC):
     events: ClassVar[tuple[Event, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
     late: ClassVar[Late | None] = None
+    server_program: ClassVar[str] = ""  # of its probe: runs at places of servers' files, see sites
     prefers_typed: ClassVar[bool] = False
-    takes_turns: ClassVar[bool] = False  # its probe tells its copies apart (probes/ioh.h)
+    cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe finds by address
+    takes_turns: ClassVar[bool] = False  # its probe distinguishes its copies (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
     welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, and it can do without
+    needs_login: ClassVar[bool] = False  # there is nothing of it, not even why, without --pg
+    is_rare: ClassVar[bool] = False  # most hosts have nothing for it, and need not hear of it
     idle: ClassVar[str] = ""  # why there is nothing to measure where is_wanted() says no
 
     registry: ClassVar[dict[str, type[Layer]]] = {}
@@ -134,11 +139,39 @@ class Layer(ABC):
         del root
         return True
 
+    def wants_late(self) -> bool:
+        """Whether its late programs shall run now; asked once a tick."""
+        return False
+
+    @classmethod
+    def servers(cls) -> tuple[Server, ...]:
+        """Whose functions and probe points its ``server_program`` is attached to."""
+        return ()
+
+    def server_pids(self) -> frozenset[int]:
+        """Processes that run one of them now; 0: see ServerRequest.  Asked once a tick."""
+        return frozenset()
+
+    def learn_server(self, answer: Mapping[str, Any]) -> None:
+        """What the loader has said of one of them; see attach_server()."""
+        del answer
+
+    def too_dear(self) -> tuple[str, str]:
+        """An op to let go of, since its events come too fast, and why; "" for none."""
+        return "", ""
+
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """The ``-D`` constants its probe needs on this kernel; a str is a C string literal."""
         del host, filters
         return {}
+
+    def log_in(self, login: Login) -> None:
+        """Begin what needs the login; called once, after root was given away."""
+        del login
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to end)
+        """End what it has begun."""
 
     @abstractmethod
     def read(self, maps: Maps) -> LayerSample:
@@ -146,7 +179,13 @@ class Layer(ABC):
 
     @abstractmethod
     def read_proc(self) -> LayerSample | Unavailable:
-        """Read what the kernel tells without BPF; what is not known that way stays None."""
+        """Read what the kernel reports without BPF; what is not known that way stays None."""
+
+
+def members_of(*structs: str) -> list[tuple[str, str]]:
+    """Each struct with each of its members, from ``"struct member member …"``."""
+    split = [words.split() for words in structs]
+    return [(owner, member) for owner, *its in split for member in its]
 
 
 def offset_defines(btf: Btf, members: Iterable[tuple[str, str]]) -> dict[str, int] | Unavailable:
@@ -159,9 +198,6 @@ def offset_defines(btf: Btf, members: Iterable[tuple[str, str]]) -> dict[str, in
     for owner, path in members:
         offset = btf.offset(owner, path)
         if offset is None:
-            return Unavailable(
-                f"this kernel's struct {owner} has no {path}",
-                PLEASE_REPORT,
-            )
+            return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
         defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
     return defines

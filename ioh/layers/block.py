@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import Event, Layer, raw
+from ioh.layers.base import Event, Late, Layer, raw
 from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows
 from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
 from ioh.layers.block_unseen import UnseenRequests
-from ioh.layers.owned_totals import OwnedTotals
-from ioh.layers.submitters import SubmitterTable
+from ioh.layers.per_owner_totals import OwnedTotals
+from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, mean_us, ratio
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
+from ioh.procfs.swap import read_swap
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -45,6 +46,9 @@ SPEC = LayerSpec(
         counter("requeues_total", "Requests the driver gave back to the queue.", "requeue/s"),
         counter("sequential_total", "Requests that began where a recent one ended.", ""),
         counter("positioned_total", "Reads and writes whose position was judged.", ""),
+        counter("swap_in_bytes_total", "Memory that came back from swap, the whole host's.", ""),
+        counter("swap_out_bytes_total", "Memory that went to swap.", ""),
+        counter("memory_wait_us_total", "Time in which some program waited for memory.", ""),
         ratio(
             "sequential_pct",
             "sequential_total",
@@ -62,23 +66,21 @@ SPEC = LayerSpec(
             (
                 counter("reads_total", "Reads completed.", "r/s"),
                 counter("read_bytes_total", "Bytes read.", "rB/s"),
-                ratio(
+                mean_us(
                     "read_await_us",
                     "read_ns_total",
                     "reads_total",
                     "Mean read time, queue and service.",
-                    scale=1e-3,
-                    title="r_await",
+                    "r_await",
                 ),
                 counter("writes_total", "Writes completed.", "w/s"),
                 counter("write_bytes_total", "Bytes written.", "wB/s"),
-                ratio(
+                mean_us(
                     "write_await_us",
                     "write_ns_total",
                     "writes_total",
                     "Mean write time, queue and service.",
-                    scale=1e-3,
-                    title="w_await",
+                    "w_await",
                 ),
                 counter("flushes_total", "Flushes completed.", "f/s"),
                 counter("discards_total", "Discards completed.", "d/s"),
@@ -144,7 +146,7 @@ SPEC = LayerSpec(
 )
 
 _DEV_OP = struct.Struct("=II")
-_RECENT = struct.Struct("=64xQQQ")  # 8 ends, next, judged, sequential
+_RECENT = struct.Struct("=64xQQ")  # 8 ends, next, sequential
 _STAMP_MISSING_PCT = 50
 _NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 # No dev_t; they stand for the devices for which the probe has no room: disks, and those on others.
@@ -158,9 +160,9 @@ class Block(Layer):
 
     spec = SPEC
     probe = "block"
+    prefers_typed = True
     events = (
         Event("complete", (raw("block_rq_complete", "on_complete"),)),
-        Event("issue", (raw("block_rq_issue", "on_issue"),)),
         Event("submit", (raw("block_getrq", "on_submit"),), gives="processes", needed=False),
         Event(
             "backmerge",
@@ -178,6 +180,8 @@ class Block(Layer):
         Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
     )
 
+    late = Late((raw("block_rq_issue", "on_issue"),), without="the time in queues is not known")
+
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """See block_probe; no probe sees a device whose I/O never becomes requests of its own."""
@@ -185,8 +189,7 @@ class Block(Layer):
         if chosen is not None and not chosen.has_requests and not ways_to(chosen.name):
             below = chosen.stack if chosen.is_stacked else "no other device"
             return Unavailable(
-                f"{chosen.name} has no requests of its own",
-                f"its I/O becomes requests of {below}",
+                f"{chosen.name} has no requests of its own", f"its I/O becomes requests of {below}"
             )
         head = chosen.name if chosen is not None and not chosen.has_requests else None
         return block_defines(host, filters, len(SPEC.lost), head)
@@ -214,7 +217,10 @@ class Block(Layer):
         if isinstance(disks, Unavailable):
             return disks
         tables = {**disks.tables, **self._machine.read()}
-        return replace(disks, tables=tables, notes=(*disks.notes, *self._filter_notes()))
+        metrics = {**disks.metrics, **read_swap(self.root)}
+        return replace(
+            disks, metrics=metrics, tables=tables, notes=(*disks.notes, *self._filter_notes())
+        )
 
     def _filter_notes(self) -> tuple[str, ...]:
         """A request may be of many processes' pages, or of none: write-back."""
@@ -243,6 +249,7 @@ class Block(Layer):
             ops={**_NOTHING, **by_class.get(_COUNTED, {})},
             metrics={
                 **known.metrics,
+                **read_swap(self.root),
                 "splits_total": splits,
                 "requeues_total": requeues,
                 "sequential_total": sequential,
@@ -305,7 +312,7 @@ class Block(Layer):
         ]
 
     def _note_hidden(self, names: Map) -> None:
-        """Tell what numbers mean that sysfs does not know, though the disk is there."""
+        """Name device numbers that sysfs does not know, though the disk is there."""
         for key, value in names.items_bytes():
             name = value.split(b"\0", 1)[0].decode(errors="replace")
             if disk_of_path(name):
@@ -329,6 +336,10 @@ class Block(Layer):
     def _name_of(self, dev: int) -> str:
         return OTHERS if dev in _BOTH_OTHERS else self._devices.name_of(dev)
 
+    def wants_late(self) -> bool:
+        """Once a queue has been seen that does not stamp its requests when it issues them."""
+        return self._keeps_issue_times
+
     def _see_to_stamps(self, need_issue: Map, parts: Mapping[int, Mapping[str, OpTotals]]) -> None:
         """Have the probe keep issue times where the queue does not stamp its requests."""
         if self._keeps_issue_times:
@@ -346,7 +357,8 @@ class Block(Layer):
             dev = int.from_bytes(key, sys.byteorder)
             if dev not in self._sums:  # its first request ended after the totals had been read
                 continue
-            _, *now = _RECENT.unpack(value)
+            ended, sequential = _RECENT.unpack(value)
+            now = [ended - 1, sequential]  # the first one follows none
             before = self._positions.get(dev, [0, 0])
             self._positions[dev] = now
             if self._sums.owner(dev) == _COUNTED:

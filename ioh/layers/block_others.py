@@ -1,4 +1,4 @@
-"""Tells the probe which of the devices that it has no room for lie on others."""
+"""Writes to the probe which of the devices that it has no room for lie on others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCARCE_SHARE = 2  # of the room: from then on it is told, before there is none 
 
 
 class StackedDevices:
-    """What the probe was told so far: the sum over all devices counts none of these."""
+    """What was written to the probe so far: the sum over all devices counts none of these."""
 
     def __init__(self) -> None:
         self._told: set[int] = set()

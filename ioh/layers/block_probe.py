@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import WORDS, hist_defines
-from ioh.layers.base import PLEASE_REPORT, offset_defines
+from ioh.layers.base import PLEASE_REPORT, members_of, offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 
@@ -20,7 +20,7 @@ _REQ_OPS = tuple(
     for name in ["READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "ZONE_APPEND"]
 )
 DISK_NAME_BYTES = 32  # the kernel's DISK_NAME_LEN
-STACKED = 1024  # devices on others that can be told from disks where there is no room for all
+STACKED = 1024  # devices on others that are known as such where there is no room for all
 _MOST_BYTES = 64 << 20  # of kernel memory for the per-device totals of all CPUs
 
 
@@ -36,31 +36,22 @@ def block_defines(
         nvme_disk: The name of that disk if it has several ways to it, whose requests are its.
     """
     btf = host.btf
-    wanted = [
-        ("request", "cmd_flags"),
-        ("request", "rq_flags"),
-        ("request", "__data_len"),
-        ("request", "__sector"),
-        ("request", "bio"),
-        ("request", "start_time_ns"),
-        ("request", "io_start_time_ns"),
-        ("gendisk", "major"),
-        ("gendisk", "disk_name"),
-        ("task_struct", "group_leader"),
-        ("task_struct", "comm"),
-        ("bio", "bi_opf"),
-        ("bio", "bi_iter.bi_size"),
-    ]
+    wanted = members_of(
+        "request cmd_flags rq_flags __data_len __sector bio start_time_ns io_start_time_ns",
+        "gendisk major first_minor disk_name",
+        "task_struct group_leader comm",
+        "bio bi_opf bi_iter.bi_size",
+    )
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
     # replaced bio's bi_disk by bi_bdev.
     if btf.offset("request", "rq_disk") is not None:
         wanted.append(("request", "rq_disk"))
     else:
-        wanted += [("request", "q"), ("request_queue", "disk")]
+        wanted += members_of("request q", "request_queue disk")
     if btf.offset("bio", "bi_disk") is not None:
         wanted.append(("bio", "bi_disk"))
     else:
-        wanted += [("bio", "bi_bdev"), ("block_device", "bd_disk")]
+        wanted += members_of("bio bi_bdev", "block_device bd_disk")
     offsets = offset_defines(btf, wanted)
     if isinstance(offsets, Unavailable):
         return offsets

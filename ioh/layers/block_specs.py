@@ -19,6 +19,7 @@ LIMITS = TableSpec(
         gauge("write_limit_bytes_per_s", "Bytes that may be written a second.", "wB/s max"),
         gauge("read_limit_ops_per_s", "Reads allowed a second.", "r/s max"),
         gauge("write_limit_ops_per_s", "Writes allowed a second.", "w/s max"),
+        gauge("cgroup_version", "Of control groups: where the group's files are.", ""),
     ),
     ("read_limit_bytes_per_s", "write_limit_bytes_per_s"),
 )
@@ -48,7 +49,7 @@ class MachineTables:
         for (group, dev), values in self._limits.read().items():
             device = self._devices.get(dev)
             name = device.name if device is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
-            limits[group, name] = values
+            limits[group, name] = (*values, self._limits.version)
         jobs: dict[tuple[str, ...], Row] = {
             (job.device, job.kind): (job.done_pct, job.speed_bytes_per_s)
             for job in read_jobs(self._root)

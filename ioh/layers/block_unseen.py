@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import sub
+from typing import NamedTuple
 
 from ioh.model.sample import OpTotals
 
@@ -16,6 +18,15 @@ Parts = Mapping[str, Mapping[str, OpTotals]]
 _COUNTED = ("read", "write", "write_zeroes", "zone_append", "discard")
 
 
+class _Counts(NamedTuple):
+    requests: int
+    flushes: int
+    commands: int
+
+
+_NONE = _Counts(0, 0, 0)
+
+
 class UnseenRequests:
     """By device, how many more requests /proc/diskstats counted than the probe.
 
@@ -27,13 +38,9 @@ class UnseenRequests:
 
     def __init__(self) -> None:
         self.has_begun = False
-        self._start: dict[str, int] = {}
-        self._start_flushes: dict[str, int] = {}
-        self._start_commands: dict[str, int] = {}
+        self._start: dict[str, _Counts] = {}
+        self._probed: dict[str, _Counts] = {}
         self._grown: dict[str, int] = {}
-        self._probed: dict[str, int] = {}
-        self._probed_flushes: dict[str, int] = {}
-        self._probed_commands: dict[str, int] = {}
         self._unseen: dict[str, int] = {}
         self._before = 0
 
@@ -52,39 +59,26 @@ class UnseenRequests:
         Returns:
             All unseen so far; it never goes down.
         """
-        counts = {name: _count(ops) for name, ops in probed.items()}
-        flushes = {name: _flushes(ops) for name, ops in probed.items()}
-        commands = {name: _commands(ops) for name, ops in probed.items()}
+        now = {name: _counts(ops) for name, ops in probed.items()}
         if not self.has_begun:
-            self.has_begun = True
-            self._start, self._start_flushes = counts, flushes
-            self._start_commands = commands
+            self.has_begun, self._start = True, now
         for name, ops in disks.items():
-            if name not in counts:
+            if name not in now:
                 continue
-            grown = _count(ops)
+            grown = _counts(ops).requests
             if grown < self._grown.get(name, 0):  # the name means another device now
                 self._before += self._unseen.pop(name, 0)
-                self._start[name] = self._probed.get(name, 0)
-                self._start_flushes[name] = self._probed_flushes.get(name, 0)
-                self._start_commands[name] = self._probed_commands.get(name, 0)
+                self._start[name] = self._probed.get(name, _NONE)
             self._grown[name] = grown
-            flushed = flushes[name] - self._start_flushes.get(name, 0)
-            as_reads = max(0, flushed - _flushes(ops)) if "flush" in ops else 0
-            others = commands[name] - self._start_commands.get(name, 0)
-            missing = grown - (counts[name] - self._start.get(name, 0)) - as_reads - others
+            seen = _Counts(*map(sub, now[name], self._start.get(name, _NONE)))
+            as_reads = max(0, seen.flushes - _counts(ops).flushes) if "flush" in ops else 0
+            missing = grown - seen.requests - as_reads - seen.commands
             self._unseen[name] = max(missing, self._unseen.get(name, 0))
-        self._probed, self._probed_flushes, self._probed_commands = counts, flushes, commands
+        self._probed = now
         return self._before + sum(self._unseen.values())
 
 
-def _count(ops: Mapping[str, OpTotals]) -> int:
-    return sum(ops[name].count_total or 0 for name in _COUNTED if name in ops)
-
-
-def _flushes(ops: Mapping[str, OpTotals]) -> int:
-    return ops["flush"].count_total or 0 if "flush" in ops else 0
-
-
-def _commands(ops: Mapping[str, OpTotals]) -> int:
-    return ops["other"].count_total or 0 if "other" in ops else 0
+def _counts(ops: Mapping[str, OpTotals]) -> _Counts:
+    count = {name: op.count_total or 0 for name, op in ops.items()}
+    requests = sum(count.get(name, 0) for name in _COUNTED)
+    return _Counts(requests, count.get("flush", 0), count.get("other", 0))

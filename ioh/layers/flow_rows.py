@@ -10,23 +10,22 @@ from typing import Generic, TypeVar
 
 from ioh.model.sample import Table, others_key
 
-COLUMNS = 8
-# Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7.
-READ, WRITE, SYNC = 0, 3, 6
-_BYTES_AT, _TIMES_AT = (1, 4), (2, 5, 7)
+# Where each op's count, bytes and time go in a row: reads 0-2, writes 3-5, syncs 6-7, faults 8-10.
+READ, WRITE, SYNC, FAULT = 0, 3, 6, 8
+COLUMNS, COLUMNS_WITH_FAULTS = 8, 11
 
 # More rows than the tallest terminal shows, and few enough to cost nothing when a host opens
 # thousands of files a second.
 MAX_ROWS = 256
 # Names are what a new row costs: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
-_NAMES_A_ROW = 4  # a file that is made anew each time has one name and many inodes
+_NAMES_A_ROW = 4  # a file that is replaced each time has one name and many inodes
 
 Id = TypeVar("Id", bound=Hashable)
 Key = tuple[str, ...]
 
 
-class Rows(Generic[Id]):
+class FlowRows(Generic[Id]):
     """Running totals by key; a table handed out is never changed again.
 
     All rows of a table add up to all that was ever added: what has no row of its own, and the
@@ -36,8 +35,9 @@ class Rows(Generic[Id]):
     Args:
         parts: Parts of a key.
         name: Finds the key of what is added; asked only for what gets a row.
-        most: Rows of their own.
-        newcomers: Rows that may come in one tick.
+        most: FlowRows of their own.
+        newcomers: FlowRows that may come in one tick.
+        columns: Of a row; with faults or without.
     """
 
     def __init__(
@@ -46,19 +46,21 @@ class Rows(Generic[Id]):
         name: Callable[[Id], Key],
         most: int = MAX_ROWS,
         newcomers: int = MAX_NEWCOMERS,
+        columns: int = COLUMNS,
     ) -> None:
+        self._columns = columns
         self._name, self._most, self._newcomers = name, most, newcomers
         self._pending: dict[Id, list[int]] = {}
         self._names: dict[Id, Key] = {}
         self._totals: dict[Key, tuple[int, ...]] = {}  # the one used last stands last
         self._touched: dict[Key, int] = {}
-        self._others_key, self._others = others_key(parts), (0,) * COLUMNS
+        self._others_key, self._others = others_key(parts), (0,) * columns
 
     def add(self, what: Id, column: int, sums: tuple[int, int, int]) -> None:
-        """Add a flow's count, bytes and time at READ, WRITE or SYNC, which has no bytes."""
+        """Add a flow's count, bytes and time at READ, WRITE, FAULT or SYNC, which has no bytes."""
         row = self._pending.get(what)
         if row is None:
-            row = self._pending[what] = [0] * COLUMNS
+            row = self._pending[what] = [0] * self._columns
         count, size, ns = sums
         row[column] += count
         if column == SYNC:
@@ -68,10 +70,11 @@ class Rows(Generic[Id]):
             row[column + 2] += ns
 
     def add_to_others(self, column: int, sums: tuple[int, int, int]) -> None:
-        """The same of several that nobody has told apart."""
+        """The same for several that were not distinguished."""
         count, _, ns = sums
-        row = [0] * COLUMNS
-        row[column : column + 3] = (count, ns) if column == SYNC else sums
+        numbers = (count, ns) if column == SYNC else sums
+        row = [0] * self._columns
+        row[column : column + len(numbers)] = numbers
         self._fold([row])
 
     def forget_names(self, wanted: Callable[[Id], bool]) -> None:
@@ -145,11 +148,11 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
 
     def size(what: Id) -> int:
         row = pending[what]
-        return sum([row[at] for at in _BYTES_AT])
+        return row[1] + row[4] + sum(row[9:10])
 
     def time(what: Id) -> int:
         row = pending[what]
-        return sum([row[at] for at in _TIMES_AT])
+        return row[2] + row[5] + row[7] + sum(row[10:])
 
     chosen = dict.fromkeys(nlargest(count - count // 4, among, key=size))
     for what in nlargest(count, among, key=time):

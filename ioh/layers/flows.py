@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.layers.flow_rows import (
+    COLUMNS,
+    COLUMNS_WITH_FAULTS,
+    FAULT,
+    READ,
+    SYNC,
+    WRITE,
+    FlowRows,
+)
 from ioh.layers.mount_roots import MountRoots
-from ioh.layers.turns import Turns
+from ioh.layers.round_robin import RoundRobin
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev
@@ -38,9 +46,10 @@ _SPARE_NAMES = 4096
 # A folder that a file lies in can be renamed, and a process can become another program, unseen.
 _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
-_MAPPED = ("(mapped memory)", "")
+# Beside inode 0, by the key's name: msync names no file, and SWAP_NAME of probes/syscall_fault.h.
+_IN_NO_FILE = (("(mapped memory)", ""), ("(swap)", ""))
 
-_COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE)
+_COLUMN_OF_OP = (READ, READ, WRITE, WRITE, WRITE, SYNC, WRITE, FAULT)
 
 FileId = tuple[int, int, int]  # ino, dev, its name's hash, or 0
 _Seen = tuple[int, int, int, int]  # count, bytes, ns, the tick in which they last changed
@@ -72,17 +81,18 @@ class FlowTables:
         self._mount_of_dev: dict[int, tuple[str, str]] = {}  # where it is the same for all files
         # On another file than before, as is whoever became another program or got a used pid.
         self._newly_at_work: set[int] = set()
-        # As the probe tells them: names, whether they are all, dentries.
+        # As the probe reports them: names, whether they are all, dentries.
         self._paths: dict[FileId, tuple[bytes, int, tuple[int, ...]]] = {}
         self._roots = MountRoots()
         self._files: dict[FileId, Location] = {}
         self._unnamed: dict[FileId, int] = {}
-        self._file_turns = Turns[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
+        self._file_turns = RoundRobin[FileId](_FILES_LOOKED_AT, _FILES_REST_TICKS, is_known=True)
         self._asked_for: list[FileId] = []
-        self._process_turns = Turns[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
-        self._processes = Rows(2, self._name_process)
-        self._by_file = Rows(1, self._name_file)
-        self._by_mount = Rows[tuple[str, str]](2, lambda mount: mount)
+        self._process_turns = RoundRobin[int](_PROCESSES_LOOKED_AT, 1, is_known=False)
+        columns = COLUMNS_WITH_FAULTS if FAULT in column_of_op else COLUMNS
+        self._processes = FlowRows(2, self._name_process, columns=columns)
+        self._by_file = FlowRows(1, self._name_file, columns=columns)
+        self._by_mount = FlowRows[tuple[str, str]](2, lambda mount: mount, columns=columns)
 
     def read(self, flows: Map, paths: Map, mount_roots: Map | None = None) -> dict[str, Table]:
         """Take in what happened since the last tick."""
@@ -125,7 +135,7 @@ class FlowTables:
                     dropped.append(key)
             elif file in self._files:
                 at_work[file] = key
-        # As above: the probe tells the path anew.
+        # As above: the probe reports the path again.
         self._asked_for = self._file_turns.take(at_work, self._tick)
         return dropped + [at_work[file] for file in self._asked_for]
 
@@ -200,14 +210,14 @@ class FlowTables:
         return (self._locate(file).path,)
 
     def _forget_names(self, wanted: Callable[[FileId], bool]) -> None:
-        """Let rows ask anew what some files are called."""
+        """Let rows ask again what some files are called."""
         self._by_file.forget_names(wanted)
 
     def _mount_of(self, file: FileId) -> tuple[str, str]:
         """Mount point and type; of most file systems they are the same for all files."""
-        ino, dev, _ = file
+        ino, dev, name = file
         if ino == 0:
-            return _MAPPED
+            return _IN_NO_FILE[name]
         found = self._mount_of_dev.get(dev)
         if found is None:
             found = self._mounts.of_whole(dev)
@@ -225,9 +235,9 @@ class FlowTables:
 
     def _look_up(self, file: FileId) -> Location:
         """Where the user finds a file: below its mount, else named as well as can be."""
-        ino, dev, _ = file
+        ino, dev, name = file
         if ino == 0:
-            return Location(_MAPPED[0], *_MAPPED, "")
+            return Location(_IN_NO_FILE[name][0], *_IN_NO_FILE[name], "")
         raw, complete, dentries = self._paths.get(file, (b"", 0, ()))
         names = [n.decode("utf-8", "surrogateescape") for n in raw.split(b"\0") if n]
         for mount in self._mounts.of_file_system(dev) if dentries else ():
@@ -282,7 +292,7 @@ class FlowTables:
     def _forget_files(self) -> None:
         """Forget the names of files without entries, now and then.
 
-        The probe tells a file's name again when it makes a new entry of it.
+        The probe reports a file's name again when it makes a new entry for it.
         """
         if self._tick % _IDLE_TICKS and len(self._paths) < 2 * len(self._seen) + _SPARE_NAMES:
             return

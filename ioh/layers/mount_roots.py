@@ -1,25 +1,20 @@
-"""Which mount shows a file of an NFS server: mountinfo does not tell what folder each one is."""
+"""Which mount shows a file of an NFS server: mountinfo does not say which folder each one is."""
 
 from __future__ import annotations
 
 import struct
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import offset_defines
+from ioh.layers.base import members_of, offset_defines
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.maps import Map
 
-_MEMBERS = [
-    ("dentry", "d_sb"),
-    ("super_block", "s_magic"),
-    ("super_block", "s_mounts"),
-    ("super_block", "s_root"),
-    ("mount", "mnt_id"),
-    ("mount", "mnt.mnt_root"),
-]
+_MEMBERS = members_of(
+    "dentry d_sb", "super_block s_magic s_mounts s_root", "mount mnt_id mnt.mnt_root"
+)
 # A list until 6.17, then a chain of pointers.
 _WAYS_ON = ("mnt_next_for_sb", "mnt_instance")
 _ROOT = struct.Struct("=Q")

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, offset_defines, raw
+from ioh.bpf.totals import advance_epoch, decode_lost
+from ioh.layers.base import Event, Layer, members_of, raw
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
-from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
+from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_mounts import (
     MOUNTS,
     SERVERS,
@@ -19,13 +19,13 @@ from ioh.layers.nfs_mounts import (
     is_any_mounted,
     proc_ops,
     procedure_rows,
-    procedure_table,
 )
 from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW, mean
+from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW
 from ioh.layers.nfs_superblocks import ProcTotals
-from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
+from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.model.filters import Filters, notes_of_unfiltered
+from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.mountstats import SAME_AS, add_procedures, read_mountstats
@@ -43,21 +43,21 @@ def _rpc_metrics(op: str) -> tuple[MetricSpec, ...]:
         counter(f"rpc_{op}_queue_ns_total", f"Time {verb} calls waited to be sent.", ""),
         counter(f"rpc_{op}_rtt_ns_total", f"Time from sending a {verb} to its reply.", ""),
         counter(f"rpc_{op}_execute_ns_total", f"Time of {verb} calls in all.", ""),
-        mean(
+        mean_us(
             f"rpc_{op}_queue_us",
             f"rpc_{op}_queue_ns_total",
             calls,
             f"Mean time a {verb} waited to be sent.",
             f"{op} queue",
         ),
-        mean(
+        mean_us(
             f"rpc_{op}_rtt_us",
             f"rpc_{op}_rtt_ns_total",
             calls,
             f"Mean time from sending a {verb} to its reply: network and server.",
             "rtt",
         ),
-        mean(
+        mean_us(
             f"rpc_{op}_execute_us",
             f"rpc_{op}_execute_ns_total",
             calls,
@@ -84,14 +84,7 @@ SPEC = LayerSpec(
     name="nfs_client",
     title="nfs client",
     rank=20,
-    ops=(
-        "read",
-        "write_unstable",
-        "write_data_sync",
-        "write_file_sync",
-        "commit",
-        "read_cached",
-    ),
+    ops=("read", "write_unstable", "write_data_sync", "write_file_sync", "commit", "read_cached"),
     groups={"write": ("write_unstable", "write_data_sync", "write_file_sync")},
     part="mount",
     metrics=(
@@ -122,36 +115,19 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = [
-    ("nfs_pgio_header", "inode"),
-    ("nfs_pgio_header", "args.count"),
-    ("nfs_pgio_header", "args.stable"),
-    ("nfs_pgio_header", "res.count"),
-    ("nfs_pgio_header", "res.eof"),
-    ("nfs_pgio_header", "res.verf"),
-    ("nfs_writeverf", "committed"),
-    ("nfs_commit_data", "inode"),
-    ("rpc_task", "tk_start"),
-    ("rpc_task", "tk_action"),
-    ("rpc_task", "tk_status"),
-    ("rpc_task", "tk_rqstp"),
-    ("rpc_task", "tk_client"),
-    ("rpc_task", "tk_timeouts"),
-    ("rpc_task", "tk_msg.rpc_proc"),
-    ("rpc_rqst", "rq_xtime"),
-    ("rpc_rqst", "rq_ntrans"),
-    ("rpc_clnt", "cl_prog"),
-    ("rpc_clnt", "cl_vers"),
-    ("rpc_procinfo", "p_name"),
-    ("inode", "i_ino"),
-    ("inode", "i_sb"),
-    ("inode", "i_dentry.first"),
-    ("super_block", "s_dev"),
-    ("dentry", "d_parent"),
-    ("dentry", "d_name.name"),
-    ("dentry", "d_name.hash"),
-    ("task_struct", "flags"),
-]
+_MEMBERS = members_of(
+    "nfs_pgio_header inode args.count args.stable res.count res.eof res.verf",
+    "nfs_writeverf committed",
+    "nfs_commit_data inode",
+    "rpc_task tk_start tk_action tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
+    "rpc_rqst rq_xtime rq_ntrans",
+    "rpc_clnt cl_prog cl_vers",
+    "rpc_procinfo p_name",
+    "inode i_ino i_sb i_dentry.first",
+    "super_block s_dev",
+    "dentry d_parent d_name.name d_name.hash",
+    "task_struct flags",
+)
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 _FLOW_BYTES = 40
 
@@ -183,26 +159,15 @@ class NfsClient(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and of sunrpc."""
         del filters
-        offsets = offset_defines(host.btf, _MEMBERS)
-        alias = alias_define(host.btf)
-        if isinstance(offsets, Unavailable):
-            return offsets
-        if isinstance(alias, Unavailable):
-            return alias
-        return {
-            **hist_defines(),
-            **offsets,
-            **alias,
-            **mount_root_defines(host.btf),
-            **map_sizes(host, _FLOW_BYTES),
-            "LOST_REASONS": len(SPEC.lost),
-            "PF_KTHREAD": _PF_KTHREAD,
-        }
+        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        if isinstance(shared, Unavailable):
+            return shared
+        return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = FlowTables(root, (READ, WRITE, WRITE, WRITE, SYNC))
-        self._totals = DevTotals(SPEC.ops, queue=True)
+        self._totals = PartTotals(SPEC.ops, queue=True)
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
         self._where = MountTable(root)
@@ -237,7 +202,10 @@ class NfsClient(Layer):
             },
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=(*self._filter_notes(), *self._mounts.notes()),
+            notes=(
+                *notes_of_unfiltered(self.filters, "all mounts and processes"),
+                *self._mounts.notes(),
+            ),
         )
 
     def read_proc(self) -> LayerSample | Unavailable:
@@ -256,12 +224,12 @@ class NfsClient(Layer):
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
-            tables={**tables, "procedure": procedure_table(versions)},
+            tables={**tables, "procedure": {key: tuple(row) for key, row in procedures.items()}},
             parts={
                 name: proc_ops(part.procedures, [part]) for name, part in self._proc.parts.items()
             },
             notes=(
-                *self._filter_notes(),
+                *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),
                 "only mounts of ioh's own mount namespace are counted",
             ),
@@ -270,13 +238,6 @@ class NfsClient(Layer):
     def _find_name(self, dev: int) -> str | None:
         found = self._where.of_dev(dev)
         return None if found is None else f"{found.source} on {found.mount_point}"
-
-    def _filter_notes(self) -> tuple[str, ...]:
-        filters = self.filters
-        given = (filters.pid, filters.comm, filters.cgroup_id, filters.device, filters.port)
-        if all(value is None for value in given):
-            return ()
-        return ("filters are not applied here: all mounts and processes are shown.",)
 
 
 def _rpc_values(procedures: Mapping[tuple[str, str], list[int]]) -> dict[str, Value]:

@@ -8,9 +8,9 @@ from functools import cache
 from operator import add
 from pathlib import Path
 
-from ioh.layers.nfs_specs import BY_BYTES, mean
+from ioh.layers.nfs_specs import BY_BYTES
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
-from ioh.model.metric import TableSpec, counter, gauge
+from ioh.model.metric import TableSpec, counter, gauge, mean_us
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
@@ -30,11 +30,11 @@ _COUNTERS = (
     counter("reads_total", "READs, each attempt counted.", "r/s"),
     counter("read_bytes_total", "Bytes that READs moved.", "rB/s"),
     counter("read_ns_total", "Time of all READs.", ""),
-    mean("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
+    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
     counter("writes_total", "WRITEs, each attempt counted.", "w/s"),
     counter("write_bytes_total", "Bytes that WRITEs moved.", "wB/s"),
     counter("write_ns_total", "Time of all WRITEs.", ""),
-    mean("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
+    mean_us("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
     counter("commits_total", "COMMITs.", "c/s"),
     counter("retransmits_total", "Requests sent again.", "retrans/s"),
     counter("timeouts_total", "Times that a reply was not waited for longer.", "timeo/s"),
@@ -63,14 +63,14 @@ MOUNTS = TableSpec(
     ),
     BY_BYTES,
 )
-SERVERS = TableSpec("server", "servers", ("server",), _COUNTERS, BY_BYTES)
+SERVERS = TableSpec("server", "servers", ("server", "address"), _COUNTERS, BY_BYTES)
 
 
 def is_any_mounted(root: Path) -> bool:
     """Whether any mount namespace has an NFS mount, without a look at the mounts.
 
     A mount holds the module of its NFS version, which ioh's probes do not touch.  Where the
-    versions are built into the kernel, nothing can be unloaded and nothing needs to be told.
+    versions are built into the kernel, nothing can be unloaded and nothing needs to be looked up.
     """
     counts = [read_line(path_under(root, f"sys/module/{name}/refcnt")) for name in _VERSIONS]
     if any(count is not None for count in counts):
@@ -142,7 +142,7 @@ class MountCounters:
                 key = _key(mount)
                 by_mount[key] = _added(self._by_mount.get(key), counted)
                 gauges[key] = (*_settings(mount), limit, *waiting)
-            server = (printable(grown.server),)
+            server = (printable(grown.server), printable(superblock.address) or "?")
             by_server[server] = _added(by_server.get(server, self._by_server.get(server)), counted)
         self._by_mount, self._by_server = by_mount, by_server
         self._forget()
@@ -244,7 +244,7 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
 def proc_ops(
     procedures: Mapping[str, ProcedureStats], mounts: Iterable[NfsMount]
 ) -> dict[str, OpTotals]:
-    """READ, WRITE and COMMIT as mountstats has them; it cannot tell kinds of WRITE apart."""
+    """READ, WRITE and COMMIT as mountstats has them; it does not distinguish kinds of WRITE."""
     listed = list(mounts)
     moved = {
         "READ": sum(mount.server_read_bytes for mount in listed),
@@ -274,7 +274,7 @@ def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int
             for at, value in enumerate(
                 (
                     stats.calls,
-                    stats.errors or 0,
+                    stats.errors,
                     stats.queue_ms * _MS,
                     stats.rtt_ms * _MS,
                     stats.execute_ms * _MS,
@@ -284,12 +284,3 @@ def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int
             ):
                 row[at] += value
     return rows
-
-
-def procedure_table(mounts: list[NfsMount]) -> Table:
-    """The same as a table; errors are None where the kernel (before 5.3) counts none."""
-    known = all(s.errors is not None for mount in mounts for s in mount.procedures.values())
-    return {
-        key: (calls, errors if known else None, *rest)
-        for key, (calls, errors, *rest) in procedure_rows(mounts).items()
-    }

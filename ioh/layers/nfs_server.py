@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import advance_epoch, decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, offset_defines, raw
-from ioh.layers.flow_rows import READ, SYNC, WRITE, Rows
+from ioh.bpf.totals import advance_epoch, decode_lost
+from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
-from ioh.layers.nfs_maps import DevTotals, alias_define, map_sizes, read_procedures, sum_parts
+from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
-from ioh.model.filters import Filters
+from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
@@ -68,33 +69,18 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = [
-    ("svc_rqst", "rq_addr"),
-    ("svc_rqst", "rq_stime"),
-    ("svc_rqst", "rq_prog"),
-    ("svc_rqst", "rq_vers"),
-    ("svc_rqst", "rq_proc"),
-    ("svc_rqst", "rq_procinfo"),
-    ("svc_rqst", "rq_argp"),
-    ("svc_rqst", "rq_resp"),
-    ("svc_procedure", "pc_name"),
-    ("svc_fh", "fh_dentry"),
-    ("nfsd3_writeargs", "stable"),
-    ("nfsd4_compoundargs", "ops"),
-    ("nfsd4_compoundres", "opcnt"),
-    ("nfsd4_compoundres", "cstate.current_fh"),
-    ("inode", "i_ino"),
-    ("inode", "i_sb"),
-    ("inode", "i_dentry.first"),
-    ("super_block", "s_dev"),
-    ("super_block", "s_root"),
-    ("dentry", "d_inode"),
-    ("dentry", "d_parent"),
-    ("dentry", "d_name.name"),
-    ("dentry", "d_name.hash"),
-    ("dentry", "d_sb"),
-]
-_STABLE = [("nfsd4_op", "u.write"), ("nfsd4_write", "wr_stable_how")]
+_MEMBERS = members_of(
+    "svc_rqst rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
+    "svc_procedure pc_name",
+    "svc_fh fh_dentry",
+    "nfsd3_writeargs stable",
+    "nfsd4_compoundargs ops",
+    "nfsd4_compoundres opcnt cstate.current_fh",
+    "inode i_ino i_sb i_dentry.first",
+    "super_block s_dev s_root",
+    "dentry d_inode d_parent d_name.name d_name.hash d_sb",
+)
+_STABLE = members_of("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
 _FLOW_BYTES = 40
 _AF_INET = 2
@@ -108,8 +94,8 @@ class ClientTables(FlowTables):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, (READ, READ, WRITE, WRITE, WRITE, SYNC))
-        self._by_client = Rows[Client](1, lambda client: (name_client(*client),))
-        self._by_both = Rows(2, self._name_both)
+        self._by_client = FlowRows[Client](1, lambda client: (name_client(*client),))
+        self._by_both = FlowRows(2, self._name_both)
 
     def _tables(self, idle_since: int) -> dict[str, Table]:
         return {
@@ -178,24 +164,15 @@ class NfsServer(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server side."""
         del filters
-        offsets = offset_defines(host.btf, _MEMBERS)
-        alias = alias_define(host.btf)
-        if isinstance(offsets, Unavailable):
-            return offsets
-        if isinstance(alias, Unavailable):
-            return alias
-        stable = offset_defines(
-            host.btf, [("nfsd4_op", "u.write"), ("nfsd4_write", "wr_stable_how")]
-        )
+        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        if isinstance(shared, Unavailable):
+            return shared
+        stable = offset_defines(host.btf, _STABLE)
         if isinstance(stable, Unavailable):
             return stable
         opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
-            **hist_defines(),
-            **offsets,
-            **alias,
-            **map_sizes(host, _FLOW_BYTES),
-            "LOST_REASONS": len(SPEC.lost),
+            **shared,
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
             "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,
@@ -204,7 +181,7 @@ class NfsServer(Layer):
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
         self._flows = ClientTables(root)
-        self._totals = DevTotals(SPEC.ops, queue=False)
+        self._totals = PartTotals(SPEC.ops, queue=False)
         self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
@@ -233,7 +210,7 @@ class NfsServer(Layer):
             },
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
-            notes=self._filter_notes(),
+            notes=notes_of_unfiltered(self.filters, "all clients and files"),
         )
 
     def read_proc(self) -> LayerSample | Unavailable:
@@ -254,23 +231,13 @@ class NfsServer(Layer):
                 "replayed_calls_total": stats.replayed,
                 **self._pool_metrics(),
             },
-            notes=self._filter_notes(),
+            notes=notes_of_unfiltered(self.filters, "all clients and files"),
         )
 
     def _pool_metrics(self) -> dict[str, Value]:
         pools = read_pool_stats(self.root)
-        return {
-            "queued_total": None if pools is None else pools.queued,
-            "woken_total": None if pools is None else pools.woken,
-        }
+        return {"queued_total": pools.queued, "woken_total": pools.woken}
 
     def _find_name(self, dev: int) -> str | None:
         found = self._where.of_dev(dev)
         return None if found is None else found.mount_point
-
-    def _filter_notes(self) -> tuple[str, ...]:
-        filters = self.filters
-        given = (filters.pid, filters.comm, filters.cgroup_id, filters.device, filters.port)
-        if all(value is None for value in given):
-            return ()
-        return ("filters are not applied here: all clients and files are shown.",)

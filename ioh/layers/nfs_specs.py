@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from ioh.model.metric import MetricSpec, TableSpec, counter, ratio
+from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us
 
 BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s")
-
-
-def mean(name: str, numerator: str, denominator: str, help_: str, title: str = "") -> MetricSpec:
-    """A mean time: summed nanoseconds over a count."""
-    return ratio(name, numerator, denominator, help_, scale=1e-3, title=title)
 
 
 FLOW: tuple[MetricSpec, ...] = (
     counter("reads_total", "READs.", "r/s"),
     counter("read_bytes_total", "Bytes read.", "rB/s"),
     counter("read_ns_total", "Time of all READs.", ""),
-    mean("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
+    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
     counter("writes_total", "WRITEs.", "w/s"),
     counter("write_bytes_total", "Bytes written.", "wB/s"),
     counter("write_ns_total", "Time of all WRITEs.", ""),
-    mean("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
+    mean_us("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
     counter("commits_total", "COMMITs.", "c/s"),
     counter("commit_ns_total", "Time of all COMMITs.", ""),
-    mean("commit_latency_us", "commit_ns_total", "commits_total", "Mean time of a COMMIT.", "c µs"),
+    mean_us(
+        "commit_latency_us", "commit_ns_total", "commits_total", "Mean time of a COMMIT.", "c µs"
+    ),
 )
 
 # In the order of struct procedure in probes/nfs.h.
@@ -43,9 +40,11 @@ CLIENT_PROCEDURES = TableSpec(
     ("version", "procedure"),
     (
         *PROCEDURE_COUNTERS,
-        mean("queue_us", "queue_ns_total", "calls_total", "Mean wait before sending.", "queue µs"),
-        mean("rtt_us", "rtt_ns_total", "calls_total", "Mean time to the reply.", "rtt µs"),
-        mean("execute_us", "execute_ns_total", "calls_total", "Mean time in all.", "exe µs"),
+        mean_us(
+            "queue_us", "queue_ns_total", "calls_total", "Mean wait before sending.", "queue µs"
+        ),
+        mean_us("rtt_us", "rtt_ns_total", "calls_total", "Mean time to the reply.", "rtt µs"),
+        mean_us("execute_us", "execute_ns_total", "calls_total", "Mean time in all.", "exe µs"),
     ),
     ("calls_per_s",),
 )
@@ -56,7 +55,9 @@ SERVER_PROCEDURES = TableSpec(
     ("version", "procedure"),
     (
         *(PROCEDURE_COUNTERS[at] for at in (0, 1, 4)),
-        mean("execute_us", "execute_ns_total", "calls_total", "Mean time to serve one.", "exe µs"),
+        mean_us(
+            "execute_us", "execute_ns_total", "calls_total", "Mean time to serve one.", "exe µs"
+        ),
     ),
     ("calls_per_s",),
 )

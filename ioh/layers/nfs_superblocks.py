@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ioh.model.printable import printable
-from ioh.procfs.mountinfo import MountTable
+from ioh.procfs.mountinfo import Mount, MountTable
 from ioh.procfs.mountstats import NfsMount, add_mount, grown_since, has_fallen
 
-# mountstats tells whole seconds, and is read a little before the clock.
+# mountstats has whole seconds, and is read a little before the clock.
 _SLACK_S = 1.0
 
 # A dev_t; export and mount point where mountinfo has no such mount.
@@ -24,13 +24,14 @@ class Superblock:
     Shape:
         ``mounts``: the oldest first, all with the same counters.  ``grown`` is the first of them
         with what these counters have grown by since the reading before; ``is_new``: there was
-        none.
+        none.  ``address`` is the server's, ``""`` where mountinfo does not say.
     """
 
     id: SuperblockId
     mounts: tuple[NfsMount, ...]
     grown: NfsMount
     is_new: bool
+    address: str = ""
 
 
 class Superblocks:
@@ -38,29 +39,35 @@ class Superblocks:
 
     The kernel gives mounts of one server, file system and options one superblock, whatever their
     paths (nfs_compare_super()), as it does bind mounts; /proc/self/mountstats prints its
-    counters for each of them and does not say so.  mountinfo tells its dev_t.
+    counters for each of them and does not say so.  mountinfo has its dev_t.
     """
 
     def __init__(self, root: Path) -> None:
         self._where = MountTable(root)
-        self._devs = self._read_devs()
+        self._places = self._read_places()
         self._before: dict[SuperblockId, NfsMount] = {}
         self._looked_s: float | None = None
 
     def take_in(self, mounts: list[NfsMount], now_s: float) -> list[Superblock]:
         """Take in one reading of mountstats, in the order of its first mounts."""
         if self._where.refresh():  # after the reading: whatever is missing is gone by now
-            self._devs = self._read_devs()
+            self._places = self._read_places()
         by_id: dict[SuperblockId, list[NfsMount]] = {}
+        addresses: dict[SuperblockId, str] = {}
         count: Counter[tuple[str, str]] = Counter()
         for mount in mounts:
             place = mount.export, mount.mount_point
             # Both files list mounts in one order: of several at one place the n-th is the n-th.
-            devs = self._devs.get(place, [])[count[place] :]
+            there = self._places.get(place, [])[count[place] :]
             count[place] += 1
-            by_id.setdefault(devs[0] if devs else place, []).append(mount)
+            key: SuperblockId = there[0].dev if there else place
+            by_id.setdefault(key, []).append(mount)
+            addresses[key] = there[0].address if there else ""
         since_s = None if self._looked_s is None else now_s - self._looked_s
-        found = [self._superblock(key, tuple(shown), since_s) for key, shown in by_id.items()]
+        found = [
+            replace(self._superblock(key, tuple(shown), since_s), address=addresses[key])
+            for key, shown in by_id.items()
+        ]
         self._before = {superblock.id: superblock.mounts[0] for superblock in found}
         self._looked_s = now_s
         return found
@@ -79,11 +86,11 @@ class Superblocks:
         grown = grown_since(newest, newest) if is_old else newest
         return Superblock(key, mounts, grown, is_new=True)
 
-    def _read_devs(self) -> dict[tuple[str, str], list[int]]:
-        devs: dict[tuple[str, str], list[int]] = defaultdict(list)
+    def _read_places(self) -> dict[tuple[str, str], list[Mount]]:
+        places: dict[tuple[str, str], list[Mount]] = defaultdict(list)
         for mount in self._where.mounts:
-            devs[mount.source, mount.mount_point].append(mount.dev)
-        return dict(devs)
+            places[mount.source, mount.mount_point].append(mount)
+        return dict(places)
 
 
 class ProcTotals:

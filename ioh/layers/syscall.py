@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Late, Layer, Step, raw
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
-from ioh.layers.syscall_probe import DEVICES, URING_SUBMIT_TRACEPOINTS, has_uring, syscall_defines
+from ioh.layers.syscall_probe import (
+    CAST_TYPES,
+    DEVICES,
+    URING_SUBMIT_TRACEPOINTS,
+    has_uring,
+    sees_faults,
+    syscall_defines,
+)
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, ratio
+from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.holders import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
@@ -23,43 +31,37 @@ from ioh.procfs.syscall_fallback import SyscallFallback
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
-    from ioh.bpf.maps import Map, Maps
+    from ioh.bpf.maps import Maps
 
 _FLOW: tuple[MetricSpec, ...] = (
     counter("reads_total", "Read calls.", "r/s"),
     counter("read_bytes_total", "Bytes read.", "rB/s"),
     counter("read_ns_total", "Time in read calls.", ""),
-    ratio(
-        "read_latency_us",
-        "read_ns_total",
-        "reads_total",
-        "Mean time of a read call.",
-        scale=1e-3,
-        title="r µs",
-    ),
+    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a read call.", "r µs"),
     counter("writes_total", "Write calls, and copies between files.", "w/s"),
     counter("write_bytes_total", "Bytes written and copied.", "wB/s"),
     counter("write_ns_total", "Time in write calls.", ""),
-    ratio(
-        "write_latency_us",
-        "write_ns_total",
-        "writes_total",
-        "Mean time of a write call.",
-        scale=1e-3,
-        title="w µs",
+    mean_us(
+        "write_latency_us", "write_ns_total", "writes_total", "Mean time of a write call.", "w µs"
     ),
     counter("syncs_total", "fsync-family calls.", "f/s"),
     counter("sync_ns_total", "Time in fsync-family calls.", ""),
+    mean_us(
+        "sync_latency_us", "sync_ns_total", "syncs_total", "Mean time of an fsync call.", "f µs"
+    ),
+    counter("faults_total", "Reads that page faults, swap-in and exec submitted.", "m/s"),
+    counter("fault_bytes_total", "Bytes of those reads.", "mB/s"),
+    counter("fault_ns_total", "Time of those reads.", ""),
     ratio(
-        "sync_latency_us",
-        "sync_ns_total",
-        "syncs_total",
-        "Mean time of an fsync call.",
+        "fault_latency_us",
+        "fault_ns_total",
+        "faults_total",
+        "Mean time of such a read.",
         scale=1e-3,
-        title="f µs",
+        title="m µs",
     ),
 )
-_BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s")
+_BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s", "fault_bytes_per_s")
 
 SPEC = LayerSpec(
     name="syscall",
@@ -73,6 +75,7 @@ SPEC = LayerSpec(
         "write_sync",
         "fsync",
         "copy",
+        "fault_read",
     ),
     groups={
         "read": ("read_buffered", "read_direct"),
@@ -126,6 +129,21 @@ SPEC = LayerSpec(
         ),
         counter("write_reaped_late_total", "The same of libaio writes.", ""),
         counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+        counter(
+            "read_looked_bytes_total",
+            "Bytes of the buffered reads whose file was looked at: one a millisecond and CPU.",
+            "",
+        ),
+        counter(
+            "read_hole_bytes_total",
+            "Of these, bytes in no block of their file: most of it in memory are holes.",
+            "",
+        ),
+        counter("fault_requests_total", "Requests that fault_read became.", ""),
+        counter(
+            "read_packed_bytes_total", "Bytes of compressed files that buffered reads fetched.", ""
+        ),
+        counter("read_unpacked_bytes_total", "What these bytes became in the page cache.", ""),
     ),
     tables=(
         TableSpec("process", "processes", ("pid", "comm"), _FLOW, _BY_BYTES),
@@ -140,7 +158,10 @@ _CLEANING_TICKS = 60
 _NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
 _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are left out."
 _OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
-_ASYNC = struct.Struct("=8xQ12xH10xI")  # struct async of probes/syscall_async.h: file, op, tgid
+# struct async of probes/syscall_below.h: start_ns, file, op, tgid, rw_flags, context
+_ASYNC = struct.Struct("=QQ12xH10xIIQ")
+_ASYNC_KEY = struct.Struct("=QQ")  # request or context of libaio, tgid
+_STAYS = 1 << 29
 
 
 class Syscall(Layer):
@@ -149,7 +170,8 @@ class Syscall(Layer):
     spec = SPEC
     probe = "syscall"
     prefers_typed = True
-    welcome_modules = ("btrfs",)
+    cast_types: ClassVar = CAST_TYPES
+    welcome_modules = ("btrfs", "xfs")
     events = (
         Event("exit", (raw("sys_exit", "on_exit"),)),
         Event(
@@ -158,6 +180,20 @@ class Syscall(Layer):
             gives="io_uring",
             needed=False,
             usable=has_uring,
+        ),
+        Event(
+            "request_end",
+            (raw("block_rq_complete", "on_request_end"),),
+            gives="fault_read",
+            needed=False,
+            usable=sees_faults,
+        ),
+        Event(
+            "bio_end",
+            (raw("block_bio_complete", "on_bio_end"),),
+            gives="fault_read",
+            needed=False,
+            usable=sees_faults,
         ),
         Event("bio", (raw("block_bio_queue", "on_bio"),), gives="cached", needed=False),
         Event("request", (raw("block_getrq", "on_request"),), gives="requests", needed=False),
@@ -185,15 +221,14 @@ class Syscall(Layer):
 
     steps = (
         Step("submit_step", "sys_enter", "on_submit_step"),
-        Step("refuse_step", "sys_exit", "on_refuse_step"),
+        Step("revise_step", "sys_exit", "on_revise_step"),
         Step("reap_step", "sys_exit", "on_reap_step"),
     )
     late = Late(
-        "nfs",
         (raw("nfs_initiate_read", "on_nfs_read"), raw("nfs_initiate_write", "on_nfs_write")),
-        (("nfs_pgio_header", "args.count"),),
-        is_any_mounted,
-        "calls on NFS files look cached",
+        without="calls on NFS files look cached",
+        module="nfs",
+        offsets=(("nfs_pgio_header", "args.count"),),
     )
 
     @classmethod
@@ -205,19 +240,28 @@ class Syscall(Layer):
         super().__init__(filters, root)
         self._flows = FlowTables(root)
         self._previous: dict[str, OpTotals] = {}
+        self._is_at_a_halt = False
         self._tick = 0
-        self._abandoned: Counter[str] = Counter()
+        self._read_calls: dict[str, int] = {}
+        self._abandoned: Counter[str] = Counter()  # by op, and by reason of the loss
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
+    def wants_late(self) -> bool:
+        """While NFS is mounted: its tracepoints keep the module from being unloaded."""
+        return is_any_mounted(self.root)
+
     def read(self, maps: Maps) -> LayerSample:
         """Read totals, what calls became, and who did what to which file."""
+        self._forget_abandoned(maps)
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
         counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
         charges = [int(n) for n in maps["charges"].sum_cpus(maps["charges"].at(0))]
         withdrawn = charges[len(counters) :]  # by op
+        metrics = dict(zip(counters, charges, strict=False))
+        self._take_back_failed(metrics, *charges[-2:])
         ops: dict[str, OpTotals] = {}
         for index, name in enumerate(SPEC.ops):
             op = decode_op_totals(
@@ -226,16 +270,26 @@ class Syscall(Layer):
             ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
             under_way = (op.started_total or 0) - withdrawn[index] - ended_total
             ops[name] = replace(op, inflight=max(0, under_way))
-        self._forget_the_dead(maps["asyncs"], _is_at_a_halt(self._previous, ops))
+        self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
+        lost = decode_lost(maps["lost"], SPEC.lost)
         return LayerSample(
             source="bpf",
             ops=ops,
-            metrics=dict(zip(counters, charges, strict=False)),
+            metrics=metrics,
             tables=self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
-            lost=decode_lost(maps["lost"], SPEC.lost),
+            lost={reason: count + self._abandoned[reason] for reason, count in lost.items()},
             notes=self._notes,
         )
+
+    def _take_back_failed(self, metrics: dict[str, int], cached: int, fetched: int) -> None:
+        """Asynchronous reads count when they are submitted; some fail in a later interval."""
+        for name, failed in (
+            ("read_calls_total", cached + fetched),
+            ("read_calls_cached_total", cached),
+        ):
+            left = max(metrics[name] - failed, self._read_calls.get(name, 0))
+            metrics[name] = self._read_calls[name] = left
 
     def notes(self) -> tuple[str, ...]:
         """What the filters and this host leave out."""
@@ -249,18 +303,34 @@ class Syscall(Layer):
             found = (_TOO_MANY.format(name, count, count - DEVICES), *found)
         return (_NO_MSYNC, *found)
 
-    def _forget_the_dead(self, asyncs: Map, is_at_a_halt: bool) -> None:  # noqa: FBT001
-        """Drop requests of processes that ended without reaping them, now and then."""
+    def _forget_abandoned(self, maps: Maps) -> None:
+        """Drop requests that nobody reaps any more, as lost, and the places of the dead.
+
+        Those of libaio contexts that were destroyed at once, those of processes that ended now and
+        then.
+        """
         self._tick += 1
-        is_due = is_at_a_halt or self._tick % _CLEANING_TICKS == 0
-        if not is_due or not self._are_pids_the_kernels:
+        is_due = self._is_at_a_halt or self._tick % _CLEANING_TICKS == 0
+        is_due = is_due and self._are_pids_the_kernels
+        given_back = maps["destroyed"].drain()
+        destroyed = {key: int.from_bytes(ns, sys.byteorder) for key, ns in given_back}
+        if not is_due and not destroyed:
             return
+        asyncs, staying = maps["asyncs"], 0
         for key, value in asyncs.items_bytes():
-            file, op, tgid = _ASYNC.unpack_from(value)
-            if not Path(f"/proc/{tgid}").exists():
-                asyncs.delete(key)
-                if file:  # counted as started
-                    self._abandoned[SPEC.ops[op]] += 1
+            start_ns, file, op, tgid, flags, context = _ASYNC.unpack_from(value)
+            # The address of a context that is made later can be the same.
+            is_over = 0 < start_ns < destroyed.get(_ASYNC_KEY.pack(context, tgid), 0)
+            if not is_over and not (is_due and not Path(f"/proc/{tgid}").exists()):
+                staying += bool(flags & _STAYS)
+                continue
+            asyncs.delete(key)
+            if file:  # counted as started
+                is_libaio = _ASYNC_KEY.unpack(key)[1]
+                self._abandoned[SPEC.ops[op]] += 1
+                self._abandoned["aio_unseen" if is_libaio else "uring_unseen"] += 1
+        first = (0).to_bytes(4, sys.byteorder)
+        maps["async_places"].update(first, staying.to_bytes(8, sys.byteorder))
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read each process' own account, /proc/PID/io."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.totals import hist_defines
-from ioh.layers.base import offset_defines
+from ioh.layers.base import members_of, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -24,71 +24,65 @@ _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
 _TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if it is idle
-_COMM_BYTES = 15
 DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
-_MEMBERS = [
-    ("task_struct", "files"),
-    ("task_struct", "group_leader"),
-    ("task_struct", "comm"),
-    ("task_struct", "nvcsw"),
-    ("files_struct", "fdt"),
-    ("fdtable", "max_fds"),
-    ("fdtable", "fd"),
-    ("file", "f_inode"),
-    ("file", "f_flags"),
-    ("file", "f_path.dentry"),
-    ("file", "f_pos"),
-    ("inode", "i_mode"),
-    ("inode", "i_flags"),
-    ("inode", "i_sb"),
-    ("inode", "i_ino"),
-    ("inode", "i_size"),
-    ("inode", "i_rdev"),
-    ("super_block", "s_dev"),
-    ("super_block", "s_flags"),
-    ("super_block", "s_magic"),
-    ("dentry", "d_inode"),
-    ("dentry", "d_parent"),
-    ("dentry", "d_name.name"),
-    ("dentry", "d_name.hash"),
-    ("bio", "bi_opf"),
-    ("bio", "bi_iter.bi_size"),
-]
+_MEMBERS = members_of(
+    "task_struct files group_leader comm nvcsw",
+    "files_struct fdt",
+    "fdtable max_fds fd",
+    "file f_inode f_flags f_path.dentry f_pos",
+    "inode i_mode i_flags i_sb i_ino i_size i_rdev",
+    "super_block s_dev s_flags s_magic",
+    "dentry d_inode d_parent d_name.name d_name.hash",
+    "bio bi_opf bi_iter.bi_size bi_private",
+)
 # Members that the probe reads by one call of a helper.
 _SPANS = {
     "FILE": ("file", ("f_inode", "f_flags", "f_path_dentry")),
     "INODE": ("inode", ("i_mode", "i_flags", "i_sb", "i_ino")),
     "SUPER": ("super_block", ("s_dev", "s_flags", "s_magic")),
 }
+# By the names that it knows them by; a pointer lies at the beginning of a list's head.
+CAST_TYPES = {
+    "FILE": "file",
+    "INODE": "inode",
+    "SUPER": "super_block",
+    "DENTRY": "dentry",
+    "MAPPING": "address_space",
+    "POINTER": "list_head",
+    "REQUEST": "io_kiocb",
+}
 _X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
-_FILTER_MEMBERS = [
-    ("super_block", "s_bdev"),
-    ("block_device", "bd_disk"),
-    ("gendisk", "major"),
-]
-_CGROUP_MEMBERS = [
-    ("task_struct", "cgroups"),
-    ("css_set", "dfl_cgrp"),
-    ("cgroup", "kn"),
-    ("cgroup", "self.parent"),
-    ("cgroup_subsys_state", "cgroup"),
-    ("kernfs_node", "id"),
-]
-_URING_MEMBERS = [
-    ("io_kiocb", "opcode"),
-    ("io_kiocb", "file"),
-    ("io_kiocb", "flags"),
-    ("io_kiocb", "cqe.fd"),
-]
+_FILTER_MEMBERS = members_of("super_block s_bdev", "block_device bd_disk", "gendisk major")
+_CGROUP_MEMBERS = members_of(
+    "task_struct cgroups",
+    "css_set dfl_cgrp",
+    "cgroup kn self.parent",
+    "cgroup_subsys_state cgroup",
+    "kernfs_node id",
+)
+_URING_MEMBERS = members_of("io_kiocb opcode file flags cqe.fd")
 
 
 _ACCOUNT_MEMBERS = [("task_struct", "ioac.read_bytes")]  # CONFIG_TASK_IO_ACCOUNTING
-_BTRFS_MEMBERS = [
-    ("btrfs_inode", "vfs_inode"),
-    ("btrfs_inode", "root"),
-    ("btrfs_root", "root_key.objectid"),
-]
+_HOLE_MEMBERS = members_of("inode i_mapping i_blocks", "address_space i_pages.xa_flags nrpages")
+_XFS_MEMBERS = members_of("xfs_inode i_vnode i_nblocks", "super_block s_blocksize_bits")
+_FAULT_MEMBERS = members_of(
+    "task_struct flags bio_list",
+    "bio bi_io_vec bi_next bi_status",
+    "bio_vec bv_page",
+    "request bio",
+    "page flags mapping",
+    "address_space host i_mmap",
+    "inode i_dentry",
+)
+_FAULT_EXTRAS = (
+    members_of("task_struct io_uring"),
+    members_of("bio bi_bdev"),
+    members_of("btrfs_bio bio inode"),
+    members_of("btrfs_bio bio", "compressed_bio bbio len compressed_len"),
+)
+_BTRFS_MEMBERS = members_of("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid")
 
 
 def has_uring(btf: Btf) -> bool:
@@ -108,6 +102,27 @@ def has_uring(btf: Btf) -> bool:
         and names_request
         and not isinstance(offset_defines(btf, _URING_MEMBERS), Unavailable)
     )
+
+
+def _fault_defines(btf: Btf) -> dict[str, int]:
+    offsets = _known(btf, _FAULT_MEMBERS)
+    # Linux 7.1 renamed the one, 7.2 took the union around the other away.
+    head = btf.offset("page", "compound_head") or btf.offset("page", "compound_info")
+    alias = btf.offset("dentry", "d_u.d_alias") or btf.offset("dentry", "d_alias")
+    backed = btf.enumerators("pageflags").get("PG_swapbacked")
+    meta = btf.enumerators("req_flag_bits").get("__REQ_META")
+    if not offsets or head is None or alias is None or backed is None or meta is None:
+        return {}
+    more = {"OFF_page_compound_head": head, "OFF_dentry_d_alias": alias}
+    more |= {"PG_swapbacked": backed, "REQ_META": 1 << meta}
+    for members in _FAULT_EXTRAS:
+        more |= _known(btf, members)
+    return offsets | more
+
+
+def sees_faults(btf: Btf) -> bool:
+    """Whether this kernel's structs say which file a bio reads."""
+    return bool(_fault_defines(btf))
 
 
 URING_SUBMIT_TRACEPOINTS = ("io_uring_submit_req", "io_uring_submit_sqe")  # now; in 6.1
@@ -135,12 +150,14 @@ def syscall_defines(
     spans: dict[str, int] = {}
     for name, (owner, members) in _SPANS.items():
         spans |= _span(offsets, name, owner, members)
+    longest = max(spans[f"{name}_SPAN"] for name in _SPANS)
     per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
     flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
     defines: dict[str, int | str] = {
         **hist_defines(),
         **offsets,
         **spans,
+        "PART_SPAN": longest,
         **{f"SYS_{name}": number for name, number in numbers.items()},
         "OPS": ops,
         "LOST_REASONS": lost,
@@ -152,6 +169,9 @@ def syscall_defines(
         **_tracepoint_arguments(host.btf),
         **_known(host.btf, _BTRFS_MEMBERS),
         **_known(host.btf, _ACCOUNT_MEMBERS),
+        **_known(host.btf, _HOLE_MEMBERS),
+        **_known(host.btf, _XFS_MEMBERS),
+        **_fault_defines(host.btf),
         **mount_root_defines(host.btf),
     }
     if has_uring(host.btf):
@@ -187,8 +207,8 @@ def _members(host: HostFacts, filters: Filters) -> list[tuple[str, str]]:
 def _span(
     offsets: Mapping[str, int], name: str, owner: str, members: tuple[str, ...]
 ) -> dict[str, int]:
-    """First byte and length of the stretch of a struct that holds all these members."""
-    at = [offsets[f"OFF_{owner}_{member}"] for member in members]
+    """First byte and length of the words of a struct that hold all these members."""
+    at = [offsets[f"OFF_{owner}_{member}"] & ~7 for member in members]
     base = min(at)
     return {f"{name}_BASE": base, f"{name}_SPAN": max(at) + 8 - base}
 
@@ -204,6 +224,7 @@ def _tracepoint_arguments(btf: Btf) -> dict[str, int]:
         "QUEUE_BIO_ARG": position("block_bio_queue"),
         "GETRQ_BIO_ARG": position("block_getrq"),
         "MERGE_BIO_ARG": position("block_bio_backmerge"),
+        "SPLIT_BIO_ARG": position("block_split"),
     }
 
 
@@ -221,7 +242,7 @@ def _filter_defines(filters: Filters) -> dict[str, int | str]:
     if filters.pid is not None:
         defines["FILTER_PID"] = filters.pid
     if filters.comm is not None:
-        defines["FILTER_COMM"] = filters.comm[:_COMM_BYTES]
+        defines["FILTER_COMM"] = filters.comm
     if filters.cgroup_id is not None:
         defines["FILTER_CGROUP"] = filters.cgroup_id
     if filters.device is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, offset_defines, raw
-from ioh.layers.tcp_ledger import Ending, Ledger, Moved, decode_endings
+from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
     InterfaceTable,
@@ -24,8 +24,9 @@ from ioh.layers.tcp_tables import (
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
+from ioh.procfs.files import path_under, read_numbers
 from ioh.procfs.interfaces import LinkTable, read_interfaces
-from ioh.procfs.netstat import read_netstat, read_snmp, read_snmp6
+from ioh.procfs.netstat import read_counters
 from ioh.procfs.sock_diag import Dump, SockDiag
 
 if TYPE_CHECKING:
@@ -167,20 +168,18 @@ class Tcp(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
         # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
-        wanted = [
-            ("sock", "sk_protocol"),
-            *(("sock_common", f"skc_{name}") for name in
-              ("family", "net", "cookie", "flags", "dport", "daddr", "rcv_saddr")),
-            ("net", "ns.inum"),
-            ("inet_sock", "inet_sport"),
-            *(("tcp_sock", name) for name in
-              ("bytes_received", "bytes_sent", "bytes_retrans", "total_retrans",
-               "data_segs_in", "data_segs_out", "srtt_us")),
-        ]  # fmt: skip
+        wanted = members_of(
+            "sock sk_protocol",
+            "sock_common skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr",
+            "net ns.inum",
+            "inet_sock inet_sport",
+            "tcp_sock bytes_received bytes_sent bytes_retrans total_retrans",
+            "tcp_sock data_segs_in data_segs_out srtt_us",
+        )
         if host.btf.offset("sock_common", "skc_v6_daddr") is not None:  # CONFIG_IPV6
-            wanted += [("sock_common", "skc_v6_daddr"), ("sock_common", "skc_v6_rcv_saddr")]
+            wanted += members_of("sock_common skc_v6_daddr skc_v6_rcv_saddr")
         if cls.copies(host) > 1:
-            wanted += [("tcp_sock", "write_seq"), ("tcp_sock", "rcv_nxt")]
+            wanted += members_of("tcp_sock write_seq rcv_nxt")
         offsets = offset_defines(host.btf, wanted)
         if isinstance(offsets, Unavailable):
             return offsets
@@ -201,7 +200,14 @@ class Tcp(Layer):
         lost = decode_lost(maps["lost"], SPEC.lost)
         with _no_collection():
             sample = self._read("bpf", maps, ())
-        return replace(sample, lost={**lost, "no_close": self._ledger.no_close_total})
+        opened, ended = (int(n) for n in maps["lives"].sum_cpus(maps["lives"].at(0)))
+        metrics: dict[str, Value] = dict(sample.metrics)
+        if "ended_total" in metrics:  # those that moved something are known one by one
+            metrics["ended_total"] = self._ledger.ended_total + ended
+        if self.filters.port is not None:
+            metrics["opened_total"] = opened
+        lost["no_close"] = self._ledger.no_close_total
+        return replace(sample, metrics=metrics, lost=lost)
 
     def read_proc(self) -> LayerSample | Unavailable:
         """The same from sock_diag and /proc alone."""
@@ -214,9 +220,8 @@ class Tcp(Layer):
         except (OSError, ValueError) as error:
             dump, moved = None, []
             slow = (f"Connections are not known: sock_diag: {error}; modprobe tcp_diag may help.",)
-        interfaces = read_interfaces(self.root) or {}
         tables: dict[str, Table] = {
-            "interface": self._interfaces.update(interfaces, time.monotonic_ns())
+            "interface": self._interfaces.update(read_interfaces(), time.monotonic_ns())
         }
         if dump is not None:
             tables["connection"] = self._connections.update(moved)
@@ -257,10 +262,7 @@ class Tcp(Layer):
         totals = self._ledger.totals
         return {
             "in": OpTotals(count_total=totals.in_segs, bytes_total=totals.in_bytes),
-            "out": OpTotals(
-                count_total=totals.out_segs,
-                bytes_total=totals.out_bytes if dump.knows_sent else None,
-            ),
+            "out": OpTotals(count_total=totals.out_segs, bytes_total=totals.out_bytes),
         }
 
     def _metrics(self, dump: Dump | None, rtt: RoundTrips, *, has_probe: bool) -> dict[str, Value]:
@@ -268,8 +270,7 @@ class Tcp(Layer):
         if dump is None:
             return values
         totals = self._ledger.totals
-        if dump.knows_sent:
-            values["retrans_bytes_total"] = totals.retrans_bytes
+        values["retrans_bytes_total"] = totals.retrans_bytes
         values["srtt_us"], values["min_rtt_us"] = rtt.srtt_us, rtt.min_rtt_us
         values["connections"] = len(dump.seen)
         values["active_connections"] = rtt.active
@@ -299,8 +300,9 @@ class Tcp(Layer):
             notes.append(f"{', '.join(ignored)} not applied here: all connections are shown.")
         if filters.port is not None:
             notes.append(
-                "Opened and established connections, timeouts, drops, discards and interfaces "
-                "are the whole host's, not only this port's."
+                "Segments sent and received are those with payload. Established connections, "
+                "timeouts, drops, discards and interfaces are the whole host's, not only this "
+                "port's."
             )
         return tuple(notes)
 
@@ -321,7 +323,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _drain(maps: Maps | None) -> list[Ending]:
+def _drain(maps: Maps | None) -> list[ConnectionEnd]:
     return [] if maps is None else decode_endings(maps["closed"].drain())
 
 
@@ -332,9 +334,9 @@ def _sum(*values: int | None) -> int | None:
 
 def _kernel_counters(root: Path) -> dict[str, Value]:
     """What the kernel counts for the whole network namespace, exactly."""
-    snmp = read_snmp(root) or {}
-    extended = (read_netstat(root) or {}).get("TcpExt", {})
-    ipv6 = read_snmp6(root, ("Ip6InDiscards", "Ip6OutDiscards")) or {}
+    snmp = read_counters("snmp", root)
+    extended = read_counters("netstat", root).get("TcpExt", {})
+    ipv6 = read_numbers(path_under(root, "proc/net/snmp6"), ("Ip6InDiscards", "Ip6OutDiscards"))
     tcp, ip = snmp.get("Tcp", {}), snmp.get("Ip", {})
     retrans_segs, first_segs = tcp.get("RetransSegs"), tcp.get("OutSegs")
     return {

@@ -19,7 +19,7 @@ _U32 = 0xFFFFFFFF
 _MISSING_DUMPS = 3
 
 
-class Ending(NamedTuple):
+class ConnectionEnd(NamedTuple):
     """A connection as the probe saw it end; ``cookie`` is 0 if sock_diag never described it."""
 
     cookie: int
@@ -70,7 +70,7 @@ class Totals(NamedTuple):
     out_segs: int = 0
 
 
-def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[Ending]:
+def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[ConnectionEnd]:
     """The probe's map ``closed``, oldest first."""
     ordered = sorted(items, key=_ended_at_ns)
     endings = []
@@ -87,7 +87,7 @@ def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[Ending]:
         pair,
     ) in _ENDING.iter_unpack(b"".join([value for _, value in ordered])):
         counters = Counters(received, sent, retrans, segs, segs_in, segs_out)
-        endings.append(Ending(cookie, counters, srtt_us, family, pair))
+        endings.append(ConnectionEnd(cookie, counters, srtt_us, family, pair))
     return endings
 
 
@@ -131,14 +131,14 @@ class Ledger:
         self._shown = Totals(*map(max, self._shown, self._sum))
         return self._shown
 
-    def begin(self, dumps: Iterable[Dump], endings: Iterable[Ending]) -> None:
+    def begin(self, dumps: Iterable[Dump], endings: Iterable[ConnectionEnd]) -> None:
         """Take what exists now as the baseline: its history does not count."""
         for dump in dumps:
             self.known.update(dump.seen)
         for ending in endings:
             self.known.pop(ending.cookie, None)
 
-    def apply(self, dump: Dump, endings: list[Ending]) -> list[Moved]:
+    def apply(self, dump: Dump, endings: list[ConnectionEnd]) -> list[Moved]:
         """Book one tick; ``dump`` was read before ``endings`` and loses the ended ones.
 
         Returns:
@@ -174,7 +174,7 @@ class Ledger:
         return missing[0] if missing is not None else _ZERO
 
     def _follow_missing(
-        self, dump: Dump, finals: dict[int, Counters], endings: list[Ending]
+        self, dump: Dump, finals: dict[int, Counters], endings: list[ConnectionEnd]
     ) -> None:
         nameless = {e.pair: e.counters for e in endings if not e.cookie}
         for cookie, (counters, dumps) in list(self._missing.items()):
@@ -246,7 +246,7 @@ def _difference(newer: Counters, older: Counters) -> tuple[int, int, int, int, i
 
 def _moved(change: Change, base: Counters) -> Moved:
     if not _is_later(change.counters, base):
-        base = _ZERO  # the socket was connected anew and no probe told
+        base = _ZERO  # the socket was connected again, and no probe saw it
     return Moved(
         change.cookie,
         *_difference(change.counters, base),
@@ -258,7 +258,7 @@ def _moved(change: Change, base: Counters) -> Moved:
     )
 
 
-def _moved_at_end(ending: Ending, base: Counters) -> Moved:
+def _moved_at_end(ending: ConnectionEnd, base: Counters) -> Moved:
     if base is not _ZERO and not _is_later(ending.counters, base):
         base = _ZERO
     return Moved(

@@ -9,15 +9,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
+from typing import Any
 
 from ioh.layers.tcp_ledger import Moved
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.sample import Row, Table
-from ioh.procfs.interfaces import InterfaceCounters, LinkTable
-from ioh.procfs.sock_diag import PORTS_AT, Details, decode_details
+from ioh.procfs.interfaces import LinkTable
+from ioh.procfs.sock_diag import NO_DETAILS, PORTS_AT, Details, decode_details
 
-# Busiest connections listed anew in a tick, and how many rows there can be with earlier ones.
+# Busiest connections added in a tick, and how many rows there can be with earlier ones.
 CONNECTIONS_PER_TICK = 40
 MAX_ROWS = 200
 # A row that is dropped and comes back begins at 0 again, so it stays for a while.
@@ -49,7 +50,6 @@ _SERVICES = {
 
 
 _PORTS = struct.Struct("!HH")
-_NO_DETAILS = Details(None, None, None, None, None, None, None)
 
 
 @cache
@@ -100,7 +100,7 @@ class _Connection(_Flow):
     ended: bool = False
     srtt_us: int | None = None
     min_rtt_us: int | None = None
-    details: Details = _NO_DETAILS
+    details: Details = NO_DETAILS
     limited_us: tuple[int, ...] | None = None
 
     def update(self, moved: Moved) -> None:
@@ -284,16 +284,13 @@ class InterfaceTable:
         self._capacity_bytes: dict[str, tuple[float, float]] = {}  # inwards, outwards
         self._last_mono_ns: int | None = None
 
-    def update(self, interfaces: dict[str, InterfaceCounters], mono_ns: int) -> Table:
-        """Book one reading of /proc/net/dev, taken at ``mono_ns``."""
+    def update(self, interfaces: dict[str, Any], mono_ns: int) -> Table:
+        """Book one reading of read_interfaces(), taken at ``mono_ns``."""
         elapsed_s = 0.0 if self._last_mono_ns is None else (mono_ns - self._last_mono_ns) / 1e9
         self._last_mono_ns = mono_ns
         rows: dict[tuple[str, ...], Row] = {}
         for name, counters in interfaces.items():
-            link = self._links.get(name)
-            # What a veth pair or a bridge claims (10 Gbit/s) limits nothing.
-            speed = None if link.is_virtual else link.speed_bits_per_s
-            shaped = link.shaped_bits_per_s
+            speed, shaped = self._links.get(name)
             out = min((rate for rate in (speed, shaped) if rate is not None), default=None)
             old = self._capacity_bytes.get(name, (0.0, 0.0))
             capacity, out_capacity = (
@@ -301,15 +298,15 @@ class InterfaceTable:
                 for total, rate in zip(old, (speed, out), strict=True)
             )
             self._capacity_bytes[name] = capacity, out_capacity
-            rows[counters.name,] = (
-                counters.rx_bytes_total,
-                counters.tx_bytes_total,
-                counters.rx_packets_total,
-                counters.tx_packets_total,
-                counters.rx_drops_total,
-                counters.tx_drops_total,
-                counters.rx_errors_total,
-                counters.tx_errors_total,
+            rows[printable(name),] = (
+                counters.bytes_recv,
+                counters.bytes_sent,
+                counters.packets_recv,
+                counters.packets_sent,
+                counters.dropin,
+                counters.dropout,
+                counters.errin,
+                counters.errout,
                 None if speed is None else round(capacity),
                 None if out is None else round(out_capacity),
                 speed,

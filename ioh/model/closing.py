@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TypeVar
 
 _T = TypeVar("_T", bound="Closing")
@@ -14,12 +13,7 @@ class Closing:
     def __enter__(self: _T) -> _T:  # noqa: PYI019 (Self came with Python 3.11)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

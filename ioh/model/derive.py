@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
-from ioh.model.derive_op import add_ops, derive_group, derive_op
+from ioh.model.derive_op import derive_group, derive_op
 from ioh.model.derive_table import derive_table
-from ioh.model.late import (
-    LateMapping,
-    by_identity,
-)
+from ioh.model.late import LateMapping, by_identity
 from ioh.model.metric import LayerSpec, MetricSpec
 from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import (
@@ -23,9 +20,7 @@ from ioh.model.sample import (
     Unavailable,
     Value,
 )
-from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
-
-__all__ = ["add_ops", "delta", "derive", "derive_op", "derive_table", "rate_per_s"]
+from ioh.model.snapshot import HOST_NUMBERS, HostStats, LayerSnapshot, OpStats, Snapshot
 
 
 def derive(older: Sample, newer: Sample) -> Snapshot:
@@ -56,6 +51,7 @@ def derive(older: Sample, newer: Sample) -> Snapshot:
             rate_per_s(older.self_cpu_ns_total, newer.self_cpu_ns_total, interval_s), 1e-7
         ),
         bpf_cpu_pct=scaled(rate_per_s(older.bpf_ns_total, newer.bpf_ns_total, interval_s), 1e-7),
+        fresh_numbers=newer.fresh_numbers,
     )
 
 
@@ -68,34 +64,30 @@ def _derive_layer(
     if isinstance(newer, Unavailable):
         return newer
     if not isinstance(older, LayerSample) or older.source != newer.source:
-        return Unavailable("attached during this interval", "shown from the next one on")
+        return Unavailable("starting", "numbers from the next interval")
     interval_s += (newer.read_after_us - older.read_after_us) / 1e6
     if interval_s <= 0:  # no source makes such; a recording that somebody forged can
         return Unavailable("its readings are out of order", "see 'ioh verify'")
     ops = _derive_ops(spec, older.ops, newer.ops, interval_s)
 
-    def parts() -> dict[str, Callable[[], Mapping[str, OpStats]]]:
-        return {
-            part: partial(
-                _derive_ops, spec, _begun(older.parts.get(part, {}), totals), totals, interval_s
-            )
-            for part, totals in newer.parts.items()
-            if older.parts.get(part) != totals or any(op.inflight for op in totals.values())
-        }
-
-    def tables() -> dict[str, Callable[[], tuple[TableRow, ...]]]:
-        return {
-            table.name: partial(
-                derive_table,
-                table,
-                older.tables.get(table.name, {}),
-                newer.tables[table.name],
-                interval_s,
-            )
-            for table in spec.tables
-            if table.name in newer.tables
-        }
-
+    parts = {
+        part: partial(
+            _derive_ops, spec, _begun(older.parts.get(part, {}), totals), totals, interval_s
+        )
+        for part, totals in newer.parts.items()
+        if older.parts.get(part) != totals or any(op.inflight for op in totals.values())
+    }
+    tables = {
+        table.name: partial(
+            derive_table,
+            table,
+            older.tables.get(table.name, {}),
+            newer.tables[table.name],
+            interval_s,
+        )
+        for table in spec.tables
+        if table.name in newer.tables
+    }
     lost = {k: int(delta(older.lost.get(k, 0), v) or 0) for k, v in newer.lost.items()}
     counted = sum(ops[name].count or 0 for name in spec.ops if name in ops)
     return LayerSnapshot(
@@ -145,7 +137,7 @@ def _derive_ops(
             ops[group] = derive_group(
                 [older[name] for name in present], [newer[name] for name in present], interval_s
             )
-        elif group in older and group in newer:  # a source that cannot tell the leaves apart
+        elif group in older and group in newer:  # a source that cannot distinguish the leaves
             ops[group] = derive_op(older[group], newer[group], interval_s)
     return ops
 
@@ -197,9 +189,15 @@ def _derive_metrics(
     return values
 
 
+# Numbers of the machine that are what they are at the newer reading.
+_AS_READ = frozenset(f.name for f in fields(HostSample)) & frozenset(HOST_NUMBERS)
+
+
 def derive_host(older: HostSample, newer: HostSample, interval_s: float) -> HostStats:
     """The machine between two readings."""
     ticks = delta(older.cpu_total_ticks, newer.cpu_total_ticks)
+    if older.cpu_count != newer.cpu_count:
+        ticks = None  # the kernel's sum leaps by the idle time of a CPU that goes or comes
     idle = delta(older.cpu_idle_ticks, newer.cpu_idle_ticks)
     # The kernel's iowait may run backwards (it is a hint); then it is not known.
     iowait = delta(older.cpu_iowait_ticks, newer.cpu_iowait_ticks)
@@ -210,17 +208,7 @@ def derive_host(older: HostSample, newer: HostSample, interval_s: float) -> Host
         cpu_pct=quotient(busy, ticks, 100.0),
         iowait_pct=quotient(iowait, ticks, 100.0),
         steal_pct=quotient(delta(older.cpu_steal_ticks, newer.cpu_steal_ticks), ticks, 100.0),
-        cpu_count=newer.cpu_count,
-        load1=newer.load1,
-        load5=newer.load5,
-        load15=newer.load15,
-        mem_total_bytes=newer.mem_total_bytes,
-        mem_available_bytes=newer.mem_available_bytes,
-        cached_bytes=newer.cached_bytes,
-        dirty_bytes=newer.dirty_bytes,
-        writeback_bytes=newer.writeback_bytes,
-        dirty_limit_bytes=newer.dirty_limit_bytes,
-        dirty_background_bytes=newer.dirty_background_bytes,
         psi_io_some_pct=scaled(some, 1e-4),
         psi_io_full_pct=scaled(full, 1e-4),
+        **{name: getattr(newer, name) for name in _AS_READ},
     )

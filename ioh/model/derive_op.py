@@ -7,13 +7,11 @@ from dataclasses import fields, replace
 from functools import lru_cache, reduce
 from operator import add, attrgetter, is_
 
-from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index, increase
-from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
+from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
+from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
 from ioh.model.sample import OpTotals
 from ioh.model.snapshot import OpStats
-
-QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
@@ -48,7 +46,7 @@ def _idle_stats(  # noqa: PLR0913, PLR0917 (by position: what is looked up is it
 ) -> OpStats:
     """What is known of an op that did nothing."""
     return OpStats.with_late(
-        NOTHING_DONE if has_hists and not no_count else NO_DISTRIBUTION,
+        NOTHING_DONE if has_hists and not no_count else UNKNOWN,
         count=None if no_count else 0,
         bytes=None if no_bytes else 0,
         ops_per_s=None if no_count else 0.0,
@@ -84,7 +82,7 @@ def _derive_op(
     weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
     return OpStats.with_late(
-        _Distribution(older_hists, newer_hists, max_us) if count is not None else NO_DISTRIBUTION,
+        Distribution(older_hists, newer_hists, max_us) if count is not None else UNKNOWN,
         count=count,
         bytes=bytes_,
         ops_per_s=scaled(count, 1 / interval_s),
@@ -99,81 +97,6 @@ def _derive_op(
         avg_inflight=scaled(busy_ns, 1e-9 / interval_s),
         errors_per_s=rate_per_s(older.errors_total, newer.errors_total, interval_s),
     )
-
-
-class _Distribution(Distribution):
-    """Histograms and percentiles of an op, computed when asked for.
-
-    Args:
-        older: Totals whose histograms, added up, are those of the earlier reading.
-        newer: The same of the later reading.
-        max_us: The slowest operation of the interval.
-    """
-
-    __slots__ = ("_max_us", "_newer", "_older")
-
-    def __init__(
-        self, older: Sequence[OpTotals], newer: Sequence[OpTotals], max_us: float | None
-    ) -> None:
-        self._older, self._newer, self._max_us = older, newer, max_us
-
-    def latency(self) -> LatencyHist | None:
-        """Increments of the latency histogram; None where there is none of either kind."""
-        if not self._is_known():
-            return None
-        return reduce(
-            add,
-            (
-                new.latency - (old.latency or LatencyHist())
-                for new, old in zip(self._newer, self._older, strict=True)
-                if new.latency is not None and new.latency is not old.latency
-            ),
-            LatencyHist(),
-        )
-
-    def size_lat(self) -> SizeLatencyHist | None:
-        """The same of the histogram by size."""
-        if not self._is_known():
-            return None
-        return reduce(
-            add,
-            (
-                new.size_lat - (old.size_lat or SizeLatencyHist())
-                for new, old in zip(self._newer, self._older, strict=True)
-                if new.size_lat is not None and new.size_lat is not old.size_lat
-            ),
-            SizeLatencyHist(),
-        )
-
-    def total(self) -> int:
-        """Operations in the latency histogram."""
-        if not self._is_known():
-            return 0
-        return sum(
-            increase(new.latency, old.latency)
-            for new, old in zip(self._newer, self._older, strict=True)
-            if new.latency is not None and new.latency is not old.latency
-        )
-
-    def percentiles_us(self, latency: LatencyHist | None) -> tuple[float | None, ...]:
-        """p50, p95, p99 and p99.9."""
-        return _percentiles(latency, self._max_us)
-
-    def _is_known(self) -> bool:
-        return any(op.latency is not None for op in self._newer) and any(
-            op.size_lat is not None for op in self._newer
-        )
-
-
-def _percentiles(latency: LatencyHist | None, max_us: float | None) -> tuple[float | None, ...]:
-    """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
-    if latency is None:
-        return (None,) * len(QUANTILES)
-    found = latency.percentiles_us(QUANTILES)
-    if not max_us:
-        return found
-    top_edge_us = FINE_EDGES_US[min(fine_index(int(max_us * 1e3)), len(FINE_EDGES_US) - 1)]
-    return tuple(max_us if p is not None and p == top_edge_us else p for p in found)
 
 
 def _sum_known(values: tuple[int | None, ...]) -> int | None:

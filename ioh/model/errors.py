@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status says; part of the contract, listed in the README."""
+    """What a command's exit status says; part of the contract, listed in docs/output.md."""
 
     OK = 0
     FAILED = 1

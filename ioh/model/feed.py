@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
+MAX_FOUND = 1000
 IsWanted = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEvent:
     """A mark or a gap on the time line.
 
     Shape:
@@ -47,13 +49,14 @@ class Overview:
     """What the rules found of everything kept, whether it was shown or not.
 
     Shape:
-        ``begins``: when each finding began, as far as ``until_unix_s``; ``is_under_way``: it
-        goes further by itself.
+        ``begins``: when each finding began, as far as ``until_unix_s``; ``found``: the newest of
+        them, MAX_FOUND at most; ``is_under_way``: it goes further by itself.
     """
 
     begins: tuple[float, ...] = ()
     until_unix_s: float = 0.0
     is_under_way: bool = False
+    found: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,11 @@ class RecordingState:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a feed tells from its thread.
+    """What a feed reports from its thread.
 
     Shape:
         ``tick`` and ``snapshot`` of the newest interval, or None where there is only a
-        ``status`` to tell (what is being waited for, why it ended); ``error`` ends the screen:
+        ``status`` to show (what it waits for, why it ended); ``error`` ends the screen:
         one line with cause and next step.
     """
 
@@ -134,7 +137,7 @@ class Feed(Protocol):
         ...
 
     def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(); every new interval is told once, at the feed's pace."""
+        """Read until stop(); reports every new interval once, at the feed's pace."""
         ...
 
     def stop(self) -> None:
@@ -144,7 +147,7 @@ class Feed(Protocol):
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None where it is lost or not kept any more.
 
-        It has findings where it was told or judged before.
+        It has findings if it was reported or judged before.
         """
         ...
 
@@ -166,7 +169,7 @@ class Feed(Protocol):
         """Number of the last interval that ends not later than a time, within the extent."""
         ...
 
-    def moments(self) -> tuple[Moment, ...]:
+    def moments(self) -> tuple[TimelineEvent, ...]:
         """Marks and gaps of everything kept, by time."""
         ...
 
@@ -175,15 +178,28 @@ class Feed(Protocol):
         ...
 
     def set_speed(self, speed: float) -> None:
-        """Times the recording's pace at which run() tells intervals; nothing for a live feed."""
+        """Times the recording's pace at which run() reports intervals; nothing for a live feed."""
+        ...
+
+    def set_cycle(self, cycle_s: float) -> bool:
+        """Read this machine at another interval from now on; False where nobody can."""
         ...
 
     def play_from(self, tick: int) -> None:
-        """Go on telling from an interval of a recording; nothing for a live feed."""
+        """Continue from an interval of a recording; does nothing for a live feed."""
         ...
 
     def hold(self) -> None:
-        """Tell no new interval of a recording until play_from(); a live feed goes on."""
+        """Report no new interval of a recording until play_from(); a live feed goes on."""
+        ...
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        """Put a mark on the time line; returns one printable line saying what happened.
+
+        Args:
+            text: As it was typed.
+            time_unix_s: A moment of the past; None for now, in a recording under way, too.
+        """
         ...
 
     def toggle_recording(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from ioh.model.printable import printable
 
@@ -15,9 +15,10 @@ class Filters:
     """Narrowing that the probes themselves apply; None means everything.
 
     Units:
-        ``pid`` a process (thread group); ``comm`` at most 15 bytes, as the kernel keeps it;
-        ``cgroup_id`` of the v2 hierarchy; ``device`` the kernel's dev_t
-        (major << 20 | minor), with ``device_name`` for people; ``port`` local or remote.
+        ``pid`` a process (thread group); ``comm`` at most 15 bytes, as the kernel keeps it,
+        with a character that this cuts in two as surrogates; ``cgroup_id`` of the v2
+        hierarchy; ``device`` the kernel's dev_t (major << 20 | minor), with ``device_name``
+        for people; ``port`` local or remote.
     """
 
     pid: int | None = None
@@ -38,6 +39,12 @@ class Filters:
         }
         given = [f"--{n} {values[n]}".rstrip() for n in options if values[n] is not None]
         return (f"{_ONLY}{' '.join(given)}{_NOTHING_ELSE}",) if given else ()
+
+
+def notes_of_unfiltered(filters: Filters, what: str) -> tuple[str, ...]:
+    """What a layer says that applies no option, where any is given: it shows ``what``."""
+    given = any(value is not None for value in astuple(filters))
+    return (f"filters are not applied here: {what} are shown.",) if given else ()
 
 
 def options_told(notes: Iterable[str]) -> tuple[str, ...]:

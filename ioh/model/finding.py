@@ -36,8 +36,9 @@ class Finding:
     Shape:
         Every string is printable and one line.  ``rule`` names the rule (``ioh explain RULE``);
         ``cause`` is one sentence with the numbers; ``advice`` what to do, ``command`` the exact
-        command or ``""``; ``false_alarm`` what else may look like it; ``subject`` the device,
-        mount, connection … it is about, ``""`` for the machine: rule and subject together
+        command or ``""``; ``false_alarm`` what else may look like it, ``wrong_if`` what would prove
+        it wrong, and ``check`` the command that shows that; ``subject`` the device, mount,
+        connection … it is about, ``""`` for the machine: rule and subject together
         are the finding's identity over time.
 
     Units:
@@ -54,6 +55,8 @@ class Finding:
     advice: str
     command: str
     false_alarm: str
+    wrong_if: str
+    check: str
     since_unix_s: float
     subject: str = ""
 
@@ -65,3 +68,11 @@ class NotEvaluated:
     rule: str
     title: str
     reason: str
+
+
+_WORST_FIRST: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
+
+
+def worst_first(finding: Finding) -> tuple[int, float]:
+    """What findings are sorted by: the worst ones first, then as they began."""
+    return _WORST_FIRST[finding.severity], finding.since_unix_s

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from operator import add, sub
+from typing import TypeVar
 
 # The fine latency axis counts in units of 1/128 µs and splits each power of two into SUB_BUCKETS,
 # so that a bucket's upper edge is at most 1/16 = 6.25 % above any value in it.
@@ -59,8 +60,27 @@ def latency_index(latency_us: float) -> int:
     return bisect_left(LATENCY_EDGES_US, latency_us)
 
 
+_Hist = TypeVar("_Hist", bound="_Counts")
+
+
 @dataclass(frozen=True, slots=True)
-class LatencyHist:
+class _Counts:
+    counts: tuple[int, ...] = ()
+
+    def __sub__(self: _Hist, older: _Hist) -> _Hist:  # noqa: PYI019 (Self came with Python 3.11)
+        return type(self)(_subtract(self.counts, older.counts))
+
+    def __add__(self: _Hist, other: _Hist) -> _Hist:  # noqa: PYI019
+        return type(self)(_sum(self.counts, other.counts))
+
+    @property
+    def total(self) -> int:
+        """Operations counted."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyHist(_Counts):
     """How long operations took, as counts, fine enough for percentiles.
 
     Shape:
@@ -74,19 +94,6 @@ class LatencyHist:
     Source:
         The ``latency`` part of map ``totals`` in ``probes/<layer>.c``.
     """
-
-    counts: tuple[int, ...] = ()
-
-    def __sub__(self, older: LatencyHist) -> LatencyHist:
-        return LatencyHist(_subtract(self.counts, older.counts))
-
-    def __add__(self, other: LatencyHist) -> LatencyHist:
-        return LatencyHist(_sum(self.counts, other.counts))
-
-    @property
-    def total(self) -> int:
-        """Operations counted."""
-        return sum(self.counts)
 
     def percentiles_us(self, quantiles: tuple[float, ...]) -> tuple[float | None, ...]:
         """Upper edge of the bucket that holds each rank: "at most", within 6.25 %.
@@ -111,7 +118,7 @@ class LatencyHist:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeLatencyHist:
+class SizeLatencyHist(_Counts):
     """How long operations of each size took, as counts.
 
     Shape:
@@ -126,19 +133,6 @@ class SizeLatencyHist:
         The ``size_lat`` part of map ``totals`` in ``probes/<layer>.c``; the edges reach the C
         side as ``-D`` flags built from the constants above, so they cannot drift.
     """
-
-    counts: tuple[int, ...] = ()
-
-    def __sub__(self, older: SizeLatencyHist) -> SizeLatencyHist:
-        return SizeLatencyHist(_subtract(self.counts, older.counts))
-
-    def __add__(self, other: SizeLatencyHist) -> SizeLatencyHist:
-        return SizeLatencyHist(_sum(self.counts, other.counts))
-
-    @property
-    def total(self) -> int:
-        """Operations counted."""
-        return sum(self.counts)
 
     def row(self, size: int) -> tuple[int, ...]:
         """Counts by latency of one size bucket."""
@@ -159,7 +153,7 @@ def has_percentile(total: int, quantile: float) -> bool:
 
 
 def increase(newer: LatencyHist, older: LatencyHist | None) -> int:
-    """The total of their difference, told without making it."""
+    """The total of their difference, without making it."""
     if older is None or not newer.counts:
         return newer.total
     return newer.total - older.total

@@ -20,7 +20,7 @@ class MetricSpec:
         denominator, Δnumerator per second times ``scale``.
 
     Units:
-        The name's suffix (README, "Names and units").
+        The name's suffix (docs/output.md, "Names and units").
     """
 
     name: str
@@ -60,6 +60,11 @@ def ratio(  # noqa: PLR0913 (one argument per field)
 ) -> MetricSpec:
     """A quotient of two counters over one interval, such as a mean latency or a share."""
     return MetricSpec(name, "ratio", help, title, numerator, denominator, scale)
+
+
+def mean_us(name: str, total_ns: str, count: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
+    """A mean time: summed nanoseconds over a count."""
+    return ratio(name, total_ns, count, help, scale=1e-3, title=title)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 MAX_CHARS = 4096
 
@@ -18,6 +19,19 @@ def _escape(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def printable_keys(names: Iterable[str]) -> dict[str, str]:
+    """Each name with how it is printed; of two that look the same the later one ends in ``~2``."""
+    shown: dict[str, str] = {}
+    for name in names:
+        plain = text = printable(name)
+        number = 1
+        while text in shown:
+            number += 1
+            text = f"{plain}~{number}"
+        shown[text] = name
+    return {name: text for text, name in shown.items()}
 
 
 def printable(name: str | bytes, max_chars: int = MAX_CHARS) -> str:

@@ -140,7 +140,8 @@ class Sample:
         ``time_unix_s`` is wall-clock time for people; ``mono_ns`` the monotonic clock, the
         only one that intervals are computed from; both of when the reading began.
         ``self_cpu_ns_total`` is CPU time of ioh's own processes, ``bpf_ns_total`` of its probes
-        (None where the kernel does not count).
+        (None where the kernel does not count).  ``fresh_numbers`` how many the sample before does
+        not share with it, where a recording says so: what keeping both costs.
     """
 
     time_unix_s: float
@@ -152,3 +153,4 @@ class Sample:
     specs: Mapping[str, LayerSpec]
     self_cpu_ns_total: int | None = None
     bpf_ns_total: int | None = None
+    fresh_numbers: int = field(default=0, compare=False)

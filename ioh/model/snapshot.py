@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LatencyHist, SizeLatencyHist, has_percentile
-from ioh.model.late import NO_DISTRIBUTION, NOTHING_DONE, Distribution
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
@@ -33,13 +33,13 @@ class _Late:
             elif self._has_too_few(_PERCENTILES[name]):
                 put(self, name, None)
             else:
-                found = late.percentiles_us(self.latency)
+                found = late.percentiles_us(self.latency, tuple(_PERCENTILES.values()))
                 for quantile, value in zip(_PERCENTILES, found, strict=True):
                     put(self, quantile, value)
             return getattr(self, name)
 
         def _has_too_few(self, quantile: float) -> bool:
-            """Whether there are too few operations, which is told without making a histogram."""
+            """Whether there are too few operations, without making a histogram."""
             few = not has_percentile(self.count or 0, quantile)
             return few and not has_percentile(self._late.total(), quantile)
 
@@ -90,10 +90,10 @@ class OpStats(_Late):
         Args:
             keep_percentiles: Whether to compute them now; else they are None.
         """
-        if getattr(self, "_late", None) in (NO_DISTRIBUTION, NOTHING_DONE):
+        if getattr(self, "_late", None) in (UNKNOWN, NOTHING_DONE):
             return self
-        names = _KEPT_WITH_PERCENTILES if keep_percentiles else _KEPT
-        return OpStats.with_late(NO_DISTRIBUTION, **{name: getattr(self, name) for name in names})
+        names = OP_NUMBERS if keep_percentiles else _KEPT
+        return OpStats.with_late(UNKNOWN, **{name: getattr(self, name) for name in names})
 
     @classmethod
     def with_late(cls, late: Distribution, **known: Value) -> OpStats:
@@ -111,10 +111,9 @@ class OpStats(_Late):
         return made
 
 
-_KEPT_WITH_PERCENTILES = tuple(
-    f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"}
-)
-_KEPT = tuple(name for name in _KEPT_WITH_PERCENTILES if name not in _PERCENTILES)
+# All but the histograms.
+OP_NUMBERS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
+_KEPT = tuple(name for name in OP_NUMBERS if name not in _PERCENTILES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +180,9 @@ class HostStats:
     psi_io_full_pct: float | None = None
 
 
+HOST_NUMBERS = tuple(f.name for f in fields(HostStats))
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One interval of the whole stack; what every sink receives.
@@ -191,7 +193,7 @@ class Snapshot:
 
     Units:
         ``interval_s`` is measured between the two samples, never the period asked for.
-        ``self_cpu_pct`` and ``bpf_cpu_pct`` are shares of one core.
+        ``self_cpu_pct`` and ``bpf_cpu_pct`` are shares of one core; ``fresh_numbers`` as in Sample.
     """
 
     time_unix_s: float
@@ -205,3 +207,4 @@ class Snapshot:
     bpf_cpu_pct: float | None = None
     findings: tuple[Finding, ...] = ()
     not_evaluated: tuple[NotEvaluated, ...] = ()
+    fresh_numbers: int = field(default=0, compare=False)

@@ -62,7 +62,7 @@ def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:
     return replace(sample, layers=layers, specs={name: sample.specs[name] for name in layers})
 
 
-class Thinner:
+class Downsampler:
     """Joins intervals until each is ``cycle_s`` long or longer; passes the rest through.
 
     Args:

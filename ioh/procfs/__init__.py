@@ -1,1 +1,1 @@
-"""What the kernel tells every user, without BPF: parsers and readers of /proc and sysfs."""
+"""What the kernel shows to every user, without BPF: parsers and readers of /proc and sysfs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from pathlib import Path
 
 from ioh.model.metric import LayerSpec, TableSpec
@@ -45,7 +46,8 @@ _NOTES = (
     "write zeroes and zone appends are counted as writes",
 )
 
-Totals = tuple[int | None, ...]
+Totals = tuple[int, ...]
+_ZERO: Totals = (0,) * len(_TOTALS)
 
 
 def totals_of(stats: DiskStats) -> Totals:
@@ -57,18 +59,13 @@ def increase(older: Totals, newer: Totals) -> Totals:
     """What each total of one device grew by.
 
     Returns:
-        None where a total is not known.  A count that went backwards means that the number
-        belongs to another device now: then all of ``newer`` is new.
+        All of ``newer`` where a count went backwards: the number belongs to another device now.
     """
-    if any(
-        a is not None and b is not None and b < a and i not in _MS
-        for i, (a, b) in enumerate(zip(older, newer, strict=True))
-    ):
-        return newer
-    return tuple(
-        None if a is None or b is None else _grown_ms(a, b) if i in _MS else b - a
-        for i, (a, b) in enumerate(zip(older, newer, strict=True))
+    growth = tuple(
+        _grown_ms(a, b) if at in _MS else b - a
+        for at, (a, b) in enumerate(zip(older, newer, strict=True))
     )
+    return newer if min(growth) < 0 else growth
 
 
 def _grown_ms(older: int, newer: int) -> int:
@@ -79,23 +76,20 @@ def _grown_ms(older: int, newer: int) -> int:
 
 
 def add_totals(a: Totals, b: Totals) -> Totals:
-    """Column by column; None only where neither is known."""
-    return tuple(y if x is None else x if y is None else x + y for x, y in zip(a, b, strict=True))
+    """Column by column."""
+    return tuple(map(add, a, b))
 
 
 def ops_of(totals: Totals) -> dict[str, OpTotals]:
-    """The ops that this kernel counts (flushes since 5.5, discards since 4.18)."""
-    ops: dict[str, OpTotals] = {}
-    for op, (count, size, time) in _OPS.items():
-        count_total, time_ms = totals[_SLOT[count]], totals[_SLOT[time]]
-        if count_total is None:
-            continue
-        ops[op] = OpTotals(
-            count_total=count_total,
+    """The ops that the kernel counts."""
+    return {
+        op: OpTotals(
+            count_total=totals[_SLOT[count]],
             bytes_total=totals[_SLOT[size]] if size else 0,
-            latency_ns_total=None if time_ms is None else time_ms * _NS_PER_MS,
+            latency_ns_total=totals[_SLOT[time]] * _NS_PER_MS,
         )
-    return ops
+        for op, (count, size, time) in _OPS.items()
+    }
 
 
 @dataclass(slots=True)
@@ -103,7 +97,7 @@ class _Account:
     """One device's growth since ioh attached.
 
     Shape:
-        ``last`` is what diskstats said before; ``read`` and ``device`` whence the rest is.
+        ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest.
     """
 
     key: tuple[str, str]
@@ -160,7 +154,7 @@ class BlockFallback:
         if self._device is not None and not disks:
             return Unavailable("the device is not in /proc/diskstats", "see --device")
         is_first = self._sum is None
-        total: Totals = self._sum if self._sum is not None else _zero(s for s, _ in disks)
+        total = self._sum or _ZERO
         for disk, device in disks:
             growth = self._advance(disk, device, is_first=is_first)
             if growth is not None and self._is_counted(disk.dev):
@@ -232,12 +226,11 @@ class BlockFallback:
         key = (name, device.stack if device is not None else name)
         now = totals_of(disk)
         if account is None:
-            zero = _zero([disk])
             # At the first sample all of it is the past; a device that comes later began at 0.
-            account = _Account(key, now if is_first else zero, zero)
+            account = _Account(key, now if is_first else _ZERO, _ZERO)
             self._accounts[disk.dev] = account
         elif account.key != key:
-            account.key, account.grown = key, _zero([disk])
+            account.key, account.grown = key, _ZERO
             account.is_active, account.ops = False, {}
         account.read, account.device = disk, device
         if account.last == now:
@@ -276,20 +269,10 @@ class BlockFallback:
         )
 
 
-def _zero(disks: Iterable[DiskStats]) -> Totals:
-    """0 in every column that one of the disks has, None in those that this kernel lacks."""
-    columns = [None] * len(_TOTALS)
-    zero: Totals = tuple(columns)
-    for disk in disks:
-        zero = add_totals(zero, tuple(None if v is None else 0 for v in totals_of(disk)))
-    return zero
-
-
 def _row(table: TableSpec, account: _Account, disk: DiskStats, device: BlockDevice | None) -> Row:
     values: dict[str, Value] = dict(zip(_TOTALS, account.grown, strict=True))
     for name in ("read", "write", "busy", "weighted"):
-        time_ms = values[f"{name}_ms_total"]
-        values[f"{name}_ns_total"] = None if time_ms is None else time_ms * _NS_PER_MS
+        values[f"{name}_ns_total"] = account.grown[_SLOT[f"{name}_ms_total"]] * _NS_PER_MS
     values["inflight"] = disk.inflight
     if device is not None:
         for name in _SETTINGS:

@@ -12,7 +12,7 @@ from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
 from ioh.procfs.mountinfo import MountTable
 
-# Disks made by software.  Their drivers say that they turn unless somebody told them otherwise.
+# Disks made by software.  Their drivers report them as rotating unless configured otherwise.
 _VIRTUAL_NAME = re.compile(r"(vd|xvd|nbd|rbd|loop|drbd|ublkb)[a-z]*\d*")
 # NVMe with several ways to one disk: nvme0c1n1 is one of those to nvme0n1.
 _PATH_NAME = re.compile(r"(nvme\d+)c\d+(n\d+)")
@@ -70,8 +70,6 @@ class BlockDevice:
     queue_depth_limit: int | None = None
     scheduler: str | None = None
     rotational: bool | None = None
-    logical_block_bytes: int | None = None
-    write_cache: str | None = None
     model: str | None = None
 
     @property
@@ -90,16 +88,11 @@ def parse_scheduler(text: str | None) -> str | None:
     return printable(text.strip()) or None
 
 
-def parse_loop_file(text: str) -> str:
-    """The path in ``loop/backing_file``, without the mark the kernel puts on deleted files."""
-    return text.removesuffix(" (deleted)")
-
-
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
     """Real sysfs folder of a device number; None when there is no such device."""
     major, minor = split_dev(dev)
     folder = os.path.realpath(path_under(root, f"sys/dev/block/{major}:{minor}"))
-    return folder if os.path.isdir(folder) else None  # noqa: PTH112 (a str all along)
+    return folder if os.path.isdir(folder) else None
 
 
 def disk_of_path(name: str) -> str:
@@ -110,9 +103,7 @@ def disk_of_path(name: str) -> str:
 
 def ways_to(name: str, root: Path = ROOT) -> list[str]:
     """Hidden disks that are the ways to an NVMe disk; it has no requests of its own then."""
-    if not name.startswith("nvme") or os.path.isdir(  # noqa: PTH112
-        path_under(root, f"sys/block/{name}/mq")
-    ):
+    if not name.startswith("nvme") or os.path.isdir(path_under(root, f"sys/block/{name}/mq")):
         return []
     return [way for way in list_folder(path_under(root, "sys/block")) if disk_of_path(way) == name]
 
@@ -132,7 +123,7 @@ def read_block_device(
     Args:
         dev: The kernel's dev_t.
         root: Where /sys and /proc are.
-        mounts: The caller's mount table, to tell where a loop device's file lies; without
+        mounts: The caller's mount table, to find where a loop device's file lies; without
             it one is made when needed.
         hidden: Name of a disk that has no number there.
 
@@ -150,7 +141,7 @@ def read_block_device(
     stack, is_stacked = _describe_stack(disk_folder, root, mounts, 0)
     name = printable(folder_name(folder))
     queue = f"{disk_folder}/queue"
-    has_requests = os.path.isdir(f"{disk_folder}/mq")  # noqa: PTH112
+    has_requests = os.path.isdir(f"{disk_folder}/mq")
     model = _printable_line(f"{disk_folder}/device/model")
     return BlockDevice(
         dev=dev,
@@ -170,15 +161,13 @@ def read_block_device(
         queue_depth_limit=read_int(f"{queue}/nr_requests") if has_requests else None,
         scheduler=parse_scheduler(read_line(f"{queue}/scheduler")) if has_requests else None,
         rotational=_turns(folder_name(disk_folder), model, read_int(f"{queue}/rotational")),
-        logical_block_bytes=read_int(f"{queue}/logical_block_size"),
-        write_cache=_printable_line(f"{queue}/write_cache"),
         model=model,
     )
 
 
 def _hidden_folder(name: str, root: Path) -> str | None:
     folder = os.path.realpath(path_under(root, f"sys/block/{name.replace('/', '!')}"))
-    return folder if os.path.isdir(folder) else None  # noqa: PTH112
+    return folder if os.path.isdir(folder) else None
 
 
 def _turns(disk: str, model: str | None, rotational: int | None) -> bool | None:
@@ -200,7 +189,7 @@ def _printable_line(path: str) -> str | None:
 def list_folder(path: str) -> list[str]:
     """Names in a folder, sorted; empty when it cannot be read."""
     try:
-        return sorted(os.listdir(path))  # noqa: PTH208
+        return sorted(os.listdir(path))
     except (OSError, ValueError):
         return []
 
@@ -232,7 +221,7 @@ def _describe_stack(
 
 
 def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> tuple[str, bool]:
-    path = parse_loop_file(backing_file)
+    path = backing_file.removesuffix(" (deleted)")
     table = mounts if mounts is not None else MountTable(root)
     mount = table.mount_of_path(path)
     if mounts is None:
@@ -354,7 +343,7 @@ class BlockDevices:
                 del self._new[dev]
 
     def forget(self, dev: int) -> None:
-        """Drop a device that is gone, or that should be read anew."""
+        """Drop a device that is gone, or that should be read again."""
         self._known.pop(dev, None)
         self._new.pop(dev, None)
 

@@ -28,7 +28,7 @@ class ChosenDevice:
 
     Shape:
         ``dev`` is the kernel's dev_t, major << 20 | minor; ``name`` is printable; ``notes``
-        are sentences that tell the user where this differs from what was asked.
+        say where this differs from what the user asked for.
     """
 
     dev: int
@@ -96,7 +96,7 @@ def _find_path(path: str, root: Path) -> int | None:
         return None
     place = path_under(root, normal.lstrip("/"))
     try:
-        status = os.stat(place)  # noqa: PTH116
+        status = os.stat(place)
     except (OSError, ValueError):
         status = None
     if status is not None and stat.S_ISBLK(status.st_mode):

@@ -11,10 +11,8 @@ from ioh.procfs.files import ROOT, ints_or_none, path_under, read_text
 SECTOR_BYTES = 512  # of diskstats, whatever the device's own block size
 MINOR_BITS = 20  # the kernel's dev_t: major << 20 | minor
 
-_FIRST = 3  # major, minor and name come before the numbers
-_OLD_COLUMNS = 11
-_DISCARD_COLUMNS = 15  # since 4.18
-_FLUSH_COLUMNS = 17  # since 5.5
+_COLUMNS = slice(3, 20)  # after major, minor and name; later kernels may have more
+_SECTORS = (2, 6, 13)  # of them
 
 
 class DiskStats(NamedTuple):
@@ -22,8 +20,7 @@ class DiskStats(NamedTuple):
 
     Shape:
         A named tuple, not a dataclass: one is made for each device on each tick.  ``name``
-        is the kernel's own, not yet printable.  ``dev`` is major << 20 | minor.  Discards
-        are None before Linux 4.18, flushes before 5.5.
+        is the kernel's own, not yet printable.  ``dev`` is major << 20 | minor.
 
     Units:
         Requests (bios on devices without a request queue: dm, md, zram), bytes, and ms as
@@ -51,12 +48,12 @@ class DiskStats(NamedTuple):
     inflight: int
     busy_ms_total: int
     weighted_ms_total: int
-    discards_total: int | None = None
-    discard_merges_total: int | None = None
-    discard_bytes_total: int | None = None
-    discard_ms_total: int | None = None
-    flushes_total: int | None = None
-    flush_ms_total: int | None = None
+    discards_total: int
+    discard_merges_total: int
+    discard_bytes_total: int
+    discard_ms_total: int
+    flushes_total: int
+    flush_ms_total: int
 
 
 def make_dev(major: int, minor: int) -> int:
@@ -84,35 +81,12 @@ def parse_line(line: str) -> DiskStats | None:
     Most devices are idle: one that did nothing is the very same DiskStats as before.
     """
     words = line.split()
-    if len(words) < _FIRST + _OLD_COLUMNS:
+    device, numbers = ints_or_none(words[:2]), ints_or_none(words[_COLUMNS])
+    if not device or not numbers or len(numbers) < 17 or min(*device, *numbers) < 0:
         return None
-    device = ints_or_none(words[:2])
-    n = ints_or_none(words[_FIRST : _FIRST + _FLUSH_COLUMNS])
-    if device is None or n is None or min(*device, *n) < 0:
-        return None
-    discards = (
-        (n[11], n[12], n[13] * SECTOR_BYTES, n[14])
-        if len(n) >= _DISCARD_COLUMNS
-        else (None, None, None, None)
-    )
-    flushes = (n[15], n[16]) if len(n) >= _FLUSH_COLUMNS else (None, None)
-    return DiskStats(
-        make_dev(device[0], device[1]),
-        words[2],
-        n[0],
-        n[1],
-        n[2] * SECTOR_BYTES,
-        n[3],
-        n[4],
-        n[5],
-        n[6] * SECTOR_BYTES,
-        n[7],
-        n[8],
-        n[9],
-        n[10],
-        *discards,
-        *flushes,
-    )
+    for at in _SECTORS:
+        numbers[at] *= SECTOR_BYTES
+    return DiskStats(make_dev(device[0], device[1]), words[2], *numbers)
 
 
 def parse_diskstats(text: str) -> list[DiskStats]:

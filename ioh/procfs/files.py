@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Container
 from pathlib import Path
 
 ROOT = Path("/")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CHUNK_BYTES = 65536
+_PRESSURE = re.compile(r"^(some|full) .*\btotal=([0-9]+)$", re.MULTILINE)
 
 
 def path_under(root: Path, name: str) -> str:
     """Path of ``name`` (relative, such as ``proc/stat``) below ``root``, as a plain string."""
     if root is ROOT:
         return "/" + name
-    return os.path.join(root, name)  # noqa: PTH118 (ten times cheaper than pathlib, on every tick)
+    return os.path.join(root, name)
 
 
 def read_bytes(path: str) -> bytes | None:
@@ -64,6 +68,21 @@ def read_int(path: str) -> int | None:
     """The number a sysfs attribute holds; None when unreadable or not a number."""
     text = read_text(path)
     return None if text is None else int_or_none(text.strip())
+
+
+def read_numbers(path: str, wanted: Container[str]) -> dict[str, int]:
+    """What is wanted of a file with a name and a number on each line; the rest is left out."""
+    found: dict[str, int] = {}
+    for line in (read_text(path) or "").split("\n"):
+        name, _, word = line.partition(" ")
+        if name in wanted and (number := int_or_none(word)) is not None:
+            found[name] = number
+    return found
+
+
+def read_pressure(path: str) -> dict[str, int]:
+    """Stall time in µs since boot, by ``some`` and ``full``; empty where there is no PSI."""
+    return {kind: int(total) for kind, total in _PRESSURE.findall(read_text(path) or "")}
 
 
 def int_or_none(text: str) -> int | None:

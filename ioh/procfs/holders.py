@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ioh.procfs.blockdev import device_folder, list_folder
-from ioh.procfs.btrfs import btrfs_on
 from ioh.procfs.diskstats import parse_dev
-from ioh.procfs.files import ROOT, read_line
+from ioh.procfs.files import ROOT, path_under, read_line, read_text
+from ioh.procfs.mountinfo import parse_mountinfo
 
 _MOST_DEVICES = 1024  # sysfs cannot hold a cycle, a made-up root can; and each one costs time
 
@@ -32,13 +32,13 @@ def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
     """
     top = device_folder(dev, root)
     if top is None:
-        return btrfs_on(dev, root)
+        return ()
     seen, waiting = {top}, deque([top])
     disks: list[int] = []
     partitions: list[int] = []
     while waiting and len(seen) < _MOST_DEVICES:
         folder = waiting.popleft()
-        number = parse_dev(read_line(f"{folder}/dev") or "")
+        number = _number(folder)
         if number is not None:
             is_partition = read_line(f"{folder}/partition") is not None
             (partitions if is_partition else disks).append(number)
@@ -46,8 +46,8 @@ def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
             if above not in seen:
                 seen.add(above)
                 waiting.append(above)
-    btrfs = {found for disk in disks for found in btrfs_on(disk, root)}
-    return tuple(n for n in dict.fromkeys((*sorted(btrfs), *disks, *partitions)) if n != dev)
+    btrfs = _btrfs_on({*disks, *partitions}, root)
+    return tuple(n for n in dict.fromkeys((*btrfs, *disks, *partitions)) if n != dev)
 
 
 def _above(folder: str) -> Iterator[str]:
@@ -57,3 +57,29 @@ def _above(folder: str) -> Iterator[str]:
             yield f"{folder}/{name}"
     for name in list_folder(f"{folder}/holders"):
         yield os.path.realpath(f"{folder}/holders/{name}")
+
+
+def _number(folder: str) -> int | None:
+    return parse_dev(read_line(f"{folder}/dev") or "")
+
+
+def _btrfs_on(devs: set[int], root: Path) -> list[int]:
+    """The mounted btrfs file systems that lie on one of the devices, wholly or in part.
+
+    Returns:
+        Their own dev_t, as mountinfo has them: their superblocks name no block device.
+    """
+    base = path_under(root, "sys/fs/btrfs")
+    names: set[str] = set()
+    for folder in (f"{base}/{uuid}/devices" for uuid in list_folder(base)):
+        members = list_folder(folder)
+        if any(_number(os.path.realpath(f"{folder}/{name}")) in devs for name in members):
+            names.update(members)
+    mounts = parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
+    return sorted(
+        mount.dev
+        for mount in mounts
+        # What was mounted may be a name of device mapper's or of udev's.
+        if mount.fstype == "btrfs"
+        and os.path.realpath(path_under(root, mount.source.lstrip("/"))).rpartition("/")[2] in names
+    )

@@ -54,13 +54,18 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
     """Every limit there is, by control group (printable) and dev_t."""
     base = path_under(root, "sys/fs/cgroup")
     read_group: Callable[[str], dict[int, Limits]] = _read_v2
-    if not os.path.exists(f"{base}/cgroup.controllers"):  # noqa: PTH110 (a str all along)
+    if cgroup_version(root) == 1:
         base, read_group = f"{base}/blkio", _read_v1
     return {
         (printable(folder[len(base) :] or "/"), dev): limits
         for folder in _groups(base)
         for dev, limits in read_group(folder).items()
     }
+
+
+def cgroup_version(root: Path = ROOT) -> int:
+    """Of the control groups that limit I/O: 2, or 1, also where both are mounted."""
+    return 2 if (root / "sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
 def _groups(base: str) -> Iterator[str]:
@@ -86,10 +91,11 @@ def _read_v1(folder: str) -> dict[int, Limits]:
 
 
 class IoLimits:
-    """The limits of all control groups, looked up anew every _PERIOD_TICKS reads."""
+    """The limits of all control groups, read again every _PERIOD_TICKS reads."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
+        self.version = cgroup_version(root)
         self._ticks = 0
         self._known: dict[tuple[str, int], Limits] = {}
 

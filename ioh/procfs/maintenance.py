@@ -11,7 +11,7 @@ from ioh.procfs.blockdev import list_folder
 from ioh.procfs.files import ROOT, path_under, read_line, read_text
 
 _ARRAY = re.compile(r"(\S+) : ")
-# Where btrfs-progs tells how far a scrub is: a socket for as long as it runs.
+# Where btrfs-progs reports the progress of a scrub: a socket for as long as it runs.
 _SCRUB = "/var/lib/btrfs/scrub.progress."
 _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=(\d+)K/sec)?\s*$")
 
@@ -24,7 +24,7 @@ class Job:
         ``device`` is an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``),
         printable; ``kind`` the kernel's word: resync, recovery, check, reshape, balance,
         device replace …, or scrub.
-        ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not tell.
+        ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not say.
     """
 
     device: str
@@ -47,7 +47,7 @@ def parse_mdstat(text: str) -> list[Job]:
 
 
 def read_jobs(root: Path = ROOT) -> list[Job]:
-    """Every job that the kernel tells of, and scrubs that btrfs-progs started."""
+    """Every job that the kernel reports, and scrubs that btrfs-progs started."""
     jobs = parse_mdstat(read_text(path_under(root, "proc/mdstat")) or "")
     folder = path_under(root, "sys/fs/btrfs")
     uuids = [uuid for uuid in list_folder(folder) if "-" in uuid]  # "features" is none

@@ -29,7 +29,8 @@ class Mount:
         mount or a subvolume); ``source`` is what was mounted (``/dev/sda1``,
         ``10.0.0.5:/export``), free text for some file systems.  ``dev`` is the kernel's
         dev_t of the file system (major 0 where it lies on no single block device).  ``id`` is the
-        kernel's own, used again once the mount is gone.
+        kernel's own, used again once the mount is gone.  ``address`` is its server's, ``""`` where
+        it says none.
     """
 
     mount_point: str
@@ -38,6 +39,7 @@ class Mount:
     root: str
     dev: int
     id: int = 0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,14 @@ def parse_line(line: str) -> Mount | None:
         root=decode_octal(fields[3]),
         dev=dev,
         id=int(fields[0]) if fields[0].isdecimal() else 0,
+        address=_option(rest[2], "addr") if len(rest) > 2 else "",
     )
+
+
+def _option(options: str, name: str) -> str:
+    """The value of an option; "" where it is not there."""
+    found = (word.partition("=") for word in options.split(","))
+    return next((value for key, _, value in found if key == name), "")
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
@@ -119,7 +128,7 @@ def place(mount: Mount, below: str) -> Location:
 class MountTable:
     """The mounts of this process' namespace, read again only after a change.
 
-    The kernel tells of a change by POLLPRI on the open file, so that asking costs one
+    The kernel signals a change by POLLPRI on the open file, so that asking costs one
     system call and no parsing.  A container's own mounts are not in this namespace.
     """
 

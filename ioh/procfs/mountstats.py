@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import add, sub
 from pathlib import Path
+from typing import NamedTuple
 
-from ioh.procfs.files import ROOT, path_under, read_text
+from ioh.procfs.files import ROOT, path_under, read_fd, read_text
 from ioh.procfs.mountinfo import decode_octal
 
-# Columns of a procedure's line; 5.3 added the ninth (errors), and more may come.
-_MIN_COLUMNS = 8
+_COLUMNS = 9  # of a procedure's line; more may come
 # Of a transport's line.
 _SENT_AT = {"tcp": 6, "local": 5, "udp": 3, "rdma": 6}  # replies follow, awaited ones and others
 _SLOTS_AT = {"tcp": 11, "local": 10, "udp": 8}  # rdma has none
@@ -30,15 +33,14 @@ _BYTES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProcedureStats:
+class ProcedureStats(NamedTuple):
     """One remote procedure on one mount since it was mounted.
 
     Units:
         ``calls`` are attempts that were answered or given up; ``transmissions`` minus
         ``calls`` were sent again.  ``wire_…`` bytes include RPC headers.  Times in
         milliseconds, summed over the calls: waiting to be sent; from sending to the reply;
-        all of it.  ``errors`` is None before Linux 5.3.
+        all of it.
     """
 
     calls: int
@@ -49,10 +51,10 @@ class ProcedureStats:
     queue_ms: int
     rtt_ms: int
     execute_ms: int
-    errors: int | None = None
+    errors: int
 
 
-NO_CALLS = ProcedureStats(0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_CALLS = ProcedureStats(*(0,) * _COLUMNS)
 # Debian's Linux 7.2 reads NFSv4.2 files by READ_PLUS (CONFIG_NFS_V4_2_READ_PLUS), 6.1 does not.
 SAME_AS = {"READ": ("READ", "READ_PLUS")}
 
@@ -67,7 +69,7 @@ class NfsMount:
         O_DIRECT, and what READ and WRITE moved.  ``transports`` counts connections
         (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight;
         ``sent`` and ``replied`` count their requests and replies, also to requests that nobody
-        waits for any more; None where no line tells.
+        waits for any more; None where no line says.
         Mounts of one server can share connections, and then have the same numbers; those of one
         superblock, which is ``age_s`` seconds old, have all numbers the same.
     """
@@ -147,10 +149,9 @@ def _parse_line(mount: NfsMount, line: str) -> None:
     elif name == "xprt" and words:
         _parse_transport(mount, words)
     elif (  # procedures are in capitals; the line `events` has as many numbers
-        name.isupper() and len(words) >= _MIN_COLUMNS and all(word.isdecimal() for word in words)
+        name.isupper() and len(words) >= _COLUMNS and all(word.isdecimal() for word in words)
     ):
-        numbers = [int(word) for word in words]
-        mount.procedures[name] = ProcedureStats(*numbers[: _MIN_COLUMNS + 1])
+        mount.procedures[name] = ProcedureStats(*map(int, words[:_COLUMNS]))
 
 
 def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> int | None:
@@ -202,23 +203,40 @@ def _number(words: list[str], at: int | None, more: int = 0) -> int | None:
     return int(words[at + more])
 
 
+@cache
+def open_own() -> int:
+    """This process' own file, open for good; -1 where it cannot be.
+
+    Call it early: a process that nobody may look into cannot open its own, but it can read it.
+    """
+    try:
+        return os.open("/proc/self/mountstats", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
 def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
     """Read it; this touches no mount, so a dead server cannot hang the caller.
 
     Returns:
         None where the file cannot be read.
     """
-    text = read_text(path_under(root, "proc/self/mountstats"))
-    return None if text is None else parse_mountstats(text)
+    if root != ROOT:
+        text = read_text(path_under(root, "proc/self/mountstats"))
+        return None if text is None else parse_mountstats(text)
+    try:
+        os.lseek(open_own(), 0, os.SEEK_SET)
+        return parse_mountstats(read_fd(open_own()).decode("utf-8", "surrogateescape"))
+    except OSError:
+        return None
 
 
 def add_procedures(mounts: list[NfsMount]) -> Mapping[str, ProcedureStats]:
-    """Every procedure, added up over the mounts; errors None where any mount's are."""
+    """Every procedure, added up over the mounts."""
     sums: dict[str, ProcedureStats] = {}
     for mount in mounts:
         for name, stats in mount.procedures.items():
-            before = sums.get(name)
-            sums[name] = stats if before is None else _add(before, stats)
+            sums[name] = _combined(add, sums.get(name, NO_CALLS), stats)
     return sums
 
 
@@ -237,7 +255,7 @@ def grown_since(newer: NfsMount, older: NfsMount) -> NfsMount:
     """
     grown = {name: getattr(newer, name) - getattr(older, name) for name in _BYTES}
     procedures = {
-        name: _subtract(stats, before)
+        name: _combined(sub, stats, before)
         for name, stats in newer.procedures.items()
         if stats != (before := older.procedures.get(name, NO_CALLS))
     }
@@ -255,34 +273,11 @@ def stats_of(procedures: Mapping[str, ProcedureStats], name: str) -> ProcedureSt
     """READ, WRITE or COMMIT, all procedures that do it added up; zeros where there is none."""
     total = NO_CALLS
     for same in SAME_AS.get(name, (name,)):
-        if same in procedures:
-            total = procedures[same] if total is NO_CALLS else _add(total, procedures[same])
+        total = _combined(add, total, procedures.get(same, NO_CALLS))
     return total
 
 
-def _add(a: ProcedureStats, b: ProcedureStats) -> ProcedureStats:
-    return ProcedureStats(
-        a.calls + b.calls,
-        a.transmissions + b.transmissions,
-        a.timeouts + b.timeouts,
-        a.wire_sent_bytes + b.wire_sent_bytes,
-        a.wire_received_bytes + b.wire_received_bytes,
-        a.queue_ms + b.queue_ms,
-        a.rtt_ms + b.rtt_ms,
-        a.execute_ms + b.execute_ms,
-        None if a.errors is None or b.errors is None else a.errors + b.errors,
-    )
-
-
-def _subtract(a: ProcedureStats, b: ProcedureStats) -> ProcedureStats:
-    return ProcedureStats(
-        a.calls - b.calls,
-        a.transmissions - b.transmissions,
-        a.timeouts - b.timeouts,
-        a.wire_sent_bytes - b.wire_sent_bytes,
-        a.wire_received_bytes - b.wire_received_bytes,
-        a.queue_ms - b.queue_ms,
-        a.rtt_ms - b.rtt_ms,
-        a.execute_ms - b.execute_ms,
-        None if a.errors is None or b.errors is None else a.errors - b.errors,
-    )
+def _combined(
+    how: Callable[[int, int], int], a: ProcedureStats, b: ProcedureStats
+) -> ProcedureStats:
+    return ProcedureStats(*map(how, a, b))

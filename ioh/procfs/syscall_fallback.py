@@ -13,7 +13,7 @@ from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable
 from ioh.procfs.files import ROOT, path_under
 from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.processes import (
-    ProcessIo,
+    Flow,
     ProcessStat,
     list_pids,
     read_cgroup,
@@ -31,13 +31,7 @@ _NOTES = (
     "what a process did after its last sample is counted with the parent that waited for it",
 )
 
-Flow = tuple[int, int, int, int]
 _PARENTS_MAX = 64  # longer chains of parents are not followed
-
-
-def flow_of(io: ProcessIo) -> Flow:
-    """Read calls, bytes read, write calls, bytes written."""
-    return io.reads_total, io.read_bytes_total, io.writes_total, io.write_bytes_total
 
 
 @dataclass(slots=True)
@@ -53,7 +47,7 @@ class SyscallFallback:
     """Keeps the syscall layer's totals from /proc/PID/io, one ``sample()`` a tick.
 
     Totals start at 0 with the first sample and only grow: what a process did stays in them
-    after its end.  Its row goes with it.  A pid used again is told by the start time.
+    after its end.  Its row goes with it.  A reused pid is recognised by its start time.
 
     The kernel adds all that a process did to the parent that waits for it.  What was
     counted while the child lived is taken out of the parent's growth again, so nothing
@@ -87,7 +81,7 @@ class SyscallFallback:
 
         Returns:
             Rows only of processes that did something since the first sample.  Unavailable
-            where the filters ask for what /proc cannot tell, or nothing may be read.
+            where the filters ask for what /proc does not have, or nothing may be read.
         """
         if self._filters.device is not None:
             return Unavailable(
@@ -120,8 +114,8 @@ class SyscallFallback:
         for pid in list_pids(self._root):
             io = read_process_io(pid, self._root)
             if io is not None:
-                flows[pid] = flow_of(io)
-            elif os.path.exists(path_under(self._root, f"proc/{pid}")):  # noqa: PTH110
+                flows[pid] = io
+            elif os.path.exists(path_under(self._root, f"proc/{pid}")):
                 unreadable.add(pid)
         return flows, unreadable
 
@@ -219,7 +213,7 @@ class SyscallFallback:
             return None
         folder = path_under(self._root, self._cgroup_root.lstrip("/")) + path
         try:
-            return os.stat(folder).st_ino  # noqa: PTH116 (cgroup2 is in memory: never hangs)
+            return os.stat(folder).st_ino
         except (OSError, ValueError):
             return None
 

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 
+from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
 from ioh.session.output import FileOutput
-from ioh.session.reader import STDIN, open_for_reading, unreadable
+from ioh.session.reader import STDIN, Session, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
-from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
+from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick, is_v1
+from ioh.session.v1.reader import V1Reader
 from ioh.session.writer import SessionWriter
 
 _CHUNK_BYTES = 1 << 18
 MAX_FAULTS = 1000
+MAX_MOMENTS = 10_000
 
 
 @dataclass
-class Findings:
+class CheckResult:
     """What a whole pass over a recording found.
 
     Shape:
         ``last_part`` differs from the header's where several files were read as one;
-        ``faults`` are lines for people, unescaped, MAX_FAULTS at most.
+        ``faults`` are lines for people, unescaped, MAX_FAULTS at most; ``marks`` and ``gaps``
+        MAX_MOMENTS at most, ``untold`` so many more.
     """
 
     header: Header | None = None
@@ -35,9 +40,10 @@ class Findings:
     layers: dict[str, int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    untold: int = 0
     is_ended: bool = False
     lost_ticks: int = 0
-    mended: int = 0
+    left_out: int = 0
     is_torn: bool = False
     faults: list[str] = field(default_factory=list)
 
@@ -47,6 +53,8 @@ class Findings:
             self.header = item
         elif isinstance(item, Tick):
             self._take_sample(item.sample)
+        elif isinstance(item, Mark | Gap) and len(self.marks) + len(self.gaps) >= MAX_MOMENTS:
+            self.untold += 1
         elif isinstance(item, Mark):
             self.marks.append(item)
         elif isinstance(item, Gap):
@@ -54,8 +62,11 @@ class Findings:
         elif isinstance(item, End):
             self.is_ended = True
         elif isinstance(item, LostTicks):
+            first = self.ticks + self.lost_ticks
             self.lost_ticks += item.count
-            self._fault(f"{item.count} samples are lost before sample {self.ticks}")
+            last = self.ticks + self.lost_ticks - 1
+            which = f"sample {first} is" if first == last else f"samples {first} to {last} are"
+            self._fault(f"{which} lost")
         elif isinstance(item, BadRecord):
             self._fault(f"byte {item.offset}: a record that makes no sense: {item.why}")
         else:
@@ -74,23 +85,21 @@ class Findings:
         if damage.is_tail:
             self.is_torn = True
             self._fault(f"{where} at the end are no whole record: the recording was cut off")
-        elif damage.is_mended:
-            self.mended += 1
-            self._fault(f"{where} are damaged; what was there is given back by a parity record")
         else:
             self._fault(f"{where} are damaged")
 
     def leave_out(self) -> None:
         """Note that the last sample taken cannot be copied."""
-        self.lost_ticks += 1
-        self._fault(f"sample {self.ticks - 1} holds numbers beyond 64 bits: left out of the copy")
+        self.left_out += 1
+        last = self.ticks + self.lost_ticks - 1
+        self._fault(f"sample {last} holds numbers beyond 64 bits: left out of the copy")
 
     def _fault(self, text: str) -> None:
         if len(self.faults) < MAX_FAULTS:
             self.faults.append(text)
 
 
-def check(path: str, repaired: str | None = None) -> Findings:
+def check(path: str, repaired: str | None = None) -> CheckResult:
     """Read all of a recording; write every sample, mark and gap into a new file if asked to.
 
     No file is made of a recording without a sample.
@@ -99,37 +108,42 @@ def check(path: str, repaired: str | None = None) -> Findings:
         IohError: It is no recording or cannot be read, or the new file cannot be made.
         OSError: The new file cannot be written.
     """
-    found = Findings()
+    found = CheckResult()
     writer: SessionWriter | None = None
     held: list[Item] = []
     name = STDIN if path == "-" else path
-    fd = open_for_reading(path) if path != "-" else os.dup(0)
-    try:
-        reader = ItemReader(name=name, joins=True)
+    with contextlib.ExitStack() as stack:
+        fd = open_for_reading(path) if path != "-" else os.dup(0)
+        stack.callback(os.close, fd)
+        piece = _read(fd, name)
+        reader = _reader_of(piece, fd, name, builds=repaired is not None)
         at_end = False
         while not at_end:
-            piece = _read(fd, name)
             at_end = not piece
             found.size_bytes += len(piece)
             reader.feed(piece)
             for item in reader.items(at_end=at_end):
                 found.take(item)
-                if repaired is None:
-                    continue
-                held.append(item)
-                if writer is None and isinstance(item, Tick) and found.header is not None:
-                    writer = _new_writer(found.header, repaired)
-                if writer is not None:
-                    for kept in held:
-                        if not _copy(kept, writer):
-                            found.leave_out()
-                    held.clear()
+                held += [item] if repaired is not None else []
+                if held and writer is None and isinstance(item, Tick) and found.header is not None:
+                    writer = _new_writer(found.header, str(repaired))
+                    stack.callback(writer.close)
+                while held and writer is not None:
+                    if not _copy(held.pop(0), writer):
+                        found.leave_out()
+            piece = _read(fd, name) if piece else b""
         found.last_part = reader.part
-    finally:
-        os.close(fd)
-        if writer is not None:
-            writer.close()
     return found
+
+
+def _reader_of(begin: bytes, fd: int, name: str, *, builds: bool) -> ItemReader | V1Reader:
+    """A reader for what begins so, which knows the layers even where its first head is damaged."""
+    if is_v1(begin):
+        return V1Reader()
+    specs = None
+    with contextlib.suppress(IohError), Session(name, os.dup(fd)) as session:
+        specs = session.specs_before(0)
+    return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
 
 
 def _read(fd: int, name: str) -> bytes:

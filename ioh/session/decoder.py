@@ -2,31 +2,335 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
 
-import msgspec
-
+from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import READ_STEP_US, HostSample, Sample
-from ioh.session.flatstate import FlatState
-from ioh.session.folding import Folding, Layout
-from ioh.session.layerstate import HOST_FIELDS, LayerState
+from ioh.model.sample import (
+    READ_STEP_US,
+    HostSample,
+    LayerSample,
+    OpTotals,
+    Sample,
+    Unavailable,
+    Value,
+)
 from ioh.session.records import (
-    Changes,
-    Delta,
-    Full,
-    Moment,
-    RecordError,
-    Rows,
-    TableShape,
-    decode_plain,
+    HOST_FIELDS,
+    HOST_NUMBERS,
+    MAX_ALL_OPS,
+    MAX_CELLS,
+    MAX_ROWS,
+    OP_NUMBERS,
+    LayerShape,
+    OpShape,
+    SampleRecord,
+    Start,
+    hist_sizes,
+    places_of,
+    refuse,
     to_text,
 )
-from ioh.session.tablestate import TablesState
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """Numbers that lie together: of an op, a row, the host, or what else a layer has.
+
+    Shape:
+        The first ``nils`` of them may be unknown, and the first ``floats`` no integers: formulas
+        rely on that.  ``op`` only of an op.  ``built``: what was made of the numbers as they are.
+    """
+
+    group: _Group
+    begin: int
+    size: int
+    nils: int
+    floats: int
+    op: OpShape | None = None
+    built: Any = None
+
+    def build(self, values: list[Value]) -> Any:  # noqa: ANN401 (a row, or an op's totals)
+        """What the numbers stand for."""
+        numbers: Any = tuple(values[self.begin : self.begin + self.size])
+        if (op := self.op) is not None:
+            behind = OP_NUMBERS + hist_sizes(op)[0]
+            numbers = OpTotals(  # type: ignore[call-arg]
+                *numbers[:OP_NUMBERS],
+                LatencyHist(numbers[OP_NUMBERS:behind]) if op.latency else None,
+                SizeLatencyHist(numbers[behind:]) if op.size_lat else None,
+            )
+        self.built = numbers
+        return numbers
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """What a mapping of a Sample is built of: ops of a layer or of a part, or rows of a table."""
+
+    blocks: dict[Any, _Block] = field(default_factory=dict)
+    shown: dict[Any, Any] | None = None
+
+    def mapping(self, values: list[Value]) -> dict[Any, Any]:
+        """The mapping as it now is; what was returned never changes."""
+        if self.shown is None:
+            self.shown = {
+                key: block.build(values) if block.built is None else block.built
+                for key, block in self.blocks.items()
+            }
+        return self.shown
+
+
+@dataclass(slots=True, eq=False)
+class _Layer:
+    """A layer's shape, and where its numbers lie: those of its ops, of its parts' ops, the rest."""
+
+    shape: LayerShape
+    names: list[list[str]]  # of parts, metrics, lost, gauge_hists
+    groups: list[_Group] = field(default_factory=list)
+    rest: int = 0  # where the rest begins
+
+    def sample(
+        self, values: list[Value], tables: dict[str, Any], after_us: int, *, with_parts: bool
+    ) -> LayerSample | Unavailable:
+        """The layer as it now is."""
+        shape, (parts, metrics, lost, gauges) = self.shape, self.names
+        if shape.reason is not None:
+            return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
+        own, *others = [group.mapping(values) for group in self.groups[: None if with_parts else 1]]
+        rest: Any = values[self.rest : self.rest + rest_of(shape)]
+        counts = rest[len(metrics) :]
+        hists = range(len(lost), len(counts), LATENCY_BUCKETS)
+        return LayerSample(
+            source=to_text(shape.source),
+            ops=own,
+            metrics=dict(zip(metrics, rest, strict=False)),
+            tables=tables,
+            parts=dict(zip(parts, others, strict=False)),
+            lost=dict(zip(lost, counts, strict=False)),
+            gauge_hists={
+                name: tuple(counts[at : at + LATENCY_BUCKETS])
+                for name, at in zip(gauges, hists, strict=True)
+            },
+            notes=tuple(map(to_text, shape.notes)),
+            read_after_us=after_us,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Table:
+    layer: int
+    name: str
+    keys: int
+    columns: int
+    row_work: int
+    rows: _Group = field(default_factory=_Group)
+
+
+# What is made of a block takes as much memory as so many more numbers, and so much work.
+_BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
+# Rows without a counter are shown and judged whether they changed or not.
+_ROW_WORK, _GAUGES_WORK = 1, 8
+
+
+class _State:
+    """A sample while it is being read back; the reverse of the encoder's _Known.
+
+    All numbers stand in one list.  On the way to a sample that is asked for lie up to a hundred
+    others, so that nothing is built of them before somebody asks.
+
+    Args:
+        start: What the whole sample has.
+        specs: What the layers are to be.
+    """
+
+    def __init__(self, start: Start, specs: Mapping[str, LayerSpec]) -> None:
+        self.start, self.specs = start, specs
+        self.mono_ns = 0
+        self.read_after: Sequence[int] = ()
+        self.layers: dict[str, _Layer] = {}
+        self.tables: list[_Table] = []
+        self._rows: list[tuple[_Group, tuple[str, ...]] | None] = []  # by number; None: removed
+        self.values: list[Value] = []
+        self._blocks: list[_Block] = []
+        self._begins: list[int] = []  # of blocks
+        self._changed: set[int] = set()  # places
+        self._fresh_blocks = self._fresh_numbers = 0  # since the last sample was built
+        self.work = 0  # to look at that
+        self._place(_Group(), HOST_NUMBERS, HOST_NUMBERS, HOST_NUMBERS)
+
+    def _place(
+        self, group: _Group, size: int, nils: int, floats: int, op: OpShape | None = None
+    ) -> _Block:
+        """Put numbers, all 0, behind all others."""
+        block = _Block(group, len(self.values), size, nils, floats, op)
+        if block.begin + size > MAX_CELLS:
+            refuse("more numbers than any sample has")
+        self.values += [0] * size
+        self._blocks.append(block)
+        self._begins.append(block.begin)
+        self._fresh_blocks += 1
+        self._fresh_numbers += size + _BLOCK_NUMBERS
+        return block
+
+    def take(self, record: SampleRecord) -> None:
+        """Take over a record's changes.
+
+        Raises:
+            RecordError: They do not fit; nothing here is of use then.
+        """
+        for at, shape in record.layers:
+            self._take_layer(at, shape)
+        if record.start is not None:
+            self._begin_tables(record.start)
+        for number in places_of(record.removed):
+            row = self._rows[number] if number < len(self._rows) else None
+            if row is None:
+                refuse(f"no row {number}")
+            group, key = row
+            del group.blocks[key]
+            group.shown = self._rows[number] = None
+        if len(record.added) + sum(len(table.rows.blocks) for table in self.tables) > MAX_ROWS:
+            refuse("too many rows")
+        for at, names in record.added:
+            self._add_row(at, tuple(map(to_text, names)))
+        self._change(record)
+        self.mono_ns += record.mono_ns
+        self.read_after = record.read_after
+
+    def _take_layer(self, at: int, shape: LayerShape) -> None:
+        name = to_text(shape.name)
+        known = list(self.layers)
+        if known[at : at + 1] != [name] and (at != len(known) or name not in self.specs):
+            refuse(f"no layer {at}, or one without its description")
+        if at == len(known) and name in self.layers:
+            refuse("a layer that comes twice")
+        others = [layer.shape for other, layer in self.layers.items() if other != name]
+        if sum(len(ops) for each in (shape, *others) for ops in _owners(each)) > MAX_ALL_OPS:
+            refuse("more ops than any sample has")
+        parts = [part for part, _ in shape.parts]
+        names = (parts, shape.metrics, shape.lost, shape.gauge_hists)
+        layer = _Layer(shape, [list(map(to_text, each)) for each in names])
+        for ops in _owners(shape):
+            group = _Group()
+            for op in ops:
+                size = OP_NUMBERS + sum(hist_sizes(op))
+                group.blocks[to_text(op.name)] = self._place(group, size, OP_NUMBERS, 0, op)
+            layer.groups.append(group)
+            if len(group.blocks) != len(ops):
+                refuse("a layer that names something twice")
+        if any(len(set(each)) != len(each) for each in layer.names):
+            refuse("a layer that names something twice")
+        metrics = len(shape.metrics)
+        layer.rest = self._place(_Group(), rest_of(shape), metrics, metrics).begin
+        self.layers[name] = layer
+
+    def _begin_tables(self, start: Start) -> None:
+        """Tables must be those of the specs: sinks rely on them."""
+        if len(set(start.tables)) != len(start.tables):
+            refuse("a table that comes twice")
+        names = list(self.layers)
+        for at, raw in start.tables:
+            spec = self.specs[names[at]] if at < len(names) else None
+            found = [each for each in spec.tables if each.name == to_text(raw)] if spec else []
+            if not found:
+                refuse("a table that is not its layer's")
+            table = found[0]
+            is_counted = any(column.kind == "counter" for column in table.columns)
+            work = _ROW_WORK if is_counted else _GAUGES_WORK
+            sizes = len(table.keys), len(table.raw_columns)
+            self.tables.append(_Table(at, table.name, *sizes, work))
+
+    def _add_row(self, at: int, key: tuple[str, ...]) -> None:
+        table = self.tables[at] if at < len(self.tables) else None
+        if table is None or len(key) != table.keys or key in table.rows.blocks:
+            refuse("a row that fits no table, or comes twice")
+        size, rows = table.columns, table.rows
+        rows.blocks[key] = self._place(rows, size, size, size)
+        rows.shown = None
+        self._rows.append((rows, key))
+
+    def _change(self, record: SampleRecord) -> None:
+        values, at = self.values, -1
+        places, set_places = places_of(record.gaps), places_of(record.set_gaps)
+        if len(places) != len(record.incs) or len(set_places) != len(record.sets):
+            refuse("as many gaps as changes are needed")
+        try:
+            for at, inc in zip(places, record.incs, strict=True):
+                values[at] += inc  # type: ignore[operator]
+            for at, value in zip(set_places, record.sets, strict=True):
+                if not isinstance(value, int):
+                    self._check(at, value)
+                values[at] = value
+        except (IndexError, TypeError):
+            refuse(f"no integer at position {at}")
+        self._changed.update(places, set_places)
+
+    def _check(self, at: int, value: float | None) -> None:
+        """Refuse what is no integer where one must be."""
+        block = self._blocks[bisect_right(self._begins, at) - 1]
+        if at - block.begin >= (block.nils if value is None else block.floats):
+            refuse("a count that is no integer")
+        if at < HOST_NUMBERS and value is not None and not isfinite(value):
+            refuse("a host's number that is none")
+
+    def sample(self, time_unix_s: float, *, with_tables: bool, with_parts: bool) -> Sample:
+        """The sample as it now is; what was returned never changes."""
+        end = 0
+        for at in sorted(self._changed):
+            if at >= end:
+                block = self._blocks[bisect_right(self._begins, at) - 1]
+                block.built = block.group.shown = None
+                end = block.begin + block.size
+                self._fresh_blocks += 1
+                self._fresh_numbers += block.size + _BLOCK_NUMBERS
+        self._changed.clear()
+        fresh, self._fresh_numbers = self._fresh_numbers, 0
+        self.work = self._fresh_blocks * _BLOCK_WORK + fresh // 8
+        self._fresh_blocks = 0
+        for layer in self.layers.values():
+            shape = layer.shape
+            ops = sum(len(group.blocks) for group in layer.groups)
+            self.work += ops + len(shape.metrics) + len(shape.lost)
+        self.work += sum(table.row_work * len(table.rows.blocks) for table in self.tables)
+        values: list[Any] = self.values
+        tables: list[dict[str, Any]] = [{} for _ in self.layers]
+        for table in self.tables if with_tables else ():
+            tables[table.layer][table.name] = table.rows.mapping(values)
+        after = [*self.read_after, *[0] * len(self.layers)]
+        return Sample(
+            time_unix_s=time_unix_s,
+            mono_ns=self.mono_ns,
+            hostname=to_text(self.start.hostname),
+            kernel=to_text(self.start.kernel),
+            host=HostSample(*values[: len(HOST_FIELDS)]),
+            layers={
+                name: layer.sample(values, of, us * READ_STEP_US, with_parts=with_parts)
+                for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
+            },
+            specs={name: self.specs[name] for name in self.layers},
+            self_cpu_ns_total=values[len(HOST_FIELDS)],
+            bpf_ns_total=values[len(HOST_FIELDS) + 1],
+            fresh_numbers=fresh,
+        )
+
+
+def _owners(shape: LayerShape) -> list[list[OpShape]]:
+    """The ops of a layer, and of each of its parts."""
+    return [shape.ops, *(ops for _, ops in shape.parts)]
+
+
+def rest_of(shape: LayerShape) -> int:
+    """How many numbers of a layer are of no op."""
+    return len(shape.metrics) + len(shape.lost) + len(shape.gauge_hists) * LATENCY_BUCKETS
 
 
 class Decoder:
-    """Turns the plain bytes of FULL, DELTA and CHECKPOINT records back into Samples.
+    """Turns the plain bytes of WHOLE and DELTA records back into Samples.
 
     Args:
         with_tables: False leaves all tables out, which is much faster.
@@ -34,143 +338,58 @@ class Decoder:
     """
 
     def __init__(self, *, with_tables: bool = True, with_parts: bool = True) -> None:
-        self._with_tables = with_tables
-        self._with_parts = with_parts
-        self._layers: list[LayerState] | None = None
-        self._folding = Folding(Layout([], [], 0), [])
-        self._tables = TablesState([])
-        self._flat = FlatState([], with_parts=with_parts)
-        self._names = ("", "")
-        self._mono_ns = 0
-        self._read_after: Sequence[int] = ()
+        self._with_tables, self._with_parts = with_tables, with_parts
+        self._state: _State | None = None
         self._time_unix_s = 0.0
         self.specs: dict[str, LayerSpec] = {}
-        self.tick = -1
 
     @property
     def is_broken(self) -> bool:
         """Whether a record in between is missing: only a whole one helps."""
-        return self._layers is None
-
-    @property
-    def moment(self) -> tuple[str, int, float]:
-        """Whence and of when the last sample is: host, its clock in ns, and unix time."""
-        return self._names[0], self._mono_ns, self._time_unix_s
-
-    def anew(self) -> Decoder:
-        """One for another stream, which knows the same layers."""
-        made = Decoder(with_tables=self._with_tables, with_parts=self._with_parts)
-        made.specs = self.specs
-        return made
+        return self._state is None
 
     def break_chain(self) -> None:
         """Forget the sample: what comes next was not made from it."""
-        self._layers = None
+        self._state = None
 
-    def take_full(self, moment: Moment, plain: bytes) -> None:
-        """Start anew from a FULL or CHECKPOINT record.
+    @property
+    def moment(self) -> tuple[bytes, int, float] | None:
+        """Of the last sample: its host, the host's clock in ns, and the unix time."""
+        state = self._state
+        return (state.start.hostname, state.mono_ns, self._time_unix_s) if state else None
 
-        Raises:
-            RecordError: It is no such record; the chain is then broken.
-        """
-        self._layers = None
-        full = decode_plain(plain, Full)
-        layers = [LayerState(shape) for shape in full.layers]
-        if len({layer.name for layer in layers}) != len(layers):
-            msg = "a layer that comes twice"
-            raise RecordError(msg)
-        self._check_tables(layers, full.tables)
-        self._tables = TablesState(full.tables)
-        self._flat = FlatState(layers, with_parts=self._with_parts)
-        self._names = (to_text(full.hostname), to_text(full.kernel))
-        layout = self._flat.layout()
-        self._folding = Folding(layout, layout.everyone())
-        self._apply(full.changes, full.rows)
-        self._mono_ns, self._read_after = full.mono_ns, full.read_after
-        self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
+    @property
+    def work(self) -> int:
+        """What it costs to look at the last sample built; see WorkBudget."""
+        return self._state.work if self._state is not None else 0
 
-    def take_delta(self, moment: Moment, plain: bytes) -> bool:
-        """Go on by a DELTA record.
+    def take(self, record: SampleRecord, time_unix_s: float) -> int:
+        """Apply a record to the sample before, or start from a whole one.
 
         Returns:
-            False when it does not follow the last one taken: the chain is then broken.
+            How many numbers it begins with.
 
         Raises:
-            RecordError: It is no such record; the chain is then broken.
+            RecordError: It does not fit; the chain is then broken.
         """
-        layers, self._layers = self._layers, None
-        delta = decode_plain(plain, Delta)
-        if layers is None or moment.tick != self.tick + 1:
-            return False
-        if delta.reshaped:
-            self._flat.give_back()
-        for at, shape in delta.reshaped:
-            if at >= len(layers) or layers[at].shape.name != shape.name:
-                msg = f"no layer {at}"
-                raise RecordError(msg)
-            layers[at] = LayerState(shape)
-        if delta.reshaped:
-            self._flat = FlatState(layers, with_parts=self._with_parts, host=self._flat.host)
-            self._folding = self._folding.reshaped(
-                self._flat.layout(), [at for at, _ in delta.reshaped]
-            )
-        self._apply(delta.changes, delta.rows)
-        self._mono_ns, self._read_after = self._mono_ns + delta.mono_inc_ns, delta.read_after
-        self._layers, self.tick, self._time_unix_s = layers, moment.tick, moment.time_unix_s
-        return True
+        state, self._state = self._state, None
+        if record.start is not None:
+            state = _State(record.start, self.specs)
+        if state is None:
+            refuse("changes of a sample that is missing")
+        before = len(state.values)
+        state.take(record)
+        self._state, self._time_unix_s = state, time_unix_s
+        return len(state.values) - before
 
     def sample(self) -> Sample:
-        """The sample of the last record taken."""
-        layers = self._layers or []
-        self._flat.give_back()
-        values = self._flat.host
-        host = dict(zip(HOST_FIELDS, values, strict=False))
-        own = values[len(HOST_FIELDS) :]
-        tables = self._tables.by_layer() if self._with_tables else {}
-        after = [*self._read_after, *[0] * len(layers)]
-        return Sample(
-            time_unix_s=self._time_unix_s,
-            mono_ns=self._mono_ns,
-            hostname=self._names[0],
-            kernel=self._names[1],
-            host=HostSample(**host),  # type: ignore[arg-type]
-            layers={
-                layer.name: layer.layer(
-                    tables.get(at, {}),
-                    with_parts=self._with_parts,
-                    read_after_us=after[at] * READ_STEP_US,
-                )
-                for at, layer in enumerate(layers)
-            },
-            specs={layer.name: self.specs[layer.name] for layer in layers},
-            self_cpu_ns_total=own[0],  # type: ignore[arg-type]
-            bpf_ns_total=own[1],  # type: ignore[arg-type]
-        )
-
-    def _apply(self, changes: Changes, rows: msgspec.Raw) -> None:
-        if changes.members:
-            self._folding = self._folding.with_members(changes.members)
-        self._flat.apply(changes, self._folding)
-        if self._with_tables:
-            self._tables.apply(decode_plain(rows, Rows))
-
-    def _check_tables(self, layers: list[LayerState], shapes: Sequence[TableShape]) -> None:
-        """Layers and tables must be those of the specs: sinks rely on them.
+        """The sample of the last record taken.
 
         Raises:
-            RecordError: They are not.
+            RecordError: There is none.
         """
-        for layer in layers:
-            if layer.name not in self.specs:
-                msg = "a layer without its description"
-                raise RecordError(msg)
-        seen: set[tuple[int, bytes]] = set()
-        for shape in shapes:
-            found: Mapping[str, tuple[int, int]] = {}
-            if shape.layer < len(layers) and (shape.layer, shape.name) not in seen:
-                spec = self.specs[layers[shape.layer].name]
-                found = {t.name: (len(t.keys), len(t.raw_columns)) for t in spec.tables}
-            if found.get(to_text(shape.name)) != (shape.keys, shape.columns):
-                msg = "a table that is not its layer's"
-                raise RecordError(msg)
-            seen.add((shape.layer, shape.name))
+        if self._state is None:
+            refuse("no sample")
+        return self._state.sample(
+            self._time_unix_s, with_tables=self._with_tables, with_parts=self._with_parts
+        )

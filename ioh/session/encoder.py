@@ -2,206 +2,305 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import ne
 
-import msgspec
-
-from ioh.model.sample import READ_STEP_US, LayerSample, Sample, Value
-from ioh.session.cells import (
-    MAX_INC,
-    MIN_INC,
-    Counts,
-    diff_cells,
-    diff_values,
-    gaps_of,
-    pack_cells,
-)
-from ioh.session.folding import Folding, Layout, fitting_members
-from ioh.session.layerstate import (
-    HOST_FIELDS,
-    hists_of,
-    shape_of,
-    values_of,
-    zero_hists,
-    zero_values,
+from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
+from ioh.model.sample import (
+    READ_STEP_US,
+    LayerSample,
+    OpTotals,
+    Sample,
+    Table,
+    Unavailable,
+    Value,
 )
 from ioh.session.records import (
-    Changes,
-    Delta,
-    Full,
+    HOST_FIELDS,
+    HOST_NUMBERS,
+    MAX_ALL_OPS,
+    MAX_CELLS,
+    MAX_PARTS,
+    MAX_ROWS,
+    SIZE_LAT_CELLS,
     LayerShape,
-    Rows,
+    OpShape,
+    SampleRecord,
+    Start,
     encode_plain,
+    gaps_of,
     to_bytes,
+    to_text,
 )
-from ioh.session.tables import TablesWriter, table_shapes, tables_of
+
+# Of all rows; those beyond stay out of the recording.
+_MAX_ROW_CHARACTERS = 1 << 19
+_MAX_ROW_CELLS = MAX_CELLS // 8
+_MIN_INC, _MAX_INC = -(1 << 63), (1 << 64) - 1
+# Shorter chunks are looked through number by number: equal ones may differ in type.
+_LONG_CHUNK = 64
+# The same however many they are, so that it changes nothing from sample to sample.
+LEFT_OUT = b"more devices or mounts than a recording holds: the others are in the totals only"
+Chunk = Sequence[Value]
+Flat = tuple[LayerShape, list[Chunk]]
 
 
-def _host_values(sample: Sample) -> list[Value]:
-    values: list[Value] = [getattr(sample.host, name) for name in HOST_FIELDS]
-    return [*values, sample.self_cpu_ns_total, sample.bpf_ns_total]
+@dataclass(slots=True)
+class _Room:
+    """How much of parts one sample may hold; what is beyond stays out of the recording."""
+
+    ops: int = MAX_ALL_OPS // 2
+    cells: int = MAX_CELLS // 2
 
 
-class _Flat:
-    """A sample as vectors: the host's values, then each layer's."""
+def _flatten(name: str, layer: LayerSample | Unavailable, room: _Room) -> Flat:
+    """The shape of a layer's sample, and its numbers in that order.
 
-    def __init__(self, sample: Sample) -> None:
-        self.sample = sample
-        self.shapes = [shape_of(name, layer) for name, layer in sample.layers.items()]
-        self.values = [_host_values(sample), *map(values_of, sample.layers.values())]
-        self.hists = [hists_of(layer) for layer in sample.layers.values()]
-        self.table_shapes = table_shapes(sample)
+    Where the room is used up, parts are without histograms, then left out, which a note says.
 
-    def layout(self) -> Layout:
-        """What lies where in it."""
-        sizes = [len(values) for values in self.values[1:]]
-        return Layout(self.shapes, sizes, len(self.values[0]))
-
-    def read_after(self) -> list[int]:
-        """When each layer was read, for a record."""
-        layers = self.sample.layers.values()
-        steps = [x.read_after_us if isinstance(x, LayerSample) else 0 for x in layers]
-        return [step // READ_STEP_US for step in steps] if any(steps) else []
-
-    def continues(self, older: _Flat) -> bool:
-        """Whether a delta can tell this sample: the same host, layers and tables as before."""
-        return (
-            [shape.name for shape in self.shapes] == [shape.name for shape in older.shapes]
-            and self.table_shapes == older.table_shapes
-            and self.sample.hostname == older.sample.hostname
-            and self.sample.kernel == older.sample.kernel
-            and self.sample.mono_ns > older.sample.mono_ns
-        )
-
-
-def changes_between(
-    values: Sequence[Value],
-    hists: Sequence[Counts],
-    flat: _Flat,
-    folding: Folding,
-    *,
-    is_free: bool,
-) -> tuple[Changes, Folding]:
-    """From what was before to a sample; with the folding that a reader will know then."""
-    newer = [hist for layer in flat.hists for hist in layer]
-    numbers = diff_values(values, [value for part in flat.values for value in part])
-    cells = diff_cells(hists, newer)
-    if is_free:
-        members = fitting_members(folding.layout, folding.members, numbers.incs, cells)
-        if members != folding.members:
-            folding = Folding(folding.layout, members)
-    explicit = dict(numbers.incs), {hist: dict(incs) for hist, incs in cells.items()}
-    folding.fold(numbers, cells, hists)
-    is_folded = all(
-        MIN_INC <= inc <= MAX_INC
-        for incs in (numbers.incs, *cells.values())
-        for inc in incs.values()
+    Raises:
+        ValueError: A histogram of another size, which is a bug in the source.
+    """
+    if isinstance(layer, Unavailable):
+        reason, hint = to_bytes(layer.reason), to_bytes(layer.hint)
+        return LayerShape(to_bytes(name), b"", reason, hint, is_idle=layer.is_idle), []
+    chunks: list[Chunk] = []
+    ops = _flatten_ops(layer.ops, chunks, _Room(MAX_CELLS, MAX_CELLS))
+    parts: list[tuple[bytes, list[OpShape]]] = []
+    for part, its_ops in layer.parts.items():
+        if len(parts) < MAX_PARTS and len(its_ops) <= room.ops:
+            parts.append((to_bytes(part), _flatten_ops(its_ops, chunks, room)))
+    notes = [to_bytes(note) for note in layer.notes]
+    if len(parts) < len(layer.parts):
+        notes.append(LEFT_OUT)
+    chunks += tuple(layer.metrics.values()), tuple(layer.lost.values())
+    for counts in layer.gauge_hists.values():
+        _check_size(counts, LATENCY_BUCKETS)
+        chunks.append(counts)
+    shape = LayerShape(
+        name=to_bytes(name),
+        source=to_bytes(layer.source),
+        ops=ops,
+        parts=parts,
+        metrics=[to_bytes(metric) for metric in layer.metrics],
+        lost=[to_bytes(reason) for reason in layer.lost],
+        gauge_hists=[to_bytes(hist) for hist in layer.gauge_hists],
+        notes=notes,
     )
-    if not is_folded:
-        numbers.incs, cells = explicit
-    places = sorted(numbers.incs)
-    changes = Changes(
-        gaps_of(places),
-        [numbers.incs[at] for at in places],
-        gaps_of(numbers.sets),
-        list(numbers.sets.values()),
-        *pack_cells(cells, newer),
-        is_folded,
-    )
-    return changes, folding
+    return shape, chunks
+
+
+def _flatten_ops(ops: Mapping[str, OpTotals], chunks: list[Chunk], room: _Room) -> list[OpShape]:
+    """Shapes of ops; their numbers are added to ``chunks``."""
+    shapes = []
+    room.ops -= len(ops)
+    for name, op in ops.items():
+        chunks.append((
+            op.count_total, op.bytes_total, op.errors_total, op.latency_ns_total,
+            op.queue_ns_total, op.queued_total, op.started_total, op.max_ns, op.max_bytes,
+            op.inflight, op.weighted_ns_total,
+        ))  # fmt: skip
+        fine = _add_hist(op.latency, FINE_BUCKETS, chunks, room)
+        cells = _add_hist(op.size_lat, SIZE_LAT_CELLS, chunks, room)
+        shapes.append(OpShape(to_bytes(name), fine, cells))
+    return shapes
+
+
+def _add_hist(
+    hist: LatencyHist | SizeLatencyHist | None, buckets: int, chunks: list[Chunk], room: _Room
+) -> int:
+    """What OpShape says of a histogram, whose counts are added to ``chunks``."""
+    if hist is None:
+        return 0
+    if not hist.counts:
+        return 1
+    _check_size(hist.counts, buckets)
+    if room.cells < buckets:
+        return 0
+    room.cells -= buckets
+    chunks.append(hist.counts)
+    return 2
+
+
+def _check_size(counts: Sequence[int], buckets: int) -> None:
+    if len(counts) != buckets:
+        msg = f"a histogram of {len(counts)} buckets"
+        raise ValueError(msg)
+
+
+@dataclass(slots=True)
+class _Block:
+    """Numbers that lie together, as a reader knows them; of a row, which one it is."""
+
+    begin: int
+    numbers: Chunk
+    row: int = -1
+
+
+class _Known:
+    """What a reader of the records so far knows: after none, numbers of the host that are all 0.
+
+    Args:
+        start: What the first record, a whole sample, says.
+    """
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.mono_ns = 0
+        self.size = self.live = 0  # numbers, and those of what is still there
+        self.layers: list[tuple[LayerShape, list[_Block]]] = []
+        self._host = self._place(HOST_NUMBERS)
+        self._tables: list[dict[tuple[str, ...], _Block]] = [{} for _ in start.tables]
+        self._rows = 0  # those removed included
+        self._room = _MAX_ROW_CHARACTERS
+        self._incs: dict[int, int] = {}  # what changed, by place
+        self._sets: dict[int, Value] = {}
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether most of the numbers are of what is no longer there, or there are too many."""
+        most = min(MAX_CELLS, 2 * self.live + MAX_CELLS // 64)
+        return self.size > most or self._rows > 2 * MAX_ROWS
+
+    def _place(self, size: int, row: int = -1) -> _Block:
+        block = _Block(self.size, (0,) * size, row)
+        self.size += size
+        self.live += size
+        return block
+
+    def take(self, sample: Sample, flat: list[Flat]) -> SampleRecord:
+        """The record that gives a reader this sample."""
+        incs, sets = self._incs, self._sets
+        incs.clear()
+        sets.clear()
+        record = SampleRecord(sample.mono_ns - self.mono_ns)
+        self.mono_ns = sample.mono_ns
+        host = (getattr(sample.host, name) for name in HOST_FIELDS)
+        self._change(self._host, (*host, sample.self_cpu_ns_total, sample.bpf_ns_total))
+        record.layers = self._take_layers(flat)
+        tables = _tables_of(sample, self.start)
+        record.removed = gaps_of(self._remove(tables))
+        record.added = self._take_rows(tables)
+        places, set_places = sorted(incs), sorted(sets)
+        record.gaps, record.incs = gaps_of(places), [incs[at] for at in places]
+        record.set_gaps, record.sets = gaps_of(set_places), [sets[at] for at in set_places]
+        after = [getattr(layer, "read_after_us", 0) for layer in sample.layers.values()]
+        record.read_after = [us // READ_STEP_US for us in after] if any(after) else []
+        return record
+
+    def _change(self, block: _Block, newer: Chunk) -> None:
+        """Note what changed of numbers that lie together."""
+        older, block.numbers = block.numbers, newer
+        if older is newer:
+            return
+        every: Iterable[int] = range(len(newer))
+        if len(newer) >= _LONG_CHUNK:
+            every = compress(every, map(ne, older, newer)) if older != newer else ()
+        for at in every:
+            a, b = older[at], newer[at]
+            if a is b or (a == b and type(a) is type(b)):
+                continue
+            if isinstance(a, int) and isinstance(b, int) and _MIN_INC <= b - a <= _MAX_INC:
+                self._incs[block.begin + at] = b - a
+            else:
+                self._sets[block.begin + at] = b
+
+    def _take_layers(self, flat: list[Flat]) -> list[tuple[int, LayerShape]]:
+        new = []
+        for at, (shape, chunks) in enumerate(flat):
+            known = self.layers[at] if at < len(self.layers) else None
+            if known is None or known[0] != shape:
+                new.append((at, shape))
+                if known is not None:
+                    self.live -= sum(len(block.numbers) for block in known[1])
+                known = (shape, [self._place(len(chunk)) for chunk in chunks])
+                self.layers[at : at + 1] = [known]
+            for block, chunk in zip(known[1], chunks, strict=True):
+                self._change(block, chunk)
+        return new
+
+    def _remove(self, tables: list[Table]) -> list[int]:
+        """Forget rows that are no longer there; their numbers."""
+        removed = []
+        for known, table in zip(self._tables, tables, strict=True):
+            for key, block in list(known.items()):
+                if key not in table or len(table[key]) != len(block.numbers):
+                    del known[key]
+                    removed.append(block.row)
+                    self.live -= len(block.numbers)
+                    self._room += sum(map(len, key))
+        return sorted(removed)
+
+    def _take_rows(self, tables: list[Table]) -> list[tuple[int, list[bytes]]]:
+        added = []
+        rows = sum(map(len, self._tables))
+        for number, (known, table) in enumerate(zip(self._tables, tables, strict=True)):
+            for key, columns in table.items():
+                block = known.get(key)
+                if block is None:
+                    characters = sum(map(len, key))
+                    cells = (rows + 1) * len(columns)
+                    if rows >= MAX_ROWS or characters > self._room or cells > _MAX_ROW_CELLS:
+                        continue
+                    rows += 1
+                    self._room -= characters
+                    added.append((number, [to_bytes(part) for part in key]))
+                    block = known[key] = self._place(len(columns), self._rows)
+                    self._rows += 1
+                self._change(block, columns)
+        return added
+
+
+def _start_of(sample: Sample) -> Start:
+    """What a whole sample holds: its host, and every table that its layers' specs describe."""
+    tables = []
+    for at, (name, layer) in enumerate(sample.layers.items()):
+        if isinstance(layer, LayerSample):
+            described = {table.name for table in sample.specs[name].tables}
+            tables += [(at, to_bytes(table)) for table in layer.tables if table in described]
+    return Start(to_bytes(sample.hostname), to_bytes(sample.kernel), tables)
+
+
+def _tables_of(sample: Sample, start: Start) -> list[Table]:
+    layers = list(sample.layers.values())
+    return [
+        layer.tables[to_text(name)] if isinstance(layer := layers[at], LayerSample) else {}
+        for at, name in start.tables
+    ]
 
 
 class Encoder:
-    """Turns Samples into the plain bytes of FULL, DELTA and CHECKPOINT records.
+    """Turns Samples into the plain bytes of WHOLE and DELTA records.
 
-    Each method leaves the encoder as it was when it raises:
-
-    Raises:
-        ValueError: An integer beyond 64 bits, a histogram of another size, or a text that is
-            no Unicode: bugs in the source.
+    Where a record did not get out, or encode() raised, the next one must be whole.
     """
 
     def __init__(self) -> None:
-        self._last: _Flat | None = None
-        self._folding: Folding | None = None
-        self._tables = TablesWriter(0)
-        self.tick = -1
+        self._known: _Known | None = None
 
     def encode(self, sample: Sample, *, whole: bool = False) -> tuple[bytes, bool]:
-        """The next sample; True where the record needs no other one."""
-        flat, last = _Flat(sample), self._last
-        if whole or last is None or self._folding is None or not flat.continues(last):
-            tables = TablesWriter(len(flat.table_shapes))
-            rows, knowing = tables.changes(tables_of(sample, flat.table_shapes))
-            layout = flat.layout()
-            start = Folding(layout, layout.everyone())
-            plain, folding = self._full(flat, start, rows, is_free=True)
-            self._tables, is_whole = tables, True
-        else:
-            rows, knowing = self._tables.changes(tables_of(sample, flat.table_shapes))
-            plain, folding = self._delta(last, self._folding, flat, rows)
-            is_whole = False
-        self._tables.adopt(knowing)
-        self._last, self._folding = flat, folding
-        self.tick += 1
-        return plain, is_whole
+        """The next sample; True where the record needs no other one.
 
-    def checkpoint(self) -> bytes:
-        """The last sample once more, by itself, as a reader now knows it."""
-        if self._last is None or self._folding is None:
-            msg = "no sample yet"
-            raise ValueError(msg)
-        return self._full(self._last, self._folding, self._tables.whole(), is_free=False)[0]
-
-    @staticmethod
-    def _full(flat: _Flat, folding: Folding, rows: Rows, *, is_free: bool) -> tuple[bytes, Folding]:
-        """A whole record; ``is_free``: other members may be chosen, since the chain begins here."""
-        sample = flat.sample
-        none: list[Value] = [0] * len(flat.values[0])
-        for shape in flat.shapes:
-            none += zero_values(shape)
-        hists = [hist for shape in flat.shapes for hist in zero_hists(shape)]
-        changes, folding = changes_between(none, hists, flat, folding, is_free=is_free)
-        changes.members = list(enumerate(sorted(parts) for parts in folding.members))
-        record = Full(
-            mono_ns=sample.mono_ns,
-            hostname=to_bytes(sample.hostname),
-            kernel=to_bytes(sample.kernel),
-            layers=flat.shapes,
-            tables=flat.table_shapes,
-            changes=changes,
-            rows=msgspec.Raw(encode_plain(rows)),
-            read_after=flat.read_after(),
-        )
-        return encode_plain(record), folding
-
-    @staticmethod
-    def _delta(last: _Flat, folding: Folding, flat: _Flat, rows: Rows) -> tuple[bytes, Folding]:
-        values, hists = list(last.values), list(last.hists)
-        reshaped: list[tuple[int, LayerShape]] = []
-        for at, (old, new) in enumerate(zip(last.shapes, flat.shapes, strict=True)):
-            if old != new:
-                reshaped.append((at, new))
-                values[at + 1], hists[at] = zero_values(new), zero_hists(new)
-        if reshaped:
-            folding = folding.reshaped(flat.layout(), [at for at, _ in reshaped])
-        changes, chosen = changes_between(
-            [value for part in values for value in part],
-            [hist for part in hists for hist in part],
-            flat,
-            folding,
-            is_free=True,
-        )
-        changes.members = [
-            (at, sorted(new))
-            for at, (old, new) in enumerate(zip(folding.members, chosen.members, strict=True))
-            if old != new
-        ]
-        record = Delta(
-            mono_inc_ns=flat.sample.mono_ns - last.sample.mono_ns,
-            reshaped=reshaped,
-            changes=changes,
-            rows=msgspec.Raw(encode_plain(rows)),
-            read_after=flat.read_after(),
-        )
-        return encode_plain(record), chosen
+        Raises:
+            ValueError: An integer beyond 64 bits, a histogram of another size, or a text that is
+                no Unicode: bugs in the source.
+        """
+        room = _Room()
+        flat = [_flatten(name, layer, room) for name, layer in sample.layers.items()]
+        start, known = _start_of(sample), self._known
+        if (
+            not whole
+            and known is not None
+            and known.start == start
+            and known.mono_ns < sample.mono_ns
+            and [shape.name for shape, _ in flat] == [shape.name for shape, _ in known.layers]
+        ):
+            record = known.take(sample, flat)
+            if not known.is_crowded:
+                return encode_plain(record), False
+        self._known = _Known(start)
+        record = self._known.take(sample, flat)
+        record.start = start
+        return encode_plain(record), True

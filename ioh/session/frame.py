@@ -6,48 +6,45 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 from zlib import crc32
 
-MARKER = b"\xf6ioh"
-# marker, kind, flags, payload bytes, sequence number; then CRC-32 of those and the payload, and
-# the low half of the CRC-32 of everything before it, so that a wrong length is known at once.
-_FIRST = struct.Struct("<4sBBII")
-_CHECKS = struct.Struct("<IH")
-HEAD_BYTES = _FIRST.size + _CHECKS.size
-MAX_PAYLOAD_BYTES = 4 << 20
-MAX_CORRECTED_BYTES = 1 << 16  # more would take too long to be put right
-# Flags of a payload: it is one zstd frame that tells its size; it is the next piece of a zstd
-# frame that goes from record to record; it is the first piece of one.
-ZSTD, STREAM, BEGINS = 1, 2, 4
+from ioh.model.errors import IohError
+
+MARKER = b"\xf6IOH"
+V1_MARKER = b"\xf6ioh"
+V1_BEGIN = V1_MARKER + b"H"
+# Marker, kind, payload bytes, number, unix time, CRC-32 of the payload; then the low half of the
+# CRC-32 of all these, so that a wrong length is known at once.
+_HEAD = struct.Struct("<4sBIIdI")
+_CHECK = struct.Struct("<H")
+HEAD_BYTES = _HEAD.size + _CHECK.size
+MAX_PLAIN_BYTES = 4 << 20
+MAX_PAYLOAD_BYTES = MAX_PLAIN_BYTES + (64 << 10)  # what does not compress grows a little
+MAX_UNIX_S = 253_402_300_799.0  # the year 9999: what a calendar can show
+MAX_FALSE_HEADS = 1 << 16
 
 
 class Kind(IntEnum):
     """What a record is; a reader skips kinds that it does not know."""
 
-    HEADER = ord("H")
-    SPECS = ord("L")
-    FULL = ord("S")  # a sample that needs no other record
+    HEAD = ord("H")  # what the recording is of, and what its layers offer
+    WHOLE = ord("S")  # a sample that needs no other record
     DELTA = ord("D")  # a sample as changes since the one before
-    CHECKPOINT = ord("C")  # the sample before it once more, whole
     MARK = ord("M")
     GAP = ord("G")
-    PARITY = ord("P")  # gives back one lost record of those before it
     INDEX = ord("I")
     END = ord("E")
 
 
-SAMPLE_KINDS = frozenset({Kind.FULL, Kind.DELTA, Kind.CHECKPOINT})
-# The file can be read without these, so no parity record covers them.
-UNCOVERED = frozenset({Kind.CHECKPOINT, Kind.PARITY, Kind.INDEX, Kind.END})
+SAMPLE_KINDS = frozenset({Kind.WHOLE, Kind.DELTA})
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):  # made for each record: a frozen dataclass takes four times as long
     """One whole record as it lies in the stream.
 
     Shape:
-        ``raw`` is all of it, head included; ``seq`` counts the records that parity covers,
-        others bear the number of the next one.
+        ``number`` of the sample in it, from 0, or of the next one: how many came before.
 
     Units:
         ``offset`` in bytes from the start of the stream.
@@ -55,19 +52,14 @@ class Frame:
 
     offset: int
     kind: int
-    flags: int
-    seq: int
-    raw: bytes
-
-    @property
-    def payload(self) -> bytes:
-        """What the record holds, as stored."""
-        return self.raw[HEAD_BYTES:]
+    number: int
+    time_unix_s: float
+    payload: bytes
 
     @property
     def end(self) -> int:
         """Offset of the byte behind the record."""
-        return self.offset + len(self.raw)
+        return self.offset + HEAD_BYTES + len(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,134 +67,127 @@ class Damage:
     """Bytes that are no record.
 
     Shape:
-        ``is_tail``: the stream ends within them, as a torn last record does; ``is_mended``:
-        what was lost there follows all the same, from a parity record or by its checksum;
-        ``raw``: the bytes, where they are at most MAX_CORRECTED_BYTES.
+        ``is_tail``: the stream ends within them, as a torn last record does.
     """
 
     offset: int
     size_bytes: int
     is_tail: bool = False
-    is_mended: bool = False
-    raw: bytes = b""
 
 
 Event = Frame | Damage
 
 
-def make_frame(kind: int, flags: int, seq: int, payload: bytes) -> bytes:
+def make_frame(kind: int, number: int, time_unix_s: float, payload: bytes) -> bytes:
     """The bytes of one record.
 
     Raises:
         ValueError: The payload is larger than a reader would take.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
-        msg = f"record of {len(payload)} bytes"
+        msg = f"a record of {len(payload)} bytes"
         raise ValueError(msg)
-    first = _FIRST.pack(MARKER, kind, flags, len(payload), seq & 0xFFFFFFFF)
-    body_crc = crc32(payload, crc32(first))
-    head = first + struct.pack("<I", body_crc)
-    return head + struct.pack("<H", crc32(head) & 0xFFFF) + payload
-
-
-def _head_is_whole(data: bytes | bytearray, at: int) -> bool:
-    check = data[at + HEAD_BYTES - 2] | data[at + HEAD_BYTES - 1] << 8
-    return crc32(bytes(data[at : at + HEAD_BYTES - 2])) & 0xFFFF == check
-
-
-def head_is_of(raw: bytes | bytearray) -> bool:
-    """Whether these bytes begin with the whole head of a record that takes all of them."""
-    if len(raw) < HEAD_BYTES or raw[:4] != MARKER or not _head_is_whole(raw, 0):
-        return False
-    length: int = _FIRST.unpack_from(raw)[3]
-    return HEAD_BYTES + length == len(raw)
-
-
-def whole_frame(raw: bytes | bytearray, offset: int) -> Frame | None:
-    """The record that these bytes are, all of them; None where they are none."""
-    if not head_is_of(raw):
-        return None
-    _, kind, flags, _, seq = _FIRST.unpack_from(raw)
-    body_crc, _ = _CHECKS.unpack_from(raw, _FIRST.size)
-    if crc32(memoryview(raw)[HEAD_BYTES:], crc32(raw[: _FIRST.size])) != body_crc:
-        return None
-    return Frame(offset, kind, flags, seq, bytes(raw))
+    head = _HEAD.pack(MARKER, kind, len(payload), number, time_unix_s, crc32(payload))
+    return head + _CHECK.pack(crc32(head) & 0xFFFF) + payload
 
 
 class FrameScanner:
     """Finds frames in a stream that is fed to it piece by piece; never looks back.
 
+    Shape:
+        ``marker`` and ``head_bytes`` are of the format.
+
     Args:
         offset: Where in the stream the first piece begins.
     """
+
+    marker, head_bytes = MARKER, HEAD_BYTES
 
     def __init__(self, offset: int = 0) -> None:
         self._data = bytearray()
         self._offset = offset  # of _data[0]
         self._bad_from: int | None = None
-        self._bad = bytearray()  # what lies there, as far as it is of use
+        self._false_heads = 0
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the stream."""
         self._data += piece
 
     def events(self, *, at_end: bool = False) -> Iterator[Event]:
-        """Frames and damage in order, as far as what was fed tells.
+        """Frames and damage in order, as far as the bytes fed so far show.
 
         Args:
             at_end: Nothing more will come: an incomplete record is damage.
+
+        Raises:
+            IohError: There are more places that only look like records than damage explains.
         """
-        at = 0
-        data = self._data
-        while len(data) - at >= HEAD_BYTES:
-            if data[at : at + 4] != MARKER or not _head_is_whole(data, at):
+        at, data, head_bytes = 0, self._data, self.head_bytes
+        while len(data) - at >= head_bytes:
+            head = self._head(at) if data[at : at + 4] == self.marker else None
+            if head is None or head[1] > MAX_PAYLOAD_BYTES:
                 at = self._skip(at, at_end=at_end)
                 continue
-            length = _FIRST.unpack_from(data, at)[3]
-            end = at + HEAD_BYTES + length
-            if length > MAX_PAYLOAD_BYTES:
-                at = self._skip(at, at_end=at_end)
-                continue
+            kind, length, number, time_unix_s, check = head
+            end = at + head_bytes + length
             if end > len(data):
                 if not at_end:
                     break
                 at = self._skip(at, at_end=True)  # a false head may hide whole records
                 continue
-            frame = whole_frame(bytes(data[at:end]), self._offset + at)
-            if frame is None:
-                # The head's own check tells that the length is right: only this record is lost.
-                self._note_bad(at, end)
-                at = end
-                continue
-            yield from self._close_damage(self._offset + at)
-            yield frame
+            payload = bytes(data[at + head_bytes : end])
+            if self._crc(payload) == check:
+                if self._bad_from is not None:
+                    yield from self._close_damage(self._offset + at)
+                yield Frame(self._offset + at, kind, number, time_unix_s, payload)
+            else:  # the head's own check shows that the length is right: only this record is lost
+                self._note_bad(at)
             at = end
         if at_end and at < len(data):
-            self._note_bad(at, len(data))
+            self._note_bad(at)
             at = len(data)
         del data[:at]
         self._offset += at
         if at_end:
             yield from self._close_damage(self._offset, is_tail=True)
 
+    def _head(self, at: int) -> tuple[int, int, int, float, int] | None:
+        """What a head says; None where there is none, or one that no recording has."""
+        raw = bytes(self._data[at : at + HEAD_BYTES])
+        _, kind, length, number, time_unix_s, check = _HEAD.unpack_from(raw)
+        if (
+            crc32(raw[: _HEAD.size]) & 0xFFFF != raw[-2] | raw[-1] << 8
+            or number * HEAD_BYTES > self._offset + at  # that many samples take more room
+            or not 0 <= time_unix_s <= MAX_UNIX_S  # not true for what is no number either
+        ):
+            return None
+        return kind, length, number, time_unix_s, check
+
+    def _crc(self, payload: bytes) -> int:
+        return crc32(payload)
+
     def _skip(self, at: int, *, at_end: bool) -> int:
-        """The next place where a record may begin."""
-        to = self._data.find(MARKER, at + 1)
+        """The next place where a record may begin.
+
+        Raises:
+            IohError: As events().
+        """
+        self._false_heads += self._data[at : at + 4] == self.marker
+        if self._false_heads > MAX_FALSE_HEADS:
+            cause = f"more than {MAX_FALSE_HEADS:,} places of the recording are damaged"
+            raise IohError(cause, "Cut out what is whole, or record again")
+        to = self._data.find(self.marker, at + 1)
         if to < 0:
             # The last bytes may be the beginning of a marker.
-            to = len(self._data) if at_end else max(at + 1, len(self._data) - len(MARKER) + 1)
-        self._note_bad(at, to)
+            to = len(self._data) if at_end else max(at + 1, len(self._data) - len(self.marker) + 1)
+        self._note_bad(at)
         return to
 
-    def _note_bad(self, at: int, to: int) -> None:
+    def _note_bad(self, at: int) -> None:
         if self._bad_from is None:
             self._bad_from = self._offset + at
-            self._bad.clear()
-        self._bad += self._data[at : min(to, at + MAX_CORRECTED_BYTES + 1 - len(self._bad))]
 
     def _close_damage(self, to: int, *, is_tail: bool = False) -> Iterator[Damage]:
         if self._bad_from is not None:
-            size = to - self._bad_from
-            raw = bytes(self._bad) if len(self._bad) == size <= MAX_CORRECTED_BYTES else b""
-            yield Damage(self._bad_from, size, is_tail=is_tail, raw=raw)
+            yield Damage(self._bad_from, to - self._bad_from, is_tail=is_tail)
             self._bad_from = None

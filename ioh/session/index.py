@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ioh.session.frame import (
     HEAD_BYTES,
@@ -14,21 +15,21 @@ from ioh.session.frame import (
     FrameScanner,
     Kind,
 )
-from ioh.session.packing import decompress
-from ioh.session.records import (
-    Header,
-    Index,
-    IndexEntry,
-    Mark,
-    RecordError,
-    decode_moment,
-    decode_plain,
-)
+from ioh.session.packing import Unpacker
+from ioh.session.records import MAX_ENTRIES, Index, IndexEntry, RecordError, decode_plain
+from ioh.session.stream import MAX_FIRST_OFFSET_BYTES
 
 Read = Callable[[int, int], bytes]  # offset, length: fewer bytes at the end of the file
 _STEP_BYTES = 1 << 16
-_MAX_TAIL_BYTES = 64 << 20
 SCAN_BYTES = 1 << 18
+# Much more than a writer leaves behind its last index.
+_MAX_TAIL_BYTES = 16 << 20
+_MAX_FALSE_INDEXES = 1000
+# Bounds of one look: of all indexes, unpacked (with what finding one costs), and of records behind
+# the last one.
+_MAX_INDEX_BYTES, _INDEX_COST_BYTES = 16 << 20, 1 << 10
+_MAX_FRAMES = 1 << 18
+NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Places:
     """The table of contents of a session, as far as the file has been looked at.
 
     Shape:
-        ``entries`` by offset: FULL, CHECKPOINT, MARK, GAP and SPECS records.
+        ``entries`` by offset, of the kinds NOTED.
         ``ticks`` samples; ``scanned_bytes`` how far the file is known; ``is_ended``: the
         recording ended in order; ``has_others``: another one follows in the same file.
     """
@@ -48,145 +49,122 @@ class Places:
     is_ended: bool = False
     has_others: bool = False
 
+    def take(self, frame: Frame) -> None:
+        """Note a record."""
+        kind, number = frame.kind, frame.number
+        self.scanned_bytes = frame.end
+        self.has_others = self.has_others or number < self.ticks
+        if kind in SAMPLE_KINDS:
+            number += 1
+            self.last_unix_s = frame.time_unix_s
+        self.ticks = max(self.ticks, number)
+        self.is_ended = self.is_ended or kind == Kind.END
+        if kind in NOTED and len(self.entries) < MAX_ENTRIES:
+            entry = IndexEntry(frame.offset, kind, frame.number, frame.time_unix_s)
+            self.entries.append(entry)
+
 
 def read_places(read: Read, size_bytes: int) -> Places:
     """The table of contents from the index records, the last part by looking.
 
-    Where an index record is damaged, or another file's, the whole file is looked at instead.
+    Where an index record is damaged, or another file's, the whole file is looked at instead;
+    nothing of a file without an index that does not begin as a recording does.
     """
-    places = _from_index(read, size_bytes) or Places()
+    last = _last_index_frame(read, size_bytes)
+    begin_bytes = min(size_bytes, MAX_FIRST_OFFSET_BYTES)
+    if last is None and next(_frames(read, 0, begin_bytes), None) is None:
+        return Places()
+    places = _from_index(read, last) or Places()
     look_on(places, read, size_bytes)
     return places
 
 
 def look_on(places: Places, read: Read, size_bytes: int) -> None:
     """Take in what lies behind ``scanned_bytes``, whole records only."""
-    scanner = FrameScanner(places.scanned_bytes)
-    at = places.scanned_bytes
-    while at < size_bytes:
-        piece = read(at, min(SCAN_BYTES, size_bytes - at))
-        if not piece:
-            break
+    for frame in _frames(read, places.scanned_bytes, size_bytes):
+        places.take(frame)
+
+
+def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: float) -> int:
+    """Number of the last sample not later than a time, from a whole record to an offset."""
+    found = begin.number
+    for frame in _frames(read, begin.offset, end_bytes):
+        if frame.kind in SAMPLE_KINDS:
+            if frame.time_unix_s > time_unix_s:
+                break
+            found = max(found, frame.number)
+    return found
+
+
+def frame_at(read: Read, offset: int) -> Frame | None:
+    """The record that begins there; None where none does."""
+    head = read(offset, HEAD_BYTES)
+    length = int.from_bytes(head[5:9], "little")
+    if length > MAX_PAYLOAD_BYTES:
+        return None
+    scanner = FrameScanner(offset)
+    scanner.feed(head + read(offset + HEAD_BYTES, length))
+    found = next(scanner.events(), None)
+    return found if isinstance(found, Frame) and found.offset == offset else None
+
+
+def _frames(read: Read, begin: int, end: int) -> Iterator[Frame]:
+    """Records between two offsets, _MAX_FRAMES at most."""
+    scanner, at, left = FrameScanner(begin), begin, _MAX_FRAMES
+    while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
         scanner.feed(piece)
         at += len(piece)
         for event in scanner.events():
             if isinstance(event, Frame):
-                _take(places, event)
+                yield event
+                left -= 1
+                if not left:
+                    return
 
 
-def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: float) -> int:
-    """Number of the last sample not later than a time, from a whole record to an offset.
-
-    Looks at the times of the records only; nothing else of them is decoded.
-    """
-    found = begin.tick
-    scanner = FrameScanner(begin.offset)
-    at = begin.offset
-    while at < end_bytes and (piece := read(at, min(SCAN_BYTES, end_bytes - at))):
-        scanner.feed(piece)
-        at += len(piece)
-        for event in scanner.events():
-            if not isinstance(event, Frame) or event.kind not in SAMPLE_KINDS:
-                continue
-            try:
-                moment = decode_moment(event.payload)
-            except RecordError:
-                continue
-            if moment.time_unix_s > time_unix_s:
-                return found
-            found = max(found, moment.tick)
-    return found
-
-
-def _take(places: Places, frame: Frame) -> None:
-    kind = frame.kind
-    places.scanned_bytes = frame.end
-    tick, when = places.ticks, places.last_unix_s
-    try:
-        if kind in SAMPLE_KINDS:
-            moment = decode_moment(frame.payload)
-            tick, when = moment.tick, moment.time_unix_s
-            places.ticks, places.last_unix_s = max(places.ticks, tick + 1), when
-        elif kind == Kind.MARK:
-            when = decode_plain(decompress(frame.flags, frame.payload), Mark).time_unix_s
-        elif kind == Kind.END:
-            places.is_ended = True
-        elif kind == Kind.HEADER and frame.offset:
-            decode_plain(decompress(frame.flags, frame.payload), Header)
-            places.has_others = True
-    except RecordError:
-        return
-    if kind in {Kind.FULL, Kind.CHECKPOINT, Kind.MARK, Kind.GAP, Kind.SPECS}:
-        places.entries.append(IndexEntry(frame.offset, kind, tick, when))
-
-
-def _from_index(read: Read, size_bytes: int) -> Places | None:
-    """What the chain of index records tells; None where there is none or one is damaged."""
-    found = _last_index(read, size_bytes)
-    if found is None:
-        return None
-    frame, index = found
-    newest, end = index, frame.end
-    spans = [index.entries]
-    at = frame.offset
-    while index.previous >= 0:
-        if index.previous >= at:
+def _from_index(read: Read, last: Frame | None) -> Places | None:
+    """What the chain of index records says; None where there is none or one is damaged."""
+    left, room, frame = _MAX_INDEX_BYTES, MAX_ENTRIES, last
+    spans: list[list[IndexEntry]] = []
+    while frame is not None:
+        try:
+            plain = Unpacker().unpack(frame.payload, most_bytes=left)
+            index = decode_plain(plain, Index)
+        except RecordError:
             return None
-        at = index.previous
-        older = _index_at(read, at)
-        if older is None:
-            return None
-        index = older[1]
+        left -= len(plain) + _INDEX_COST_BYTES
+        room -= len(index.entries)
+        at = frame.offset
+        offsets = [index.previous, *(entry.offset for entry in index.entries), at]
+        if (
+            index.offset != at
+            or not all(a < b for a, b in pairwise(offsets))
+            or min(left, room) < 0
+        ):
+            return None  # it counts from where its own recording begins, behind another one
         spans.append(index.entries)
-    entries = [entry for span in reversed(spans) for entry in span]
-    offsets = [entry.offset for entry in entries]
-    if offsets != sorted(offsets) or (offsets and offsets[-1] >= end):
+        if index.previous < 0:
+            break
+        frame = frame_at(read, index.previous)
+        if frame is None or frame.kind != Kind.INDEX:
+            return None
+    if last is None:
         return None
-    if entries and not _is_one(read, entries[-1].offset, frame.offset):
-        return None  # it counts from where its own recording begins, behind another one
-    return Places(entries, newest.ticks, newest.last_unix_s, end)
+    entries = [entry for span in reversed(spans) for entry in span]
+    return Places(entries, last.number, last.time_unix_s, last.end)
 
 
-def _is_one(read: Read, begin: int, end: int) -> bool:
-    """Whether no recording ends between two offsets."""
-    scanner = FrameScanner(begin)
-    at = begin
-    while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
-        scanner.feed(piece)
-        at += len(piece)
-        if any(isinstance(e, Frame) and e.kind == Kind.HEADER for e in scanner.events()):
-            return False
-    return True
-
-
-def _last_index(read: Read, size_bytes: int) -> tuple[Frame, Index] | None:
+def _last_index_frame(read: Read, size_bytes: int) -> Frame | None:
     wanted = MARKER + bytes([Kind.INDEX])
-    begin = size_bytes
+    begin, tries = size_bytes, _MAX_FALSE_INDEXES
     while begin > 0 and size_bytes - begin < _MAX_TAIL_BYTES:
         end, begin = begin, max(0, begin - _STEP_BYTES)
         piece = read(begin, end - begin + len(wanted) - 1)
         at = piece.rfind(wanted)
         while at >= 0:
-            found = _index_at(read, begin + at)
-            if found is not None:
+            found = frame_at(read, begin + at)
+            tries -= 1
+            if found is not None or not tries:
                 return found
             at = piece.rfind(wanted, 0, at)
     return None
-
-
-def _index_at(read: Read, offset: int) -> tuple[Frame, Index] | None:
-    head = read(offset, HEAD_BYTES)
-    if len(head) < HEAD_BYTES:
-        return None
-    length = int.from_bytes(head[6:10], "little")
-    if length > MAX_PAYLOAD_BYTES:
-        return None
-    scanner = FrameScanner(offset)
-    scanner.feed(head + read(offset + HEAD_BYTES, length))
-    event = next(scanner.events(at_end=True), None)
-    if not isinstance(event, Frame) or event.kind != Kind.INDEX or event.offset != offset:
-        return None
-    try:
-        return event, decode_plain(decompress(event.flags, event.payload), Index)
-    except RecordError:
-        return None

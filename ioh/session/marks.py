@@ -10,12 +10,17 @@ import contextlib
 import json
 import os
 import re
+import selectors
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from ioh.model.errors import IohError
+from ioh.rights.user import caller, is_service, service_user
+from ioh.session.records import MAX_TEXT_BYTES, to_bytes
 
 _PREFIX = "ioh-record-"
 _NAME = re.compile(rf"@({_PREFIX}(\d{{1,10}})-[0-9a-f]{{16}})$")
@@ -31,27 +36,38 @@ def _peer_uid(connection: socket.socket) -> int:
 
 
 def trusted_uids() -> frozenset[int]:
-    """Root, this process's user, and the one who called sudo."""
-    caller = os.environ.get("SUDO_UID", "")
-    return frozenset({0, os.geteuid(), *([int(caller)] if caller.isdigit() else [])})
+    """Root, and this process's user unless it is only the one that root became."""
+    return frozenset({0} if is_service() else {0, os.geteuid()})
+
+
+def recording_uids() -> frozenset[int]:
+    """Who may be recording for this user; for root that is whoever ioh becomes, too."""
+    uid = os.geteuid()
+    if uid:
+        return frozenset({0, uid})
+    user = caller()
+    return frozenset({0, service_user().uid, *([user.uid] if user else [])})
 
 
 class MarkServer:
     """Takes marks for a recording in a thread of its own.
 
     Args:
-        name: The recording, as told to those who ask.
-        on_mark: Called with the text, from that thread.
+        name: The recording's name, for those who ask.
+        on_mark: Called with the text, from that thread; False where it waits to be written.
         has_begun: Whether there is anything to mark yet.
+        paused_why: Why nothing is written at present; "" while it is.
     """
 
     def __init__(
         self,
         name: Callable[[], str],
-        on_mark: Callable[[str], object],
+        on_mark: Callable[[str], bool],
         has_begun: Callable[[], bool] = lambda: True,
+        paused_why: Callable[[], str] = str,
     ) -> None:
-        self._name, self._on_mark, self._has_begun = name, on_mark, has_begun
+        self._name, self._on_mark = name, on_mark
+        self._has_begun, self._paused_why = has_begun, paused_why
         self._trusted = trusted_uids()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # Not to be guessed: nobody can take the address before us.
@@ -82,12 +98,30 @@ class MarkServer:
         request = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
         answer = {"file": self._name(), "ok": True, "begun": self._has_begun()}
         text = request.get("mark") if isinstance(request, dict) else None
-        if isinstance(text, str):
+        if isinstance(text, str) and (why := why_not(text) or _too_late(request)):
+            answer.update(ok=False, why=why)
+        elif isinstance(text, str):
             try:
-                answer["waits"] = not self._on_mark(text)
-            except OSError as error:
-                answer.update(ok=False, why=error.strerror or "it cannot be written")
+                answer["waits"] = "" if self._on_mark(text) else self._paused_why()
+            except (OSError, IohError) as error:
+                cause = error.cause if isinstance(error, IohError) else error.strerror
+                answer.update(ok=False, why=cause or "it cannot be written")
         connection.send(json.dumps(answer).encode())
+
+
+def _too_late(request: dict[str, object]) -> str:
+    """Why a mark would stand at the wrong time: its sender has given up and reported that."""
+    until_mono_s = request.get("until_mono_s")
+    is_late = isinstance(until_mono_s, float) and time.monotonic() > until_mono_s
+    return "it comes too late" if is_late else ""
+
+
+def why_not(text: str) -> str:
+    """Why a text cannot be a mark; "" where it can."""
+    size_bytes = len(to_bytes(text))
+    if size_bytes > MAX_TEXT_BYTES:
+        return f"its text has {size_bytes:,} bytes, and {MAX_TEXT_BYTES:,} is the most"
+    return "" if text.strip() else "it has no text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +130,56 @@ class RunningRecording:
 
     Shape:
         ``has_begun``: its first sample is taken; until then there is nothing to mark.
+        ``answers``: it told so; one that is stopped does not, and ``file`` is "".
     """
 
     address: str
     pid: int
     file: str
     has_begun: bool
+    answers: bool = True
 
 
-def _connect(connection: socket.socket, address: str) -> None:
-    """Connect, waiting where others stand in line.
+def _ask(
+    addresses: Iterable[str], request: dict[str, object], deadline: float
+) -> dict[str, dict[str, object] | None]:
+    """What those who listen answer to a request, all of them asked at once.
+
+    Args:
+        addresses: Of the recordings.
+        request: To each.
+        deadline: On the monotonic clock.
+
+    Returns:
+        None for one that does not answer in time; one that has ended is left out.
+    """
+    answers: dict[str, dict[str, object] | None] = {}
+    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
+        for address in addresses:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.enter_context(connection).setblocking(False)  # noqa: FBT003 (of socket)
+            with contextlib.suppress(OSError):
+                if _is_connected(connection, address, deadline):
+                    connection.send(json.dumps(request).encode())
+                    waiting.register(connection, selectors.EVENT_READ, address)
+                    answers[address] = None
+        while answers and waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                waiting.unregister(key.fileobj)
+                del answers[key.data]
+                with contextlib.suppress(OSError, ValueError, RecursionError):
+                    answer = json.loads(os.read(key.fd, _MAX_MESSAGE_BYTES))
+                    if isinstance(answer, dict):
+                        answers[key.data] = answer
+    return answers
+
+
+def _is_connected(connection: socket.socket, address: str, deadline: float) -> bool:
+    """Connect, waiting where others stand in line; False where a stranger listens.
 
     Raises:
         OSError: Nobody listens, or the line does not move.
     """
-    deadline = time.monotonic() + _TIMEOUT_S
     while True:
         try:
             connection.connect("\0" + address)
@@ -119,44 +188,49 @@ def _connect(connection: socket.socket, address: str) -> None:
                 raise
             time.sleep(0.01)
         else:
-            return
+            return _peer_uid(connection) in recording_uids()
 
 
-def _ask(address: str, request: dict[str, str]) -> dict[str, object] | None:
-    """Send a request; None where nobody, or a stranger, is there."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(_TIMEOUT_S)
-        try:
-            _connect(connection, address)
-            if _peer_uid(connection) not in trusted_uids():
-                return None
-            connection.send(json.dumps(request).encode())
-            answer = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return None
-    return answer if isinstance(answer, dict) else None
+def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
+    """Every recording that this user may mark.
 
-
-def running_recordings() -> list[RunningRecording]:
-    """Every recording that this user may mark."""
-    found = []
+    Args:
+        deadline: On the monotonic clock, for answers; None: one time limit from now.
+    """
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-        names = {match[1]: int(match[2]) for line in file if (match := _NAME.search(line.strip()))}
-    for address, pid in sorted(names.items()):
-        answer = _ask(address, {})
-        if answer is not None:
-            name, has_begun = str(answer.get("file", "")), answer.get("begun") is True
-            found.append(RunningRecording(address, pid, name, has_begun))
+        pids = {match[1]: int(match[2]) for line in file if (match := _NAME.search(line.strip()))}
+    found = []
+    for address, answer in _ask(sorted(pids), {}, deadline or _soon()).items():
+        name = "" if answer is None else str(answer.get("file", ""))
+        has_begun = answer is not None and answer.get("begun") is True
+        found.append(RunningRecording(address, pids[address], name, has_begun, answer is not None))
     return found
 
 
-def send_mark(recording: RunningRecording, text: str) -> str:
+def send_mark(
+    recording: RunningRecording, text: str, deadline: float | None = None
+) -> tuple[str, str]:
     """Mark a recording.
 
+    Args:
+        recording: Which one.
+        text: Of the mark.
+        deadline: On the monotonic clock, for its answer; None: one time limit from now.
+
     Returns:
-        "" when it is done; else why not.
+        Why it is not done, "" where it is; and why it is not written yet, "" where it is.
     """
-    answer = _ask(recording.address, {"mark": text})
+    deadline = deadline or _soon()
+    request = {"mark": text, "until_mono_s": deadline}
+    answers = _ask([recording.address], request, deadline)
+    if recording.address not in answers:
+        return "the recording has ended", ""
+    answer = answers[recording.address]
     if answer is None:
-        return "the recording has ended"
-    return "" if answer.get("ok") is True else str(answer.get("why", "it was refused"))
+        return "it does not answer", ""
+    why = "" if answer.get("ok") is True else str(answer.get("why", "it was refused"))
+    return why, str(answer.get("waits", ""))
+
+
+def _soon() -> float:
+    return time.monotonic() + _TIMEOUT_S

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.output import SeekableOutput
 from ioh.session.packing import MEMORY_LEVEL
-from ioh.session.reader import Moment, Session
+from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
 
@@ -36,7 +36,7 @@ class _Half:
         """The session, as far as it is written; None before its first sample."""
         if self.session is None:
             try:
-                self.session = Session.from_fd(self.fd, _NAME)
+                self.session = Session(_NAME, os.dup(self.fd))
             except IohError:  # nothing written yet
                 return None
         self.session.refresh()
@@ -67,7 +67,6 @@ class MemoryRecording:
         self._lock = threading.Lock()
         self._halves: list[_Half] = []
         self._ticks = 0
-        self.path = _NAME
         self._begin_half()
 
     def write(self, sample: Sample) -> bool:
@@ -78,7 +77,7 @@ class MemoryRecording:
 
         Raises:
             OSError: A new half cannot be made.
-            ValueError: A sample that cannot be told, which is a bug in its source.
+            ValueError: A sample that cannot be encoded, which is a bug in its source.
         """
         if self._halves[-1].output.size_bytes >= self._half_bytes:
             self._begin_half()
@@ -86,10 +85,6 @@ class MemoryRecording:
         if written:
             self._ticks += 1
         return written
-
-    def mark(self, text: str) -> bool:
-        """Put a named moment on the time line; False where it waits for the next sample."""
-        return self._halves[-1].writer.mark(text)
 
     def close(self) -> None:
         """Give all of the memory back."""
@@ -100,10 +95,6 @@ class MemoryRecording:
 
     def __len__(self) -> int:
         """One more than the number of the newest sample."""
-        return self._ticks
-
-    def refresh(self) -> int:
-        """As len(); nothing needs to be looked for."""
         return self._ticks
 
     @property
@@ -117,38 +108,6 @@ class MemoryRecording:
         """What is held."""
         with self._lock:
             return sum(half.output.size_bytes for half in self._halves)
-
-    @property
-    def start_unix_s(self) -> float:
-        """Time of the oldest sample held; 0 where there is none."""
-        with self._lock:
-            sessions = self._sessions()
-            return sessions[0][1].start_unix_s if sessions else 0.0
-
-    @property
-    def end_unix_s(self) -> float:
-        """Time of the newest sample; 0 where there is none."""
-        with self._lock:
-            sessions = self._sessions()
-            return sessions[-1][1].end_unix_s if sessions else 0.0
-
-    def marks(self) -> list[Moment]:
-        """Every mark that is held, in the order in which it was made."""
-        with self._lock:
-            return [
-                replace(mark, tick=mark.tick + half.first_tick)
-                for half, session in self._sessions()
-                for mark in session.marks()
-            ]
-
-    def gaps(self) -> list[Moment]:
-        """Every span of time that could not be recorded, with its reason."""
-        with self._lock:
-            return [
-                replace(gap, tick=gap.tick + half.first_tick)
-                for half, session in self._sessions()
-                for gap in session.gaps()
-            ]
 
     def sample_at(self, tick: int) -> Sample | None:
         """One sample by its number; None where it is dropped or not there (yet)."""
@@ -179,15 +138,6 @@ class MemoryRecording:
                 if item is None:
                     break
                 yield Tick(item.tick + half.first_tick, item.sample)
-
-    def tick_at(self, time_unix_s: float) -> int:
-        """Number of the last sample not later than a time; the oldest held for earlier times."""
-        with self._lock:
-            sessions = self._sessions()
-            for half, session in reversed(sessions):
-                if session.start_unix_s <= time_unix_s or half is sessions[0][0]:
-                    return half.first_tick + session.tick_at(time_unix_s)
-        return 0
 
     def _sessions(self) -> list[tuple[_Half, Session]]:
         return [(half, session) for half in self._halves if (session := half.read()) is not None]

@@ -6,47 +6,91 @@ import contextlib
 import errno
 import fcntl
 import os
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.rights.files import create, remove
+
+Name = TypeVar("Name")
+Made = TypeVar("Made")
 
 # What passes when somebody makes room.
-FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class NoRoomError(IohError):
     """A file cannot be made for want of space, which may pass."""
 
 
-class Output(Protocol):
-    """Takes whole batches of records.
+class NameTakenError(IohError):
+    """A recording is never written over another file."""
 
-    Shape:
-        ``name`` for people.
+
+class LostFileError(OSError):
+    """The file under way is not what was written any more: somebody else was at it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.ESTALE, reason)
+
+
+def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
+    """What ``make`` makes of the first name that is not taken.
+
+    Raises:
+        NameTakenError: All of them are.
+        IohError: It cannot be made.
+    """
+    cause = "no name is left for the recording"
+    taken = NameTakenError(cause)
+    for name in names:
+        try:
+            return make(name)
+        except NameTakenError as error:  # noqa: PERF203 (it is the loop's purpose)
+            taken = error
+    raise taken
+
+
+class Output:
+    """Where whole batches of records go: a descriptor that can only be written on, such as stdout.
+
+    Args:
+        fd: Stays the caller's.
+        name: For people.
     """
 
-    name: str
-
-    @property
-    def size_bytes(self) -> int:
-        """Written so far."""
-        ...
+    def __init__(self, fd: int, name: str = "-") -> None:
+        self._fd, self.name = fd, name
+        self.size_bytes = 0  # written so far
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``, or nothing of it where that is possible.
 
         Raises:
-            OSError: It did not get there; FULL_ERRNOS may pass.
+            OSError: It did not get there; FULL_ERRNOS may pass, other failures of a file
+                are a reason for another one, and BrokenPipeError is that the reader went away.
+            IohError: Nothing more can be written: what is half in a pipe cannot be taken back.
         """
-        ...
+        try:
+            self._write_all(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            cause = f"cannot write the recording to stdout: {error.strerror}"
+            raise IohError(cause, "Free some space, or write elsewhere") from error
+
+    def _write_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self.size_bytes += len(data)
 
     def close(self) -> None:
         """Nothing more will be written."""
-        ...
 
 
-class SeekableOutput:
+class SeekableOutput(Output):
     """A descriptor of a file that was empty; what could not be written whole is cut off again.
 
     Args:
@@ -54,32 +98,19 @@ class SeekableOutput:
         name: For people.
     """
 
-    def __init__(self, fd: int, name: str) -> None:
-        self._fd = fd
-        self.name = name
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Written so far."""
-        return self._size_bytes
+    _is_ragged = False  # part of a batch may lie behind the last whole one
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; on failure cut the file back to the last whole batch.
-
-        Raises:
-            OSError: It could not be written.
-        """
-        view = memoryview(data)
+        """Write all of ``data``; on failure cut the file back to the last whole batch."""
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            self._write_all(data)
         except OSError:
+            self._is_ragged = True
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._size_bytes)
-                os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
+                os.lseek(self._fd, self.size_bytes, os.SEEK_SET)
+                os.ftruncate(self._fd, self.size_bytes)
+                self._is_ragged = False
             raise
-        self._size_bytes += len(data)
 
     def close(self) -> None:
         """Give the lock back."""
@@ -92,32 +123,32 @@ class FileOutput(SeekableOutput):
     """A new file: mode 0600, never one that exists, never through a symbolic link, locked.
 
     The lock is held until close() or the end of the process, so that a reader who follows the
-    file can tell a recording under way from one that was killed.
+    file can see whether a recording is in progress or was killed.  Before each write it looks
+    whether the file is still there, and as it was left.
 
     Args:
         path: The file.
-        owner: User and group that it shall belong to; None leaves the process's own.
         directory_fd: What a relative ``path`` is relative to; None: the working directory.
         option: Where the user can say another path, for the hint.
 
     Raises:
-        IohError: It exists, or cannot be made.
+        NameTakenError: It exists.
+        IohError: It cannot be made.
     """
 
     def __init__(
         self,
         path: str,
-        owner: tuple[int, int] | None = None,
         directory_fd: int | None = None,
         *,
         option: str = "-o",
     ) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fd = os.open(path, flags, 0o600, dir_fd=directory_fd)
+            fd = create(path, directory_fd)
         except FileExistsError:
             cause = f"{printable(path)} exists, and a recording is never written over"
-            raise IohError(cause, f"Give another name with {option}", ExitCode.USAGE) from None
+            hint = f"Give another name with {option}"
+            raise NameTakenError(cause, hint, ExitCode.USAGE) from None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             cause = f"cannot make {printable(path)}: {reason}"
@@ -125,37 +156,44 @@ class FileOutput(SeekableOutput):
             kind = NoRoomError if is_full else IohError
             raise kind(cause, f"Give another place with {option}") from None
         super().__init__(fd, path)
+        self._directory_fd = directory_fd
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.fchmod(self._fd, 0o600)
-        if owner is not None:
-            with contextlib.suppress(OSError):  # vfat knows no owners
-                os.fchown(self._fd, *owner)
-
-
-class PipeOutput:
-    """A descriptor that can only be written on, such as stdout."""
-
-    def __init__(self, fd: int, name: str = "-") -> None:
-        self._fd = fd
-        self.name = name
-        self._size_bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Written so far."""
-        return self._size_bytes
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``.
+        """As of any file.
 
         Raises:
-            OSError: BrokenPipeError when the reader went away, or another failure.
+            LostFileError: The file was deleted, replaced or changed.
         """
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-        self._size_bytes += len(data)
+        if reason := self._lost_why():
+            raise LostFileError(reason)
+        super().write(data)
 
     def close(self) -> None:
-        """The descriptor belongs to the caller."""
+        """Give the lock back; a file that nothing was written into is not left behind."""
+        with contextlib.suppress(OSError):
+            if self._fd >= 0 and not self.size_bytes and not self._lost_why():
+                remove(self.name, self._directory_fd)
+        super().close()
+
+    def _lost_why(self) -> str:
+        """What somebody else did to the file; "" where it is as it was left.
+
+        A file that was only moved is whole and grows on, unless it is one that NFS keeps under
+        such a name until it is closed, since it was deleted.
+        """
+        now = os.fstat(self._fd)
+        if now.st_nlink == 0:
+            return "it was deleted"
+        if now.st_size != self.size_bytes and not self._is_ragged:
+            return "it was cut off" if now.st_size < self.size_bytes else "others write to it"
+        try:
+            there = os.stat(self.name, dir_fd=self._directory_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            moved_to = os.path.basename(os.readlink(f"/proc/self/fd/{self._fd}"))  # noqa: PTH115, PTH119
+            return "it was deleted" if moved_to.startswith(".nfs") else ""
+        except OSError:  # out of reach since root was given away
+            return ""
+        is_same = (there.st_dev, there.st_ino) == (now.st_dev, now.st_ino)
+        return "" if is_same else "another file took its name"

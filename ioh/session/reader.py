@@ -7,36 +7,41 @@ import fcntl
 import os
 import shlex
 import stat
+import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.filename import is_part_of
-from ioh.session.frame import Frame, FrameScanner, Kind
-from ioh.session.index import last_tick_until, look_on, read_places
-from ioh.session.packing import decompress
+from ioh.session.frame import MAX_PLAIN_BYTES, V1_BEGIN, Kind
+from ioh.session.index import frame_at, last_tick_until, look_on, read_places
+from ioh.session.packing import Unpacker
 from ioh.session.records import (
+    MAX_TEXT_BYTES,
     Gap,
-    Header,
+    Head,
     IndexEntry,
     Mark,
     RecordError,
-    Specs,
     decode_plain,
+    refuse,
     to_text,
 )
-from ioh.session.specs import check_spec
-from ioh.session.stream import Item, ItemReader, Tick
+from ioh.session.rotated_files import part_of_name
+from ioh.session.stream import Item, ItemReader, Tick, decode_head, no_recording
 
 STDIN = "stdin"  # what errors call it
 _CHUNK_BYTES = 1 << 16
-_WHOLE = (Kind.FULL, Kind.CHECKPOINT)
+_MAX_MOMENT_BYTES = 2 * MAX_TEXT_BYTES  # of a mark or a gap, before compression
+_MAX_STRETCH_BYTES = 16 << 20  # more than there is from one whole sample to the next
+_MAX_HEADS = 50  # looked at: as many as that are not damaged in one place
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ def _not_there(path: str) -> IohError:
     cause, hint = f"no recording {printable(path)}", "Make one with: ioh record"
     folder, base = os.path.split(path)
     with contextlib.suppress(OSError, ValueError):
-        parts = sorted(name for name in os.listdir(folder or ".") if is_part_of(name, base))  # noqa: PTH208
+        parts = sorted(n for n in os.listdir(folder or ".") if part_of_name(n, base) is not None)  # noqa: PTH208
         if parts:
             cause += f", but {printable(parts[0])} to {printable(parts[-1])}"
             stem, extension = map(shlex.quote, os.path.splitext(path))  # noqa: PTH122
@@ -105,7 +110,7 @@ class Session(Closing):
 
     Args:
         path: The file.
-        fd: An open descriptor of it, which belongs to the session from now on; see from_fd().
+        fd: An open descriptor of it, which belongs to the session from now on, as a memfd's.
 
     Raises:
         IohError: It is no recording, or one that this ioh cannot read.
@@ -118,8 +123,11 @@ class Session(Closing):
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
-            self.header = self._read_header()
             self._places = read_places(self._read, self.size_bytes)
+            head = self._head_before(0)
+            if head is None:
+                raise no_recording(path, self._read(0, len(V1_BEGIN)))  # noqa: TRY301
+            self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one behind the other"
                 hint = f"Make one of them: ioh verify {shlex.quote(printable(path))} --repair NEW"
@@ -127,19 +135,6 @@ class Session(Closing):
         except BaseException:
             os.close(self._fd)
             raise
-
-    @classmethod
-    def from_fd(cls, fd: int, name: str) -> Session:
-        """The session in a descriptor that can be read, such as a memfd.
-
-        Args:
-            fd: Stays the caller's.
-            name: For people, as ``path``.
-
-        Raises:
-            IohError: It is no recording, or one that this ioh cannot read.
-        """
-        return cls(name, os.dup(fd))
 
     def close(self) -> None:
         """Close the file."""
@@ -181,7 +176,7 @@ class Session(Closing):
     @property
     def start_unix_s(self) -> float:
         """Time of the first sample."""
-        whole = self._whole_entries()
+        whole = self._entries(Kind.WHOLE)
         return whole[0].time_unix_s if whole else self.header.started_unix_s
 
     @property
@@ -189,7 +184,7 @@ class Session(Closing):
         """Time of the last sample known, or of an earlier one where the clock was set back."""
         if not len(self):
             return self.start_unix_s
-        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._whole_entries())])
+        return max([self._places.last_unix_s, *(e.time_unix_s for e in self._entries(Kind.WHOLE))])
 
     def refresh(self) -> int:
         """Look for what was appended since; returns the number of samples now known."""
@@ -200,17 +195,15 @@ class Session(Closing):
     def marks(self) -> list[Moment]:
         """Every mark, in the order in which it was made."""
         return [
-            Moment(mark.time_unix_s, to_text(mark.text), entry.tick)
-            for entry in self._entries(Kind.MARK)
-            if isinstance(mark := self._record(entry, Mark), Mark)
+            Moment(mark.time_unix_s, to_text(mark.text), entry.number)
+            for entry, mark in self._records(Kind.MARK, Mark)
         ]
 
     def gaps(self) -> list[Moment]:
         """Every span of time that could not be recorded, with its reason."""
         return [
-            Moment(gap.from_unix_s, to_text(gap.reason), entry.tick, gap.to_unix_s)
-            for entry in self._entries(Kind.GAP)
-            if isinstance(gap := self._record(entry, Gap), Gap)
+            Moment(gap.from_unix_s, to_text(gap.reason), entry.number, gap.to_unix_s)
+            for entry, gap in self._records(Kind.GAP, Gap)
         ]
 
     def items(
@@ -219,27 +212,39 @@ class Session(Closing):
         *,
         with_tables: bool = True,
         with_parts: bool = True,
-        begin: int | None = None,
+        awaits_more: Callable[[int], bool] = lambda _: False,
+        most_bytes: int = sys.maxsize,
     ) -> Iterator[Item]:
-        """Everything from a sample on, in order, to the present end of the file.
+        """Everything from a sample on, in order, to the end of the file.
 
         Args:
             from_tick: The first sample wanted.
             with_tables: False leaves tables out, which is much faster.
             with_parts: False leaves single devices and mounts out.
-            begin: Read from the last whole record up to this sample instead of ``from_tick``.
+            awaits_more: Asked at the present end of the file, with its offset: False ends it.
+            most_bytes: Look no further than this from where the sample must be.
         """
-        reader, at = self.reader(
-            from_tick, with_tables=with_tables, with_parts=with_parts, begin=begin
+        entry = self._whole_before(from_tick)
+        at = entry.offset if entry is not None and entry.number else 0
+        reader = ItemReader(
+            at,
+            self.specs_before(at),
+            with_tables=with_tables,
+            with_parts=with_parts,
+            from_tick=from_tick,
+            name=self.path,
         )
-        while piece := self._read(at, _CHUNK_BYTES):
+        is_over, end = False, at + most_bytes
+        while not is_over and at < end:
+            piece = self._read(at, _CHUNK_BYTES)
             at += len(piece)
             reader.feed(piece)
-            yield from reader.items()
-        yield from reader.items(at_end=True)
+            is_over = not piece and not awaits_more(at)
+            yield from reader.items(at_end=is_over)
+            is_over = is_over or reader.ended
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples that can be told from one on, to the present end of the file.
+        """Samples that can be read from one on, to the present end of the file.
 
         Args:
             from_tick: The first one.
@@ -248,59 +253,25 @@ class Session(Closing):
         items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
         return (item for item in items if isinstance(item, Tick))
 
-    def reader(
-        self,
-        from_tick: int = 0,
-        *,
-        with_tables: bool = True,
-        with_parts: bool = True,
-        begin: int | None = None,
-    ) -> tuple[ItemReader, int]:
-        """A reader for a sample and what follows, and the offset to feed it from."""
-        entry = self._whole_before(from_tick if begin is None else begin)
-        if entry is None or entry.tick == 0:
-            made = ItemReader(
-                with_tables=with_tables,
-                with_parts=with_parts,
-                from_tick=from_tick,
-                name=self.path,
-            )
-            return made, 0
-        made = ItemReader(
-            entry.offset,
-            self._specs_before(entry.offset),
-            with_tables=with_tables,
-            with_parts=with_parts,
-            from_tick=from_tick,
-        )
-        return made, entry.offset
-
-    def read_chunk(self, offset: int) -> bytes:
-        """The next bytes for such a reader; none at the present end of the file."""
-        return self._read(offset, _CHUNK_BYTES)
+    def specs_before(self, offset: int) -> dict[str, LayerSpec] | None:
+        """What is known of the layers before an offset, or else anywhere."""
+        head = self._head_before(offset)
+        return {spec.name: spec for spec in head.specs} if head is not None else None
 
     def sample_at(self, tick: int) -> Sample | None:
         """One sample by its number; None where it is lost or not there (yet)."""
         if not 0 <= tick < len(self):
             return None
-        before = tick
-        while before >= 0:
-            for item in self.items(tick, begin=before):
-                if isinstance(item, Tick):
-                    if item.tick == tick:
-                        return item.sample
-                    break
-            # Where a checkpoint is damaged, the one before it leads there too.
-            entry = self._whole_before(before)
-            before = entry.tick - 1 if entry is not None else -1
-        return None
+        items = self.items(tick, most_bytes=_MAX_STRETCH_BYTES)
+        found = next((item for item in items if isinstance(item, Tick)), None)
+        return found.sample if found is not None and found.tick == tick else None
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last sample before the first that is later than a time; 0 for any earlier.
 
         Where the clock was set back, samples behind that count as being of the time it was then.
         """
-        whole = self._whole_entries()
+        whole = self._entries(Kind.WHOLE)
         times = list(accumulate((entry.time_unix_s for entry in whole), max))
         behind = bisect_right(times, time_unix_s)
         if behind == 0:
@@ -316,55 +287,36 @@ class Session(Closing):
         except OSError as error:
             raise unreadable(self.path, error) from error
 
-    def _read_header(self) -> Header:
-        reader = ItemReader(name=self.path)
-        at = 0
-        while True:
-            piece = self._read(at, _CHUNK_BYTES)
-            at += len(piece)
-            reader.feed(piece)
-            for item in reader.items(at_end=not piece):  # raises where there is none
-                if isinstance(item, Header):
-                    return item
-
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
         return [entry for entry in self._places.entries if entry.kind in kinds]
 
-    def _whole_entries(self) -> list[IndexEntry]:
-        return self._entries(*_WHOLE)
-
     def _whole_before(self, tick: int) -> IndexEntry | None:
         found = None
-        for entry in self._whole_entries():
-            if entry.tick > tick:
+        for entry in self._entries(Kind.WHOLE):
+            if entry.number > tick:
                 break
             found = entry
         return found
 
-    def _record(self, entry: IndexEntry, kind: type[Mark | Gap | Specs]) -> object:
-        """The record that an entry points at; None where it is damaged."""
-        scanner = FrameScanner(entry.offset)
-        scanner.feed(self._read(entry.offset, _CHUNK_BYTES))
-        frame = next(scanner.events(), None)
-        try:
-            if isinstance(frame, Frame) and frame.kind == entry.kind:
-                return decode_plain(decompress(frame.flags, frame.payload), kind)
-        except RecordError:
-            return None
-        return None
+    def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
+        """Marks or gaps with what points at them, without those that are damaged."""
+        unpacker = Unpacker()  # one for all: to make it takes longer than to use it
+        for entry in self._entries(kind):
+            with contextlib.suppress(RecordError):
+                plain = self._plain(entry, unpacker, _MAX_MOMENT_BYTES)
+                yield entry, decode_plain(plain, made)
 
-    def _specs_before(self, offset: int) -> dict[str, LayerSpec]:
-        """Every layer description recorded before an offset; later ones replace earlier ones."""
-        found: dict[str, LayerSpec] = {}
-        for entry in self._entries(Kind.SPECS):
-            if entry.offset >= offset:
-                break
-            record = self._record(entry, Specs)
-            if isinstance(record, Specs):
-                for spec in record.specs:
-                    try:
-                        check_spec(spec)
-                    except RecordError:
-                        continue
-                    found[spec.name] = spec
-        return found
+    def _plain(self, entry: IndexEntry, unpacker: Unpacker, most_bytes: int) -> bytes:
+        frame = frame_at(self._read, entry.offset)
+        if frame is None or frame.kind != entry.kind:
+            refuse("damaged")
+        return unpacker.unpack(frame.payload, most_bytes=most_bytes)
+
+    def _head_before(self, offset: int) -> Head | None:
+        """The last head before an offset, or where that is damaged one that is not."""
+        entries = self._entries(Kind.HEAD)
+        at = bisect_right([entry.offset for entry in entries], offset)
+        for entry in (*reversed(entries[:at]), *entries[at:])[:_MAX_HEADS]:
+            with contextlib.suppress(RecordError):
+                return decode_head(self._plain(entry, Unpacker(), MAX_PLAIN_BYTES))
+        return None

@@ -1,56 +1,70 @@
-"""What records hold: typed and bounded on the way in, compressed one by one."""
+"""What records hold: typed and bounded on the way in.  docs/format.md describes them."""
 
 from __future__ import annotations
 
-import struct
-from typing import Annotated, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import accumulate, count
+from operator import add
+from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from ioh.model.hist import (
+    FINE_BUCKETS,
     FINE_EDGES_US,
+    LATENCY_BUCKETS,
     LATENCY_EDGES_US,
+    SIZE_BUCKETS,
     SIZE_EDGES_BYTES,
     UNITS_PER_US,
 )
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import Value
+from ioh.model.sample import HostSample, OpTotals, Value
 
-FORMAT_VERSION = 1
-_MOMENT = struct.Struct("<Id")
-MAX_UNIX_S = 253_402_300_799.0  # the year 9999: what a calendar can show
-MAX_LAYERS = 64
+FORMAT_VERSION = 2
+MAX_LAYERS = 32
 MAX_OPS = 256
 MAX_PARTS = 1024
-MAX_CHANGES = 1 << 17
 MAX_ROWS = 20_000
+MAX_CELLS = 1 << 21  # numbers of a whole sample, those of rows and of what has gone included
+MAX_ALL_OPS = 1 << 13  # of all layers and parts
 MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
+MAX_ADDRESSES = 256  # of the host
+MAX_ENTRIES = 1 << 16  # of an index
+HOST_FIELDS = tuple(field.name for field in fields(HostSample))
+HOST_NUMBERS = len(HOST_FIELDS) + 2  # and self_cpu_ns_total, bpf_ns_total
+OP_NUMBERS = len(fields(OpTotals)) - 2  # all but its histograms
+SIZE_LAT_CELLS = SIZE_BUCKETS * LATENCY_BUCKETS
 
 _Text = Annotated[bytes, Meta(max_length=2 * MAX_NAME_BYTES)]
-_Gaps = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_CHANGES)]
-_Ints = Annotated[list[int], Meta(max_length=MAX_CHANGES)]
-_Values = Annotated[list[Value], Meta(max_length=MAX_CHANGES)]
+_Gaps = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_CELLS)]
+_Ints = Annotated[list[int], Meta(max_length=MAX_CELLS)]
+_Values = Annotated[list[Value], Meta(max_length=MAX_CELLS)]
 _Names = Annotated[list[_Text], Meta(max_length=MAX_OPS)]
-_LayerAt = Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
-_PartAt = Annotated[int, Meta(ge=0, lt=MAX_PARTS)]
+_At = Annotated[int, Meta(ge=0, lt=MAX_OPS)]
 _Steps = Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 31)]], Meta(max_length=MAX_LAYERS)]
-_Row = tuple[
-    int, Annotated[list[_Text], Meta(max_length=16)], Annotated[list[Value], Meta(max_length=64)]
-]
+_Row = tuple[_At, Annotated[list[_Text], Meta(max_length=16)]]
 
 
 class RecordError(Exception):
     """A record that holds something else than its kind says."""
 
 
+def refuse(why: str) -> NoReturn:
+    """Say that a record is no use."""
+    raise RecordError(why)
+
+
 class Header(Struct, kw_only=True):
-    """The first record: whence the session comes and what its numbers mean.
+    """Where the recording comes from and what its numbers mean.
 
     Units:
         ``fine_edges`` in 1/``units_per_us`` µs, upper edges inside; ``size_edges_bytes``;
-        ``table_edges_us``; ``cycle_s`` the period asked for.
+        ``table_edges_us``; ``cycle_s`` the period asked for.  ``addresses`` are those of the host
+        itself, by which another host's mounts are known to be of this one.
     """
 
     format_version: int
@@ -65,10 +79,13 @@ class Header(Struct, kw_only=True):
     fine_edges: Annotated[list[int], Meta(max_length=4096)] = []
     size_edges_bytes: Annotated[list[int], Meta(max_length=256)] = []
     table_edges_us: Annotated[list[int], Meta(max_length=256)] = []
+    addresses: Annotated[
+        list[Annotated[bytes, Meta(max_length=64)]], Meta(max_length=MAX_ADDRESSES)
+    ] = []
 
 
 def our_edges() -> dict[str, list[int]]:
-    """The bucket edges of this ioh, as a header tells them."""
+    """The bucket edges of this ioh, as a header has them."""
     return {
         "fine_edges": [int(edge * UNITS_PER_US) for edge in FINE_EDGES_US],
         "size_edges_bytes": list(SIZE_EDGES_BYTES),
@@ -76,9 +93,10 @@ def our_edges() -> dict[str, list[int]]:
     }
 
 
-class Specs(Struct, array_like=True):
-    """LayerSpecs of layers that later samples name."""
+class Head(Struct, array_like=True):
+    """The header, and the specs of all layers that samples name up to the next head."""
 
+    header: Header
     specs: Annotated[list[LayerSpec], Meta(max_length=MAX_LAYERS)]
 
 
@@ -88,6 +106,11 @@ class OpShape(Struct, array_like=True, frozen=True):
     name: _Text
     latency: Annotated[int, Meta(ge=0, le=2)]
     size_lat: Annotated[int, Meta(ge=0, le=2)]
+
+
+def hist_sizes(op: OpShape) -> tuple[int, int]:
+    """How many numbers an op's histograms have: of latency, and of size and latency."""
+    return FINE_BUCKETS * (op.latency == 2), SIZE_LAT_CELLS * (op.size_lat == 2)
 
 
 _Ops = Annotated[list[OpShape], Meta(max_length=MAX_OPS)]
@@ -109,114 +132,39 @@ class LayerShape(Struct, array_like=True):
     is_idle: bool = False
 
 
-class TableShape(Struct, array_like=True, frozen=True):
-    """A table: its layer's position, its name, how many key parts and columns a row has."""
+class Start(Struct, array_like=True):
+    """What only a whole sample has; ``tables`` by their layer's position and their name."""
 
-    layer: _LayerAt
-    name: _Text
-    keys: Annotated[int, Meta(ge=0, le=16)]
-    columns: Annotated[int, Meta(ge=0, le=64)]
-
-
-class Changes(Struct, array_like=True):
-    """Differences to the sample before, sparse.
-
-    Shape:
-        Two lists of positions, each a gap to the position before it (0: the very next):
-        ``gaps`` with increments, ``set_gaps`` with values set as they are.  ``cells`` and
-        ``more_cells``: see pack_cells().  ``is_folded``: see folding.py; ``members`` changes, by
-        layer, which parts add up to the whole.
-    """
-
-    gaps: _Gaps = []
-    incs: _Ints = []
-    set_gaps: _Gaps = []
-    sets: _Values = []
-    cells: Annotated[bytes, Meta(max_length=MAX_CHANGES)] = b""
-    more_cells: Annotated[bytes, Meta(max_length=16 * MAX_CHANGES)] = b""
-    is_folded: bool = False
-    members: Annotated[
-        list[tuple[_LayerAt, Annotated[list[_PartAt], Meta(max_length=MAX_PARTS)]]],
-        Meta(max_length=MAX_LAYERS),
-    ] = []
+    hostname: _Text
+    kernel: _Text
+    tables: Annotated[list[tuple[_At, _Text]], Meta(max_length=MAX_OPS)]
 
 
-class Rows(Struct, array_like=True):
-    """Changes of all tables' rows; positions run over the rows as they were before.
+class SampleRecord(Struct, array_like=True):
+    """A sample as changes since the one before; a whole one, since nothing.
 
     Shape:
-        ``removed`` positions of rows; then ``gaps`` … over values, row by row, the removed
-        rows left in; then ``added`` rows: table, key, values.
-    """
-
-    removed: _Gaps = []
-    gaps: _Gaps = []
-    incs: _Ints = []
-    set_gaps: _Gaps = []
-    sets: _Values = []
-    added: Annotated[list[_Row], Meta(max_length=MAX_ROWS)] = []
-
-
-class Moment(NamedTuple):
-    """What comes first in each record of a sample, never compressed.
-
-    Shape:
-        ``tick`` counts the samples of the session, from 0.
-    """
-
-    tick: int
-    time_unix_s: float
-
-
-MOMENT_BYTES = _MOMENT.size
-
-
-def encode_moment(moment: Moment) -> bytes:
-    """The first bytes of a sample's payload."""
-    return _MOMENT.pack(moment.tick & 0xFFFFFFFF, moment.time_unix_s)
-
-
-def decode_moment(payload: bytes) -> Moment:
-    """The number and the time of a sample.
-
-    Raises:
-        RecordError: It is too short, or its time is beyond all calendars.
-    """
-    if len(payload) < MOMENT_BYTES:
-        msg = f"a sample of {len(payload)} bytes"
-        raise RecordError(msg)
-    moment = Moment(*_MOMENT.unpack_from(payload))
-    if not 0 <= moment.time_unix_s <= MAX_UNIX_S:  # not true for what is no number either
-        msg = f"a sample of {moment.time_unix_s} s"
-        raise RecordError(msg)
-    return moment
-
-
-class Full(Struct, array_like=True):
-    """A sample by itself: ``changes`` and ``rows`` start from all zero and no row.
+        ``layers`` whose shape is new, by position: their numbers, all 0, come behind all others.
+        ``removed`` rows: gaps between their numbers, which count rows in the order in which they
+        were added.  ``added`` rows, table and key: their columns, all 0, come behind all others.
+        Then what changed of all numbers: ``gaps`` and increments of integers, ``set_gaps`` and
+        values set as they are.
 
     Units:
-        ``read_after`` as in LayerSample, of each layer, in READ_STEP_US; 0 of those not named.
+        ``mono_ns`` since the sample before; ``read_after`` as in LayerSample, of each layer, in
+        READ_STEP_US; 0 of those not named.
     """
 
     mono_ns: int
-    hostname: _Text
-    kernel: _Text
-    layers: Annotated[list[LayerShape], Meta(max_length=MAX_LAYERS)]
-    tables: Annotated[list[TableShape], Meta(max_length=MAX_OPS)]
-    changes: Changes
-    rows: msgspec.Raw
+    layers: Annotated[list[tuple[_At, LayerShape]], Meta(max_length=MAX_LAYERS)] = []
+    removed: _Gaps = []
+    added: Annotated[list[_Row], Meta(max_length=MAX_ROWS)] = []
+    gaps: _Gaps = []
+    incs: _Ints = []
+    set_gaps: _Gaps = []
+    sets: _Values = []
     read_after: _Steps = []
-
-
-class Delta(Struct, array_like=True):
-    """A sample as changes since the one before; a reshaped layer starts from all zero."""
-
-    mono_inc_ns: int
-    reshaped: Annotated[list[tuple[_LayerAt, LayerShape]], Meta(max_length=MAX_LAYERS)]
-    changes: Changes
-    rows: msgspec.Raw
-    read_after: _Steps = []
+    start: Start | None = None
 
 
 class Mark(Struct, array_like=True):
@@ -235,35 +183,26 @@ class Gap(Struct, array_like=True):
 
 
 class IndexEntry(Struct, array_like=True, frozen=True):
-    """Where a record of note lies.
-
-    Shape:
-        ``tick`` of the sample in it, or of the next one.
-    """
+    """A head, a whole sample, a mark or a gap: where it lies, and its frame's number and time."""
 
     offset: Annotated[int, Meta(ge=0)]
     kind: int
-    tick: Annotated[int, Meta(ge=0)]
+    number: Annotated[int, Meta(ge=0)]
     time_unix_s: float
 
 
 class Index(Struct, array_like=True):
-    """Entries since the index record at ``previous`` (-1: this is the first).
+    """Entries since the index at ``previous`` (-1: this is the first); ``offset`` is its own."""
 
-    Shape:
-        ``ticks`` samples so far; ``is_last``: the recording ended in order behind it.
-    """
-
+    offset: int
     previous: int
-    ticks: Annotated[int, Meta(ge=0)]
-    last_unix_s: float
-    entries: Annotated[list[IndexEntry], Meta(max_length=MAX_CHANGES)]
+    entries: Annotated[list[IndexEntry], Meta(max_length=MAX_ENTRIES)]
 
 
 class End(Struct, array_like=True):
     """An orderly end."""
 
-    ticks: Annotated[int, Meta(ge=0)]
+    ticks: int
     time_unix_s: float
 
 
@@ -284,7 +223,7 @@ def encode_plain(record: object) -> bytes:
         raise ValueError(str(error)) from error
 
 
-def decode_plain(plain: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+def decode_plain(plain: bytes, kind: type[_T]) -> _T:
     """A record of a type, every part of the type and the length that it must be.
 
     Raises:
@@ -319,3 +258,17 @@ def to_text(data: bytes) -> str:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return data.decode("utf-8", "surrogateescape")
+
+
+def gaps_of(places: Iterable[int]) -> list[int]:
+    """How many places are passed over before each of these, which rise."""
+    found, after = [], 0
+    for place in places:
+        found.append(place - after)
+        after = place + 1
+    return found
+
+
+def places_of(gaps: Sequence[int]) -> list[int]:
+    """The reverse of gaps_of()."""
+    return list(map(add, accumulate(gaps), count()))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ioh.model.errors import IohError
+from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.output import NoRoomError, Output
-from ioh.session.parts import Earlier
+from ioh.rights.files import remove as remove_file
+from ioh.session.output import LostFileError, NoRoomError, Output, first_free
 from ioh.session.records import MAX_TEXT_BYTES, Gap, to_bytes, to_text
+from ioh.session.rotated_files import EarlierFiles
 from ioh.session.writer import SessionWriter
 
-NOTHING_EARLIER = Earlier()
-MARK_S = 1.0  # who marks waits no longer
+NOTHING_EARLIER = EarlierFiles()
+MARK_S = 0.5  # who marks waits no longer
+_TRIES = 100  # names of later parts that may be taken
 
 
 @dataclass(eq=False, slots=True)
@@ -31,9 +35,13 @@ class _ComingMark:
 
 
 class Recorder:
-    """A tap for Samples that starts a new file whenever one has become too large.
+    """A tap for Samples that starts a new file whenever one has become too large or has failed.
 
     Any live view may hand its Samples to write(); one file is the case without ``max_bytes``.
+
+    Shape:
+        ``left_why``: why the file before the present one was left early, printable; "" where it
+        was not.
 
     Args:
         make_output: Makes the output of a part, counted from 1.
@@ -44,6 +52,7 @@ class Recorder:
         cycle_s: The period asked for.
         earlier: What an earlier recording of this name has left: numbers go on behind it, and
             ``keep`` counts it.
+        addresses: Of the host itself, kept in each header.
     """
 
     def __init__(  # noqa: PLR0913
@@ -52,14 +61,15 @@ class Recorder:
         *,
         max_bytes: int | None = None,
         keep: int | None = None,
-        remove: Callable[[str], None] = os.unlink,
+        remove: Callable[[str], None] = remove_file,
         note: str = "",
         cycle_s: float = 1.0,
-        earlier: Earlier = NOTHING_EARLIER,
+        earlier: EarlierFiles = NOTHING_EARLIER,
+        addresses: Sequence[str] = (),
     ) -> None:
         self._make_output = make_output
         self._max_bytes, self._keep, self._remove = max_bytes, keep, remove
-        self._note, self._cycle_s = note, cycle_s
+        self._note, self._cycle_s, self._addresses = note, cycle_s, addresses
         self._lock = threading.RLock()
         self._names = list(earlier.names)
         self._first_part, self._part = earlier.last + 1, earlier.last
@@ -68,6 +78,8 @@ class Recorder:
         self._begins = False  # the present part does not have the last sample yet
         self._lost_why = ""  # why samples behind the last one are in no part
         self._coming: list[_ComingMark] = []
+        self._is_closed = False
+        self.left_why = ""
         self._writer = self._next_part()
 
     @property
@@ -89,38 +101,74 @@ class Recorder:
         """Record one sample; False where it is lost for want of space.
 
         Raises:
-            OSError: The output failed for good.
-            IohError: The next part's file cannot be made.
+            BrokenPipeError: The reader went away.
+            OSError: A file failed before it held anything.
+            IohError: The output failed, and the next part's file cannot be made.
         """
         with self._lock:
             if self._max_bytes and self._writer.output.size_bytes >= self._max_bytes:
                 self._turn_over()
-            writer, before = self._writer, self._lost_why
-            paused = (writer.paused_why, writer.lost_ticks)
+            try:
+                return self._write(sample)
+            except OSError as error:
+                if not self._leave(error):
+                    return False
+                return self._write(sample)
+
+    def _write(self, sample: Sample) -> bool:
+        writer, before = self._writer, self._lost_why
+        paused = (writer.paused_why, writer.lost_ticks)
+        is_written = self._add(sample)
+        # What is due to be removed may be the very room that is needed: nothing is lost yet.
+        if not is_written and self._forget_oldest():
+            self._lost_why, (writer.paused_why, writer.lost_ticks) = before, paused
             is_written = self._add(sample)
-            # What is due to be removed may be the very room that is needed: nothing is lost yet.
-            if not is_written and self._forget_oldest():
-                self._lost_why, (writer.paused_why, writer.lost_ticks) = before, paused
-                is_written = self._add(sample)
-            if is_written:
-                self._last = sample
-                self._forget_oldest()
-            self._mark(sample)
-            return is_written
+        if is_written:
+            self._last = sample
+            self._forget_oldest()
+        self._mark(sample)
+        return is_written
 
     def _turn_over(self) -> None:
         """Begin the next part, if there is room for one."""
+        with contextlib.suppress(NoRoomError):
+            following = self._next_part()
+            self.left_why = ""
+            self._go_on_in(following)
+
+    def _leave(self, error: OSError) -> bool:
+        """Begin the next part, since the present one failed; False where there is no room for it.
+
+        Raises:
+            OSError: It is a pipe, or failed before it held anything.
+            IohError: No other file can be made.
+        """
+        writer, is_lost = self._writer, isinstance(error, LostFileError)
+        if isinstance(error, BrokenPipeError) or not (writer.ticks or is_lost):
+            raise error
+        why = f"cannot go on in {printable(self.name)}: {printable(error.strerror or str(error))}"
         try:
             following = self._next_part()
-        except NoRoomError:
-            if not self._forget_oldest(but=1):
-                return
-            try:
-                following = self._next_part()
-            except NoRoomError:
-                return
+        except NoRoomError as refused:
+            writer.paused_why = self._lost_why = f"{why}, and {refused.cause}"
+            writer.lost_ticks += 1
+            return False
+        except IohError as refused:
+            cause = f"{why}, and {refused.cause}"
+            raise IohError(cause, refused.hint) from error
+        self.left_why = why
+        following.mark(why)
+        self._go_on_in(following, is_lost=is_lost)
+        return True
+
+    def _go_on_in(self, following: SessionWriter, *, is_lost: bool = False) -> None:
         self._lost_why = self._lost_why or self._writer.paused_why
-        self._writer.close()
+        try:
+            self._writer.close()
+        except OSError as error:  # an end that is missing is no reason to stop
+            is_lost = is_lost or isinstance(error, LostFileError)
+        if is_lost:  # what has its name now is not ours to be removed
+            self._names.remove(self.name)
         for mark in self._writer.take_marks():
             following.mark(to_text(mark.text), mark.time_unix_s)
         self._closed_bytes += self._writer.output.size_bytes
@@ -143,9 +191,24 @@ class Recorder:
         return is_written
 
     def mark(self, text: str) -> bool:
-        """Put a named moment on the time line; False where it waits for the next sample."""
+        """Put a named moment on the time line; False where it waits for the next sample.
+
+        Raises:
+            OSError: As write() does.
+            IohError: As write() does.
+        """
+        return self._put_mark(text, time.time())
+
+    def _put_mark(self, text: str, time_unix_s: float) -> bool:
         with self._lock:
-            return self._writer.mark(text)
+            if self._is_closed:
+                cause = "the recording has ended"
+                raise IohError(cause)
+            try:
+                return self._writer.mark(text, time_unix_s)
+            except OSError as error:
+                self._leave(error)
+                return self._writer.mark(text, time_unix_s)
 
     def mark_at_sample(self, text: str, ask: Callable[[], None]) -> bool:
         """Mark a sample that is taken now, so that an interval begins there and another one ends.
@@ -167,24 +230,42 @@ class Recorder:
         with self._lock:
             if made in self._coming:
                 self._coming.remove(made)
-                return self._writer.mark(text, made.time_unix_s)
+                return self._put_mark(text, made.time_unix_s)
             return made.is_written
 
     def _mark(self, sample: Sample) -> None:
         """Make the marks that were waiting for it."""
         for made in [made for made in self._coming if made.mono_ns <= sample.mono_ns]:
             self._coming.remove(made)
-            made.is_written = self._writer.mark(made.text, sample.time_unix_s)
+            made.is_written = self._put_mark(made.text, sample.time_unix_s)
             made.is_made.set()
 
     def close(self) -> None:
-        """End the recording in order."""
+        """End the recording in order.
+
+        Raises:
+            OSError: Its last records cannot be written, though there is room for them.
+        """
         with self._lock:
-            self._writer.close()
+            self._is_closed = True
+            try:
+                self._writer.close()
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
 
     def _next_part(self) -> SessionWriter:
-        output = self._make_output(self._part + 1)
         self._part += 1
+        try:
+            try:
+                output = self._new_output()
+            except NoRoomError:
+                if not self._forget_oldest(but=1):
+                    raise
+                output = self._new_output()
+        except IohError:
+            self._part -= 1
+            raise
         self._names.append(output.name)
         return SessionWriter(
             output,
@@ -192,7 +273,19 @@ class Recorder:
             cycle_s=self._cycle_s,
             part=self._part,
             marks_note=self._part == self._first_part,
+            addresses=self._addresses,
         )
+
+    def _new_output(self) -> Output:
+        """Of the present part; later ones than the first step over names that are taken."""
+
+        def make(part: int) -> Output:
+            output = self._make_output(part)
+            self._part = part
+            return output
+
+        tries = 1 if self._part == self._first_part else _TRIES
+        return first_free(range(self._part, self._part + tries), make)
 
     def _forget_oldest(self, but: int = 0) -> bool:
         """Remove parts that are not kept, ``but`` so many more; whether there were any."""

@@ -6,10 +6,11 @@ import math
 from collections.abc import Sequence
 
 from ioh.model.metric import LayerSpec, MetricSpec
-from ioh.session.records import MAX_OPS, RecordError
+from ioh.session.records import MAX_OPS, refuse
 
 _MAX_NAME = 256
 _MAX_HELP = 4096
+_MAX_MEMBERS = 1024  # of all groups
 
 
 def check_spec(spec: LayerSpec) -> None:
@@ -26,23 +27,25 @@ def check_spec(spec: LayerSpec) -> None:
         _check_metrics(table.columns, table=True)
         derived = {column.derived_name for column in table.columns}
         if not derived.issuperset(table.sort_by) or not table.columns:
-            _refuse("a table ranked by a column that it lacks")
+            refuse("a layer's description with a table ranked by a column that it lacks")
         if len(table.keys) > 16 or len(table.columns) > 64:
-            _refuse("a table that is too wide")
+            refuse("a layer's description with a table that is too wide")
     _check_metrics(spec.metrics, table=False)
     lists += spec.groups.values()
+    if sum(map(len, spec.groups.values())) > _MAX_MEMBERS:
+        refuse("a layer's description with groups of too many operations")
     for names in lists:
         _check_names(names)
     _check_names([spec.name])
     if max(len(spec.title), len(spec.part)) > _MAX_NAME or not -(1 << 31) < spec.rank < 1 << 31:
-        _refuse("a title that is too long")
+        refuse("a layer's description with a title that is too long")
 
 
 def _check_names(names: Sequence[str]) -> None:
     if len(names) > MAX_OPS or len(set(names)) != len(names):
-        _refuse("names that are too many, or twice there")
+        refuse("a layer's description with names that are too many, or twice there")
     if any(not name or len(name) > _MAX_NAME or not name.isprintable() for name in names):
-        _refuse("a name that is none")
+        refuse("a layer's description with a name that is none")
 
 
 def _check_metrics(metrics: Sequence[MetricSpec], *, table: bool) -> None:
@@ -50,13 +53,8 @@ def _check_metrics(metrics: Sequence[MetricSpec], *, table: bool) -> None:
     for metric in metrics:
         parts = {metric.numerator, metric.denominator or metric.numerator}
         if table and metric.kind == "ratio" and not parts <= stored:
-            _refuse("a ratio of columns that are none")
+            refuse("a layer's description with a ratio of columns that are none")
         if len(metric.help) > _MAX_HELP or len(metric.title) > _MAX_NAME:
-            _refuse("a help text that is too long")
+            refuse("a layer's description with a help text that is too long")
         if not math.isfinite(metric.scale):
-            _refuse("a scale that is no number")
-
-
-def _refuse(why: str) -> None:
-    msg = f"a layer's description with {why}"
-    raise RecordError(msg)
+            refuse("a layer's description with a scale that is no number")

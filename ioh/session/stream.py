@@ -1,8 +1,8 @@
-"""Bytes of a session, fed in order, as what they tell: samples, marks, gaps and damage."""
+"""Bytes of a session, fed in order, as what they hold: samples, marks, gaps and damage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ioh.model.errors import IohError
@@ -10,26 +10,35 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.decoder import Decoder
-from ioh.session.frame import SAMPLE_KINDS, Damage, Event, Frame, FrameScanner, Kind
-from ioh.session.packing import StreamUnpacker, decompress
-from ioh.session.parity import Mender
+from ioh.session.frame import (
+    SAMPLE_KINDS,
+    V1_BEGIN,
+    Damage,
+    Frame,
+    FrameScanner,
+    Kind,
+)
+from ioh.session.packing import Unpacker
 from ioh.session.records import (
     FORMAT_VERSION,
-    MOMENT_BYTES,
     End,
     Gap,
+    Head,
     Header,
     Mark,
     RecordError,
-    Specs,
-    decode_moment,
+    SampleRecord,
     decode_plain,
     our_edges,
+    refuse,
 )
 from ioh.session.specs import check_spec
 
-# How far into a stream its header must come, so that a large file of anything is refused soon.
-MAX_HEADER_OFFSET_BYTES = 1 << 20
+# How far into a stream its first record must come, so that a large file of anything is refused
+# soon.
+MAX_FIRST_OFFSET_BYTES = 1 << 20
+# Far more than a writer leaves between two whole samples; what needs more is no recording of ioh.
+MAX_DELTAS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class LostTicks:
-    """Samples that cannot be told, before the next one that can."""
+    """Samples that cannot be read, before the next one that can, or at the end."""
 
     count: int
 
@@ -81,12 +90,89 @@ def check_header(header: Header) -> None:
         raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
 
 
+def decode_head(plain: bytes) -> Head:
+    """The header and specs of a HEAD record.
+
+    Raises:
+        RecordError: It is none.
+        IohError: As check_header().
+    """
+    head = decode_plain(plain, Head)
+    check_header(head.header)
+    for spec in head.specs:
+        check_spec(spec)
+    return head
+
+
+def is_v1(begin: bytes) -> bool:
+    """Whether these are the first bytes of a recording of format 1."""
+    return begin.startswith(V1_BEGIN)
+
+
+def no_recording(name: str, begin: bytes) -> IohError:
+    """What to raise for bytes that are no recording.
+
+    Args:
+        name: Of the file.
+        begin: Its first bytes.
+    """
+    shown = printable(name)
+    if is_v1(begin):
+        cause = f"{shown} has format 1, which ioh no longer writes"
+        return IohError(cause, f"Convert it with: ioh verify {shown} --repair NEW")
+    cause = f"{shown} is not a recording of ioh" + ("" if begin else " (empty)")
+    return IohError(cause, "ioh record makes one")
+
+
+class WorkBudget:
+    """What reading may cost: a share of each byte's, which no recording of ioh comes near.
+
+    Units:
+        Of records: bytes before compression, and 8 numbers that a layer or a row begins with.
+        Of samples: Decoder.work, about 0.2 µs each for whoever looks at them.
+    """
+
+    _AT_ONCE, _PER_BYTE, _BAD_RECORD = 8 << 20, 32, 1 << 18
+    _SAMPLES_AT_ONCE, _SAMPLES_PER_BYTE = 2 << 20, 256
+
+    def __init__(self) -> None:
+        self._left, self._left_for_samples = self._AT_ONCE, self._SAMPLES_AT_ONCE
+
+    def earn(self, fed_bytes: int) -> None:
+        """So many bytes were read."""
+        self._left += self._PER_BYTE * fed_bytes
+        self._left_for_samples += self._SAMPLES_PER_BYTE * fed_bytes
+
+    def spend_on_bad_record(self) -> None:
+        """Count what it took to find that a record with a good checksum is no use."""
+        self.spend(self._BAD_RECORD)
+
+    def spend(self, work: int) -> None:
+        """Count work that was done, or is about to be.
+
+        Raises:
+            IohError: It is too much.
+        """
+        self._left -= work
+        self._check()
+
+    def spend_on_sample(self, work: int) -> None:
+        """As spend(), on a sample that is about to be given to whoever looks at it."""
+        self._left_for_samples -= work
+        self._check()
+
+    def _check(self) -> None:
+        if min(self._left, self._left_for_samples) < 0:
+            cause = "the recording costs more to read than any that ioh writes: it is cut off there"
+            raise IohError(cause, "ioh did not write it like this: ask where it comes from")
+
+
 class ItemReader:
     """Turns a session's bytes into items; works on pipes, since it never looks back.
 
     Args:
-        offset: Where the first byte fed lies; 0 demands a header first.
-        specs: LayerSpecs known already, where reading begins in the middle.
+        offset: Where the first byte fed lies.
+        specs: LayerSpecs known already, from elsewhere in the file; None demands a head first.
         with_tables: False leaves tables out, which is much faster.
         with_parts: False leaves single devices and mounts out.
         from_tick: Samples before this one are decoded, but not built.
@@ -97,7 +183,7 @@ class ItemReader:
     def __init__(  # noqa: PLR0913
         self,
         offset: int = 0,
-        specs: dict[str, LayerSpec] | None = None,
+        specs: Mapping[str, LayerSpec] | None = None,
         *,
         with_tables: bool = True,
         with_parts: bool = True,
@@ -107,27 +193,34 @@ class ItemReader:
     ) -> None:
         self._name, self._joins = name, joins
         self._scanner = FrameScanner(offset)
-        self._mender = Mender(0 if offset == 0 else None)
+        self._stream, self._unpacker, self._budget = Unpacker(), Unpacker(), WorkBudget()
         self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
         self._decoder.specs = dict(specs or {})
-        self._unpacker = StreamUnpacker()
         self._from_tick = from_tick
-        self._next_tick = 0 if offset == 0 else None
-        self._needs_header = offset == 0
+        self._is_known = specs is not None
+        self._begin = b""  # the first bytes, while they may be those of anything
         self._fed_bytes = 0
-        self._is_suspect = False  # a record may be missing since the last sample
-        self._ticks_before = 0  # the first sample's number, of this file
-        self._joint: tuple[str, int, float] | None = None  # the sample that it must begin with
+        self._head: bytes | None = None  # the payload of the last one
+        self._header: Header | None = None
+        self._last = -1  # the last sample decoded
+        self._deltas = 0  # since the last whole one
+        # Of this file, the sample that must come next; None: any may.
+        self._next = 0 if offset == 0 else None
+        self._seen = 0  # so many samples are known to have been there
+        self._ticks_before = 0  # of the files before this one
+        self._joint: tuple[bytes, int, float] | None = None  # the sample that it must begin with
         self.part = 0
         self.ended = False
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes."""
+        self._begin += piece[: len(V1_BEGIN) - len(self._begin)]
         self._fed_bytes += len(piece)
+        self._budget.earn(len(piece))
         self._scanner.feed(piece)
 
     def items(self, *, at_end: bool = False) -> Iterator[Item]:
-        """What can be told by now.
+        """The items that are whole by now.
 
         Args:
             at_end: No more bytes will come.
@@ -136,108 +229,109 @@ class ItemReader:
             IohError: These bytes are no recording, or not one for this ioh.
         """
         for event in self._scanner.events(at_end=at_end):
-            if self._is_next_file(event):
-                for mended in self._mender.finish():
-                    yield from self._items_of(mended)
-                self._begin_file()
-            for mended in self._mender.take(event):
-                yield from self._items_of(mended)
+            if isinstance(event, Damage):
+                yield event
+                continue
+            try:
+                yield from self._take(event)
+            except RecordError as error:
+                self._decoder.break_chain()
+                self._budget.spend_on_bad_record()
+                yield BadRecord(event.offset, event.kind, str(error))
         if at_end:
-            for mended in self._mender.finish():
-                yield from self._items_of(mended)
-        if self._needs_header and (at_end or self._fed_bytes > MAX_HEADER_OFFSET_BYTES):
-            cause = f"{printable(self._name)} is not a recording of ioh"
-            cause += "" if self._fed_bytes else " (empty)"
-            raise IohError(cause, "ioh record makes one")
+            yield from self._lost(self._seen)
+        if not self._is_known and (at_end or self._fed_bytes > MAX_FIRST_OFFSET_BYTES):
+            raise no_recording(self._name, self._begin)
 
-    def _is_next_file(self, event: Event) -> bool:
-        return (
-            self._joins
-            and not self._needs_header
-            and isinstance(event, Frame)
-            and event.kind == Kind.HEADER
-        )
+    def _lost(self, until: int) -> Iterator[LostTicks]:
+        """Samples before this one that were there, but cannot be read."""
+        if self._next is not None and until > self._next:
+            yield LostTicks(until - self._next)
+            self._next = until
+
+    def _take(self, frame: Frame) -> Iterator[Item]:
+        kind = frame.kind
+        if kind == Kind.HEAD:
+            yield from self._take_head(frame)
+        self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
+        if not self._is_known:
+            return
+        if kind in SAMPLE_KINDS:
+            yield from self._take_sample(frame)
+        elif kind == Kind.MARK:
+            yield decode_plain(self._plain(frame), Mark)
+        elif kind == Kind.GAP:
+            yield decode_plain(self._plain(frame), Gap)
+        elif kind == Kind.END:
+            yield from self._lost(self._seen)
+            self.ended = True
+            yield End(frame.number, frame.time_unix_s)
+
+    def _plain(self, frame: Frame) -> bytes:
+        plain = self._unpacker.unpack(frame.payload)
+        self._budget.spend(len(plain))
+        return plain
+
+    def _take_head(self, frame: Frame) -> Iterator[Item]:
+        is_next_file = self._joins and self._seen > 0 and frame.number == 0
+        if frame.payload == self._head and not is_next_file:
+            return
+        head = decode_head(self._plain(frame))
+        self._is_known = True
+        if self._joins and self._header is not None and self._header != head.header:
+            is_next_file = True
+        if is_next_file:
+            yield from self._lost(self._seen - 1)  # it begins with the last one once more
+            self._begin_file()
+        if self._header is None and self._next is not None:
+            yield head.header
+        self._head, self._header, self.part = frame.payload, head.header, head.header.part
+        specs = {spec.name: spec for spec in head.specs}
+        if specs != self._decoder.specs:
+            self._decoder.break_chain()
+            self._decoder.specs = specs
 
     def _begin_file(self) -> None:
-        """Everything but what the stream told counts anew."""
-        before = self._decoder
-        self._mender, self._unpacker, self._decoder = Mender(0), StreamUnpacker(), before.anew()
-        self._ticks_before += max(0, before.tick)
-        self._joint, self._next_tick = before.moment if before.tick >= 0 else None, 0
-        self._is_suspect = self.ended = False
+        """Begin another file: all counts start again, but for the samples already given."""
+        self._ticks_before += max(0, self._seen - 1)
+        self._joint = self._decoder.moment
+        self._decoder.break_chain()
+        self._next, self._seen = int(self._next == self._seen > 0), 0
+        self.ended = False
 
-    def _check_joint(self) -> bool:
-        """Whether the sample is the one that the file before ended with.
+    def _check_joint(self) -> None:
+        """See that the sample is the one that the file before ended with.
 
         Raises:
             IohError: It is another one: the files' totals have nothing to do with each other.
         """
-        if self._joint is None:
-            return False
-        if self._joint != self._decoder.moment:
+        joint, self._joint = self._joint, None
+        if joint is not None and joint != self._decoder.moment:
             cause = f"{printable(self._name)} goes on with another recording"
             raise IohError(cause, "Give it the files of one recording, each once and in order")
-        self._joint = None
-        return True
-
-    def _items_of(self, event: Event) -> Iterator[Item]:
-        if isinstance(event, Damage):
-            self._is_suspect = self._is_suspect or not event.is_mended
-            yield event
-            return
-        try:
-            if event.kind in SAMPLE_KINDS:
-                yield from self._take_sample(event)
-            elif event.kind != Kind.PARITY:
-                yield from self._take(event, decompress(event.flags, event.payload))
-        except RecordError as error:
-            self._is_suspect = True
-            yield BadRecord(event.offset, event.kind, str(error))
-
-    def _take(self, frame: Frame, plain: bytes) -> Iterator[Item]:
-        kind = frame.kind
-        if kind == Kind.HEADER:
-            header = decode_plain(plain, Header)
-            check_header(header)
-            is_first, self._needs_header, self.part = self._needs_header, False, header.part
-            if is_first or not self._joins:
-                yield header
-        elif kind == Kind.SPECS:
-            for spec in decode_plain(plain, Specs).specs:
-                check_spec(spec)
-                self._decoder.specs[spec.name] = spec
-        elif kind == Kind.MARK:
-            yield decode_plain(plain, Mark)
-        elif kind == Kind.GAP:
-            yield decode_plain(plain, Gap)
-        elif kind == Kind.END:
-            self.ended = True
-            yield decode_plain(plain, End)
 
     def _take_sample(self, frame: Frame) -> Iterator[Item]:
-        if self._needs_header:
+        decoder, tick, is_whole = self._decoder, frame.number, frame.kind == Kind.WHOLE
+        if decoder.is_broken and not is_whole:
             return
-        decoder, awaited, payload = self._decoder, self._next_tick, frame.payload
-        moment = decode_moment(payload)
-        if frame.kind == Kind.DELTA:
-            if decoder.is_broken:
-                return
-            try:
-                plain = self._unpacker.unpack(frame.flags, payload[MOMENT_BYTES:])
-            except RecordError:
-                decoder.break_chain()
-                raise
-            if not decoder.take_delta(moment, plain):
-                return
-        else:
-            if frame.kind == Kind.CHECKPOINT and not (decoder.is_broken or self._is_suspect):
-                return  # known already
-            decoder.take_full(moment, decompress(frame.flags, payload[MOMENT_BYTES:]))
-            self._is_suspect = False
-        if awaited is not None and decoder.tick < awaited:
-            return  # told before
-        if awaited is not None and decoder.tick > awaited:
-            yield LostTicks(decoder.tick - awaited)
-        self._next_tick = decoder.tick + 1
-        if not self._check_joint() and decoder.tick >= self._from_tick:
-            yield Tick(self._ticks_before + decoder.tick, decoder.sample())
+        self._deltas = 0 if is_whole else self._deltas + 1
+        if not is_whole and (tick != self._last + 1 or self._deltas > MAX_DELTAS):
+            decoder.break_chain()
+            return
+        plain = self._stream.unpack(frame.payload, begins=is_whole)
+        self._budget.spend(len(plain))
+        record = decode_plain(plain, SampleRecord)
+        if is_whole != (record.start is not None):
+            refuse("a whole sample that is none")
+        self._budget.spend(decoder.take(record, frame.time_unix_s) // 8)
+        self._last = tick
+        if tick == 0:
+            self._check_joint()
+        if self._next is not None and tick < self._next:
+            return  # given before
+        yield from self._lost(tick)
+        self._next, self._joint = tick + 1, None
+        if tick >= self._from_tick:
+            sample = decoder.sample()
+            self._budget.spend_on_sample(decoder.work)
+            yield Tick(self._ticks_before + tick, sample)

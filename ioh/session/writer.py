@@ -4,77 +4,60 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 from ioh import __version__
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Sample
 from ioh.session.encoder import Encoder
-from ioh.session.frame import HEAD_BYTES, UNCOVERED, Kind, make_frame
+from ioh.session.frame import Kind, make_frame
+from ioh.session.index import NOTED
 from ioh.session.output import FULL_ERRNOS, Output
-from ioh.session.packing import FILE_LEVEL, Packer, StreamPacker
-from ioh.session.parity import GROUP_RECORDS, make_parity
+from ioh.session.packing import FILE_LEVEL, Packer
 from ioh.session.records import (
     FORMAT_VERSION,
+    MAX_ADDRESSES,
     MAX_TEXT_BYTES,
-    End,
     Gap,
+    Head,
     Header,
     Index,
     IndexEntry,
     Mark,
-    Moment,
-    Specs,
-    encode_moment,
     encode_plain,
     our_edges,
     to_bytes,
 )
 
-CHECKPOINT_TICKS = 50  # less than a group: it has a header and marks among them
-MAX_CHECKPOINT_TICKS = 110
-# A checkpoint larger than this share of the deltas since the last one waits for more of them,
-# unless those are so many bytes that a reader takes 20 ms for them.
-CHECKPOINT_SHARE = 0.25
-CHECKPOINT_BYTES = 16 << 10
-# So many that a reader takes 30 ms for them: then the group of parity ends early, unless a
-# checkpoint is so large that this would be most of the recording.
-SEEK_BYTES = 40 << 10
-SEEK_CHECKPOINTS = 2
-INDEX_CHECKPOINTS = 4
+# A whole sample comes after so many others or so many bytes of them, for which a reader on its way
+# to a sample takes 30 ms; later where it is itself so large that it would be most of the recording.
+MAX_DELTA_TICKS = 110
+MAX_DELTA_BYTES = 64 << 10
+DELTAS_TO_WHOLE = 2
+# Index and head are repeated before the second whole sample, and before every fourth one after it.
+INDEX_WHOLES = 4
 
 
 class _Batch:
-    """The records of one tick, numbered but not yet written."""
+    """The records of one tick, not yet written; ``offset`` is where they will lie."""
 
-    def __init__(self, offset: int, seq: int, group: list[bytes]) -> None:
-        self.start = offset
-        self.seq = seq
-        self.group = list(group)
-        self.group_seq = seq - len(group)
-        self.entries: list[IndexEntry] = []
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
         self.data = bytearray()
+        self.entries: list[IndexEntry] = []
+        self.index_at: int | None = None
+        self.specs: dict[str, LayerSpec] | None = None  # those of the head in it
 
     @property
-    def offset(self) -> int:
+    def end(self) -> int:
         """Where the next record will lie."""
-        return self.start + len(self.data)
+        return self.offset + len(self.data)
 
-    def add(self, kind: Kind, flags: int, payload: bytes) -> int:
-        """Append a record; returns its length."""
-        raw = make_frame(kind, flags, self.seq, payload)
-        self.data += raw
-        if kind not in UNCOVERED:
-            if not self.group:
-                self.group_seq = self.seq
-            self.group.append(raw)
-            self.seq += 1
-        return len(raw)
-
-    def close_group(self) -> None:
-        """Append the parity record of the group under way, if there is one."""
-        if self.group:
-            self.add(Kind.PARITY, 0, make_parity(self.group_seq, self.group))
-            self.group.clear()
+    def add(self, kind: Kind, number: int, time_unix_s: float, payload: bytes) -> None:
+        """Append a record."""
+        if kind in NOTED:
+            self.entries.append(IndexEntry(self.end, kind, number, time_unix_s))
+        self.data += make_frame(kind, number, time_unix_s, payload)
 
 
 class SessionWriter:
@@ -91,6 +74,7 @@ class SessionWriter:
         part: Counts the files of an endless recording, from 1.
         marks_note: Whether the note is the first mark, too.
         level: Of the compression.
+        addresses: Of the host itself, for the header.
     """
 
     def __init__(  # noqa: PLR0913
@@ -102,32 +86,35 @@ class SessionWriter:
         part: int = 1,
         marks_note: bool = True,
         level: int = FILE_LEVEL,
+        addresses: Sequence[str] = (),
     ) -> None:
         self.output = output
         self.paused_why = ""
         self.lost_ticks = 0
-        self._note, self._cycle_s, self._part = note, cycle_s, part
         self._marks_note = marks_note
         self._lock = threading.Lock()
-        self._packer, self._stream = Packer(level), StreamPacker(level)
+        self._packer, self._stream = Packer(level), Packer(level)
         self._encoder = Encoder()
+        self._header = Header(
+            format_version=FORMAT_VERSION,
+            ioh_version=__version__,
+            cycle_s=cycle_s,
+            note=to_bytes(note)[:MAX_TEXT_BYTES],
+            part=part,
+            addresses=[to_bytes(address) for address in addresses[:MAX_ADDRESSES]],
+            **our_edges(),  # type: ignore[arg-type]
+        )
         self._specs: dict[str, LayerSpec] = {}
-        self._seq = 0
-        self._group: list[bytes] = []
-        self._entries: list[IndexEntry] = []
+        self._heads = 0  # written so far with these specs
+        self._entries: list[IndexEntry] = []  # since the last index
         self._last_index = -1
-        self._checkpoint_bytes = self._delta_bytes = self._delta_ticks = 0
-        self._checkpoints = 0
+        self._whole_bytes = self._delta_bytes = self._delta_ticks = 0
         self._waiting: list[Mark] = []
         self._gap: Gap | None = None
         self._last_unix_s: float | None = None
         self._whole_next = True
         self._closed = False
-
-    @property
-    def ticks(self) -> int:
-        """Samples written."""
-        return self._encoder.tick + 1
+        self.ticks = 0  # samples written
 
     def write(self, sample: Sample) -> bool:
         """Write one sample, and what has gathered with it.
@@ -137,33 +124,15 @@ class SessionWriter:
 
         Raises:
             OSError: The output failed otherwise, as a pipe whose reader went away does.
-            ValueError: A sample that cannot be told, which is a bug in its source.
+            ValueError: A sample that cannot be encoded, which is a bug in its source.
         """
         with self._lock:
-            tick = self._encoder.tick
-            saved = (
-                self._delta_bytes,
-                self._delta_ticks,
-                self._checkpoints,
-                self._checkpoint_bytes,
-            )
-            batch = _Batch(self.output.size_bytes, self._seq, self._group)
-            try:
-                specs = self._add_sample(batch, sample)
-                index_at = self._add_upkeep(batch, sample.time_unix_s)
-                self.output.write(bytes(batch.data))
-            except (OSError, ValueError) as error:
-                self._encoder.tick = tick
-                self._delta_bytes, self._delta_ticks = saved[:2]
-                self._checkpoints, self._checkpoint_bytes = saved[2:]
-                self._whole_next = True
-                if isinstance(error, OSError) and error.errno in FULL_ERRNOS:
-                    self.paused_why = error.strerror or "the disk is full"
-                    self.lost_ticks += 1
-                    return False
-                raise
-            self._commit(batch, index_at)
-            self._specs = specs
+            whole, self._whole_next = self._whole_next, True  # should it not get there
+            batch = self._batch_of(sample, whole=whole)
+            if not self._put(batch):
+                self.lost_ticks += 1
+                return False
+            self.ticks += 1
             self._waiting.clear()
             self._gap = None
             self._last_unix_s = sample.time_unix_s
@@ -186,18 +155,12 @@ class SessionWriter:
             if self._last_unix_s is None or self.paused_why:
                 self._waiting.append(mark)
                 return False
-            batch = _Batch(self.output.size_bytes, self._seq, self._group)
-            self._add_mark(batch, mark, self.ticks)
-            try:
-                self.output.write(bytes(batch.data))
-            except OSError as error:
-                if error.errno not in FULL_ERRNOS:
-                    raise
+            batch = _Batch(self.output.size_bytes)
+            self._add(batch, Kind.MARK, self._last_unix_s, mark)
+            is_written = self._put(batch)
+            if not is_written:
                 self._waiting.append(mark)
-                self.paused_why = error.strerror or "the disk is full"
-                return False
-            self._commit(batch, None)
-            return True
+            return is_written
 
     def gap(self, gap: Gap) -> None:
         """Record, before the next sample, that time was not recorded."""
@@ -218,124 +181,90 @@ class SessionWriter:
             self._closed = True
             try:
                 if self._last_unix_s is not None:
-                    batch = _Batch(self.output.size_bytes, self._seq, self._group)
-                    batch.close_group()
+                    batch = _Batch(self.output.size_bytes)
+                    if self._heads == 1:
+                        self._add_head(batch, self._last_unix_s, self._specs)
                     self._add_index(batch, self._last_unix_s)
-                    self._add(batch, Kind.END, End(self.ticks, self._last_unix_s))
-                    self.output.write(bytes(batch.data))
-            except OSError as error:
-                if error.errno not in FULL_ERRNOS:
-                    raise
+                    batch.add(Kind.END, self.ticks, self._last_unix_s, b"")
+                    self._put(batch)
             finally:
                 self.output.close()
 
-    def _commit(self, batch: _Batch, index_at: int | None) -> None:
-        self._seq, self._group = batch.seq, batch.group
-        if index_at is None:
-            self._entries += batch.entries
-        else:
-            self._last_index, self._entries = index_at, []
+    def _put(self, batch: _Batch) -> bool:
+        """Write a batch; False where the output is full, which ``paused_why`` then says.
 
-    def _add(self, batch: _Batch, kind: Kind, record: object) -> int:
-        return batch.add(kind, *self._packer.pack(encode_plain(record)))
+        Raises:
+            OSError: The output failed otherwise.
+        """
+        try:
+            self.output.write(bytes(batch.data))
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+            self.paused_why = error.strerror or "the disk is full"
+            return False
+        if batch.index_at is not None:
+            self._last_index, self._entries = batch.index_at, []
+        if batch.specs is not None:
+            self._heads = self._heads + 1 if batch.specs == self._specs else 1
+            self._specs = batch.specs
+        self._entries += batch.entries
+        return True
 
-    def _note_entry(self, batch: _Batch, kind: Kind, tick: int, time_unix_s: float) -> None:
-        batch.entries.append(IndexEntry(batch.offset, kind, tick, time_unix_s))
+    def _add(self, batch: _Batch, kind: Kind, time_unix_s: float, record: object) -> None:
+        batch.add(kind, self.ticks, time_unix_s, self._packer.pack(encode_plain(record)))
 
-    def _add_mark(self, batch: _Batch, mark: Mark, tick: int) -> None:
-        self._note_entry(batch, Kind.MARK, tick, mark.time_unix_s)
-        self._add(batch, Kind.MARK, mark)
-
-    def _add_sample(self, batch: _Batch, sample: Sample) -> dict[str, LayerSpec]:
-        """The sample, before it whatever a reader needs for it; returns the specs now known."""
-        now = sample.time_unix_s
-        tick = self._encoder.tick + 1
-        changed = [s for name, s in sample.specs.items() if self._specs.get(name) != s]
-        plain, is_whole = self._encoder.encode(sample, whole=self._whole_next or bool(changed))
+    def _batch_of(self, sample: Sample, *, whole: bool) -> _Batch:
+        """The sample, and before it whatever a reader needs for it."""
+        batch, now = _Batch(self.output.size_bytes), sample.time_unix_s
+        specs = {**self._specs, **dict(sample.specs)}
+        is_due = self._delta_ticks >= MAX_DELTA_TICKS or self._delta_bytes >= max(
+            MAX_DELTA_BYTES, DELTAS_TO_WHOLE * self._whole_bytes
+        )
+        whole = whole or is_due or specs != self._specs
+        plain, is_whole = self._encoder.encode(sample, whole=whole)
         if is_whole:
-            batch.close_group()  # so that reading can begin here
-        if not self.output.size_bytes:
-            self._add_header(batch, sample)
+            self._add_heads(batch, sample, specs)
         gap = self._gap
         if gap is None and self.paused_why and self._last_unix_s is not None:
             why = to_bytes(self.paused_why)[:MAX_TEXT_BYTES]
             gap = Gap(self._last_unix_s, now, why)
         if gap is not None:
-            self._note_entry(batch, Kind.GAP, tick, now)
-            self._add(batch, Kind.GAP, gap)
+            self._add(batch, Kind.GAP, now, gap)
         for mark in self._waiting:
-            self._add_mark(batch, mark, tick)
-        if changed:
-            self._note_entry(batch, Kind.SPECS, tick, now)
-            self._add(batch, Kind.SPECS, Specs(changed))
-        moment = encode_moment(Moment(tick, now))
+            self._add(batch, Kind.MARK, now, mark)
+        payload = self._stream.pack(plain, begins=is_whole)
+        batch.add(Kind.WHOLE if is_whole else Kind.DELTA, self.ticks, now, payload)
         if is_whole:
-            self._stream.begin()
-            flags, payload = self._packer.pack(plain)
-            self._note_entry(batch, Kind.FULL, tick, now)
-            self._checkpoint_bytes = len(payload)
-            self._delta_bytes = self._delta_ticks = 0
+            self._whole_bytes, self._delta_bytes, self._delta_ticks = len(payload), 0, 0
         else:
-            flags, payload = self._stream.pack(plain)
-            self._delta_bytes += len(payload) + HEAD_BYTES
+            self._delta_bytes += len(payload)
             self._delta_ticks += 1
-        batch.add(Kind.FULL if is_whole else Kind.DELTA, flags, moment + payload)
-        return {**self._specs, **dict(sample.specs)}
+        return batch
 
-    def _add_header(self, batch: _Batch, sample: Sample) -> None:
-        edges = our_edges()
-        header = Header(
-            format_version=FORMAT_VERSION,
-            ioh_version=__version__,
-            hostname=to_bytes(sample.hostname),
-            kernel=to_bytes(sample.kernel),
-            started_unix_s=sample.time_unix_s,
-            cycle_s=self._cycle_s,
-            note=to_bytes(self._note)[:MAX_TEXT_BYTES],
-            part=self._part,
-            fine_edges=edges["fine_edges"],
-            size_edges_bytes=edges["size_edges_bytes"],
-            table_edges_us=edges["table_edges_us"],
-        )
-        self._add(batch, Kind.HEADER, header)
-        if self._note and self._marks_note:
-            self._add_mark(batch, Mark(sample.time_unix_s, header.note), 0)
+    def _add_heads(self, batch: _Batch, sample: Sample, specs: dict[str, LayerSpec]) -> None:
+        """Before a whole sample: the index where it is due, the head with it or where it is new."""
+        wholes = sum(entry.kind == Kind.WHOLE for entry in self._entries)
+        is_due = wholes >= INDEX_WHOLES or (wholes > 0 and self._last_index < 0)
+        if is_due and self._last_unix_s is not None:
+            self._add_index(batch, self._last_unix_s)
+        if is_due or specs != self._specs or not self._heads:
+            is_first = not self.ticks
+            if is_first:
+                self._header.hostname = to_bytes(sample.hostname)
+                self._header.kernel = to_bytes(sample.kernel)
+                self._header.started_unix_s = sample.time_unix_s
+            self._add_head(batch, sample.time_unix_s, specs)
+            if is_first and self._header.note and self._marks_note:
+                note = Mark(sample.time_unix_s, self._header.note)
+                self._add(batch, Kind.MARK, sample.time_unix_s, note)
 
-    def _add_upkeep(self, batch: _Batch, now: float) -> int | None:
-        """Parity, checkpoint and index where they are due; the index record's place if one is."""
-        far_bytes = max(SEEK_BYTES, SEEK_CHECKPOINTS * self._checkpoint_bytes)
-        is_far = self._delta_bytes >= far_bytes
-        if len(batch.group) < GROUP_RECORDS and not is_far:
-            return None
-        batch.close_group()
-        due = is_far or (
-            self._delta_ticks >= CHECKPOINT_TICKS
-            and (
-                self._delta_ticks >= MAX_CHECKPOINT_TICKS
-                or self._delta_bytes >= CHECKPOINT_BYTES
-                or self._checkpoint_bytes <= CHECKPOINT_SHARE * self._delta_bytes
-            )
-        )
-        if not due:
-            return None
-        try:
-            flags, payload = self._packer.pack(self._encoder.checkpoint())
-        except ValueError:  # too many rows for one record: go on without
-            self._delta_bytes = self._delta_ticks = 0
-            return None
-        self._stream.begin()
-        self._note_entry(batch, Kind.CHECKPOINT, self._encoder.tick, now)
-        moment = encode_moment(Moment(self._encoder.tick, now))
-        batch.add(Kind.CHECKPOINT, flags, moment + payload)
-        self._checkpoint_bytes = len(payload)
-        self._delta_bytes = self._delta_ticks = 0
-        self._checkpoints += 1
-        if self._checkpoints % INDEX_CHECKPOINTS:
-            return None
-        return self._add_index(batch, now)
+    def _add_head(self, batch: _Batch, time_unix_s: float, specs: dict[str, LayerSpec]) -> None:
+        batch.specs = specs
+        self._add(batch, Kind.HEAD, time_unix_s, Head(self._header, list(specs.values())))
 
-    def _add_index(self, batch: _Batch, now: float) -> int:
-        at = batch.offset
+    def _add_index(self, batch: _Batch, last_unix_s: float) -> None:
+        batch.index_at = batch.end
         entries = [*self._entries, *batch.entries]
-        self._add(batch, Kind.INDEX, Index(self._last_index, self.ticks, now, entries))
-        return at
+        index = Index(batch.end, self._last_index, entries)
+        self._add(batch, Kind.INDEX, last_unix_s, index)

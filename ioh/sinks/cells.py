@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 from functools import lru_cache
 from math import isfinite
@@ -137,6 +138,28 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}"
 
 
+_PLACES = ((0.9995, 3), (9.995, 2), (99.95, 1), (999.5, 0))
+
+
+def format_short(value: Value) -> str:
+    """A number in at most five columns: ``0.042``, ``2.41``, ``958``, ``7.27k``."""
+    if not value or not isfinite(value):
+        return ZERO if value == 0 else UNKNOWN
+    if 0 < value < 0.0005:
+        return "<.001"
+    for limit, places in _PLACES:
+        if abs(value) < limit:
+            return _WITH_PLACES[places](value)
+    return format_scaled(value)
+
+
+def format_ms(value_us: Value) -> str:
+    """Microseconds as milliseconds, in at most five columns; from a second on with its unit."""
+    if value_us is None or not value_us < 999_500:
+        return format_duration(value_us)
+    return format_short(value_us / 1e3)
+
+
 def format_duration(value_us: Value) -> str:
     """A time as ``450n``, ``83u``, ``1.21m`` or ``2.1s``: ns, µs, ms, s, in ioh.sh's letters."""
     if value_us is None or not isfinite(value_us):
@@ -166,6 +189,14 @@ def _format_plain(value: float) -> str:
     if isinstance(value, int):
         return str(value) if value < 10**7 else format_scaled(value)
     return format_fixed(value, 7, 3) if value < 1 else format_fixed(value, 7, 1)
+
+
+def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:
+    """The time of day; ``?`` where no calendar has it."""
+    if not 0 <= unix_s < 1e11:
+        return "?"
+    when = time.gmtime(unix_s) if utc else time.localtime(unix_s)
+    return time.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S", when)
 
 
 def latency_label(edge_us: int) -> str:

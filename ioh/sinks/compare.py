@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.model.sample import Value
+from ioh.model.rates import scaled
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_fixed, pad_left, pad_right, safe_name
 from ioh.sinks.histogram import HistRow, HistStyle, render_columns
@@ -81,13 +81,9 @@ def _layer(older: object, newer: object, style: HistStyle, *, every_op: bool) ->
             old, new = getattr(a, field), getattr(b, field)
             if old is None and new is None:
                 continue
-            yield _number(title, _scaled(old, scale), _scaled(new, scale), decimals)
+            yield _number(title, scaled(old, scale), scaled(new, scale), decimals)
         yield from _histogram(a, b, style)
         yield ""
-
-
-def _scaled(value: Value, scale: float) -> float | None:
-    return None if value is None else value * scale
 
 
 def _number(title: str, a: float | None, b: float | None, decimals: int) -> str:
@@ -126,5 +122,5 @@ def _histogram(a: OpStats, b: OpStats, style: HistStyle) -> Iterator[str]:
             )
         )
     if any(any(row.counts or ()) for row in rows):
-        yield "  of 10,000 operations, how many took at most (and more than half of) that"
+        yield "  per 10,000 operations: how many took at most that long, and more than half of it"
         yield from render_columns(" " * 5, rows, style)

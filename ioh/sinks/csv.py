@@ -6,16 +6,14 @@ import csv
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import fields
 
 from ioh.model.printable import printable
 from ioh.model.sample import Value
-from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, Snapshot
 
 HEADER = ("time", "layer", "op", "metric", "value")
-_OP_FIELDS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
-_HOST_FIELDS = tuple(f.name for f in fields(HostStats))
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# The wide ones are the same to a spreadsheet set up for Japanese.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 _DECIMALS = 6
 
 
@@ -54,7 +52,7 @@ class CsvSink:
 
 def _numbers(snapshot: Snapshot) -> Iterator[tuple[str, str, str, Value]]:
     yield "host", "", "interval_s", snapshot.interval_s
-    for name in _HOST_FIELDS:
+    for name in HOST_NUMBERS:
         yield "host", "", name, getattr(snapshot.host, name)
     for layer, found in snapshot.layers.items():
         if not isinstance(found, LayerSnapshot):
@@ -65,7 +63,7 @@ def _numbers(snapshot: Snapshot) -> Iterator[tuple[str, str, str, Value]]:
         for part, ops in found.parts.items():
             named += [(f"{part}/{op}", stats) for op, stats in ops.items()]
         for op, stats in named:
-            for field in _OP_FIELDS:
+            for field in OP_NUMBERS:
                 yield title, guarded(op), field, getattr(stats, field)
         for metric, value in found.metrics.items():
             yield title, "", guarded(metric), value

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.sinks.cells import safe_name
+from ioh.sinks.cells import clock, safe_name
 
 SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
 _INDENT = "   "
@@ -37,7 +36,9 @@ def render_evidence(
     title = safe_name(layer_titles.get(finding.layer, finding.layer))
     where = f"layer {title}, " if title else ""
     yield f"{_INDENT}{where}confidence {finding.confidence}, since {since}"
-    yield from _wrapped(f"{_INDENT}no fault if: ", safe_name(finding.false_alarm), width)
+    yield from _wrapped(f"{_INDENT}may be a false alarm: ", safe_name(finding.false_alarm), width)
+    yield from _wrapped(f"{_INDENT}wrong if: ", f"{safe_name(finding.wrong_if)}:", width)
+    yield f"{_INDENT}  {safe_name(finding.check)}"
 
 
 def render_not_evaluated(rules: Iterable[NotEvaluated], width: int) -> Iterator[str]:
@@ -55,13 +56,6 @@ def render_times(begin_unix_s: float, end_unix_s: float, *, utc: bool) -> str:
     """From when to when a finding held, and for how long."""
     span = f"{clock(begin_unix_s, utc=utc)} to {clock(end_unix_s, utc=utc)}"
     return f"{_INDENT}from {span}, {end_unix_s - begin_unix_s:.0f} s"
-
-
-def clock(unix_s: float, *, utc: bool) -> str:
-    """The time of day; ``?`` where no calendar has it."""
-    if not 0 <= unix_s < 1e11:
-        return "?"
-    return time.strftime("%H:%M:%S", time.gmtime(unix_s) if utc else time.localtime(unix_s))
 
 
 def _wrapped(lead: str, text: str, width: int) -> list[str]:

@@ -47,12 +47,7 @@ def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list
     """
     used = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
     first, last = (min(used), max(used)) if used else (0, 0)
-    labels = [
-        latency_label(LATENCY_EDGES_US[b])
-        if b < len(LATENCY_EDGES_US)
-        else latency_label(LATENCY_EDGES_US[-1]) + "+"
-        for b in range(first, last + 1)
-    ]
+    labels = [_latency_label(bucket) for bucket in range(first, last + 1)]
     cells = [_cells(row.counts, first, last) for row in rows]
     width = _column_width(len(head), labels, cells, style)
     return [
@@ -97,7 +92,14 @@ def _median(counts: Sequence[int]) -> str:
     for bucket in range(LATENCY_BUCKETS - 1):
         seen += counts[bucket]
         if seen >= half:
-            return latency_label(LATENCY_EDGES_US[bucket])
+            return _latency_label(bucket)
+    return _latency_label(LATENCY_BUCKETS - 1)
+
+
+def _latency_label(bucket: int) -> str:
+    """Its upper edge; of the last one, which has none, that of the one before with +."""
+    if bucket < len(LATENCY_EDGES_US):
+        return latency_label(LATENCY_EDGES_US[bucket])
     return latency_label(LATENCY_EDGES_US[-1]) + "+"
 
 

@@ -15,17 +15,16 @@ from ioh.model.hist import (
     SIZE_EDGES_BYTES,
     SizeLatencyHist,
 )
-from ioh.model.printable import printable
+from ioh.model.path import Path, paths
+from ioh.model.printable import printable, printable_keys
 from ioh.model.sample import Unavailable, Value
-from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.model.snapshot import HOST_NUMBERS, OP_NUMBERS, LayerSnapshot, OpStats, Snapshot, TableRow
 
 Json: TypeAlias = "str | int | float | list[Json] | dict[str, Json] | None"
 
 # Enough for 1 ns in every unit used (s, us, pct), and far fewer characters than repr().
 _DECIMALS = 6
-_OP_FIELDS = tuple(f.name for f in fields(OpStats) if f.name not in {"latency", "size_lat"})
 _LATENCY_EDGES: tuple[int | None, ...] = (*LATENCY_EDGES_US, None)
-_HOST_FIELDS = tuple(f.name for f in fields(HostStats))
 
 
 class JsonSink:
@@ -60,23 +59,25 @@ class JsonSink:
             "hostname": printable(snapshot.hostname),
             "kernel": printable(snapshot.kernel),
         }
-        host |= {name: _number(getattr(snapshot.host, name)) for name in _HOST_FIELDS}
+        host |= {name: number_to_json(getattr(snapshot.host, name)) for name in HOST_NUMBERS}
         return {
-            "time_unix_s": _number(snapshot.time_unix_s),
-            "interval_s": _number(snapshot.interval_s),
+            "time_unix_s": number_to_json(snapshot.time_unix_s),
+            "interval_s": number_to_json(snapshot.interval_s),
             "host": host,
             "layers": present,
             "unavailable": absent,
+            "path": {name: _path(path) for name, path in paths(snapshot).items()},
             "findings": [_finding(finding) for finding in snapshot.findings],
             "not_evaluated": [_said(rule) for rule in snapshot.not_evaluated],
             "ioh": {
-                "self_cpu_pct": _number(snapshot.self_cpu_pct),
-                "bpf_cpu_pct": _number(snapshot.bpf_cpu_pct),
+                "self_cpu_pct": number_to_json(snapshot.self_cpu_pct),
+                "bpf_cpu_pct": number_to_json(snapshot.bpf_cpu_pct),
             },
         }
 
     def _layer(self, layer: LayerSnapshot) -> Json:
-        parts: Json = {printable(part): _ops(ops) for part, ops in layer.parts.items()}
+        keys = printable_keys(layer.parts)
+        parts: Json = {keys[part]: _ops(ops) for part, ops in layer.parts.items()}
         top: dict[str, Json] = {}
         for table in layer.spec.tables:
             if table.name in layer.tables:
@@ -84,9 +85,9 @@ class JsonSink:
                 top[table.name] = [_row(table.keys, row) for row in rows]
         return {
             "source": layer.source,
-            "interval_s": _number(layer.interval_s),
+            "interval_s": number_to_json(layer.interval_s),
             "ops": _ops(layer.ops),
-            "metrics": {name: _number(value) for name, value in layer.metrics.items()},
+            "metrics": {name: number_to_json(value) for name, value in layer.metrics.items()},
             "parts": {layer.spec.part: parts} if layer.spec.part else {},
             "top": top,
             "gauge_hists": {
@@ -95,12 +96,30 @@ class JsonSink:
                 if any(counts)
             },
             "lost": dict(layer.lost),
-            "lost_pct": _number(layer.lost_pct),
+            "lost_pct": number_to_json(layer.lost_pct),
             "notes": [printable(note) for note in layer.notes],
         }
 
 
-def _number(value: Value) -> Json:
+def _path(path: Path) -> Json:
+    """Where the time of one direction goes; a step beside one of null holds its time, too."""
+    return {
+        "top": path.top,
+        "ops_per_s": number_to_json(path.ops_per_s),
+        "mean_us": number_to_json(path.mean_us),
+        "segments": [
+            {
+                "name": segment.name,
+                "us": number_to_json(segment.us),
+                "share_pct": number_to_json(path.share_pct(segment)),
+            }
+            for segment in path.segments
+        ],
+        "notes": [printable(note) for note in path.notes],
+    }
+
+
+def number_to_json(value: Value) -> Json:
     """A number as JSON can carry it: JSON has no NaN and no infinity, so those are null."""
     if not isinstance(value, float):
         return value
@@ -114,12 +133,12 @@ def _finding(finding: Finding) -> Json:
 def _said(value: Finding | Evidence | NotEvaluated) -> dict[str, Json]:
     """Its fields, numbers as numbers and text as text."""
     named = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "evidence"}
-    return {k: printable(v) if isinstance(v, str) else _number(v) for k, v in named.items()}
+    return {k: printable(v) if isinstance(v, str) else number_to_json(v) for k, v in named.items()}
 
 
 def _row(keys: tuple[str, ...], row: TableRow) -> Json:
     named: dict[str, Json] = {key: printable(part) for key, part in zip(keys, row.key, strict=True)}
-    return named | {name: _number(value) for name, value in row.values.items()}
+    return named | {name: number_to_json(value) for name, value in row.values.items()}
 
 
 def _ops(ops: Mapping[str, OpStats]) -> Json:
@@ -127,7 +146,7 @@ def _ops(ops: Mapping[str, OpStats]) -> Json:
 
 
 def _op(stats: OpStats) -> Json:
-    named: dict[str, Json] = {name: _number(getattr(stats, name)) for name in _OP_FIELDS}
+    named: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in OP_NUMBERS}
     if stats.size_lat is not None and stats.size_lat.total:
         named["hist"] = hist_to_json(stats.size_lat)
     return named

@@ -1,4 +1,4 @@
-"""Which ops of a layer are shown as read, write or other rows, told from their names alone."""
+"""Which ops of a layer are shown as read, write or other rows, by their names alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpRow:
 
     Shape:
         ``direction`` is R, W or "" (flush, fsync, commit …); ``label`` the layer's title with
-        the rest of the op's name; ``is_main`` tells the layer's own R and W rows from those
+        the rest of the op's name; ``is_main`` separates the layer's own R and W rows from those
         that are a part of them or stand beside them.
     """
 
@@ -99,7 +99,8 @@ def op_rows(
             ``sync`` or ``cached`` in their name are shown anyway.
 
     Returns:
-        The main R and W rows always, any other row only when it counted something.
+        The main R and W rows always, any other row only when it counted something; of a layer
+        that has neither, every row of which something is known.
     """
     layout = _layout(spec)
     rows = [
@@ -108,7 +109,11 @@ def op_rows(
     ]
     for name in layout.others:
         stats = ops.get(name)
-        if stats is None or not (stats.count or stats.inflight or stats.bytes):
+        if stats is None:
+            continue
+        if layout.main and not (stats.count or stats.inflight or stats.bytes):
+            continue
+        if stats.count is None and stats.bytes is None:
             continue
         if every_op or name not in layout.grouped:
             rows.append(OpRow(*_place(name, title), name, stats, is_main=False))
@@ -120,7 +125,7 @@ def _place(name: str, title: str) -> tuple[Direction, str]:
     """Direction and label of an op."""
     where = direction(name)
     words = name.lower().split("_")
-    rest = words[1:] if where else words
+    rest = [word for word in words if direction(word) != where] if where else words
     return where, " ".join([title, *rest])
 
 

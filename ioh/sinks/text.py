@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
@@ -27,26 +26,27 @@ from ioh.sinks.findings import (
 )
 from ioh.sinks.histogram import HistRow, HistStyle, render_by_size, render_columns
 from ioh.sinks.metrics import mega, render_metrics
+from ioh.sinks.path import render_paths
 from ioh.sinks.rows import OpRow, main_stats, op_rows
 from ioh.sinks.tables import render_table
-from ioh.sinks.text_block import Once, TextBlock, joined
 
 SECTIONS = {
-    "hist": "latency histogram of reads and writes, layer by layer",
+    "hist": "latency histogram of each layer's reads and writes",
     "histsz": "latency by size, reads",
     "histszw": "latency by size, writes",
     "topfile": "the busiest files",
-    "top": "the busiest of everything: processes, files, mounts, connections, devices",
-    "parts": "each device or mount on its own, every kind of operation",
-    "findings": "the evidence of each finding, and which rules could not look",
+    "top": "the busiest processes, files, mounts, connections and devices",
+    "path": "where the time of a read, a write and a sync goes, layer by layer",
+    "parts": "each device or mount alone, every kind of operation",
+    "findings": "the evidence of each finding, and rules that could not be checked",
     "all": "all of these",
 }
 
 LEGEND = """\
 # MB = 1,000,000 bytes, kb = 1,024 bytes; MB/s and count/s are per second.
 # . none   - not known, or too few operations to tell   R reads  W writes
-# p99_ms: 99 % took at most this long.  max_ms: the slowest one of the interval;
-# mx_sz_kb: the size of that very one.  infl: begun, not ended, at this moment.
+# p99_ms: 99 % took at most this long.  max_ms: the slowest operation;
+# mx_sz_kb: its size.  infl: begun, not completed, at this moment.
 """
 LEGEND_HIST = """\
 # Histograms count operations of the whole interval, not per second.  A column
@@ -75,45 +75,39 @@ class TextOptions:
 
 
 class TextSink:
-    """Renders Snapshots as text; remembers only what need not be said twice."""
+    """Renders Snapshots as text; remembers only what need not be said twice.
 
-    def __init__(self, options: TextOptions | None = None) -> None:
+    Args:
+        options: What to print.
+        with_legend: Whether the first interval begins with it.
+    """
+
+    def __init__(self, options: TextOptions | None = None, *, with_legend: bool = True) -> None:
         self._options = options or TextOptions()
+        self._with_legend = with_legend
         self._said: set[str] = set()
 
     def render(self, snapshot: Snapshot) -> str:
         """One interval, ending in an empty line; the first one begins with a legend."""
-        return self.say(self.lay_out(snapshot), snapshot.findings, snapshot.not_evaluated)
-
-    def lay_out(self, snapshot: Snapshot) -> TextBlock:
-        """Everything of an interval that does not depend on what was said before."""
-        lines: list[str | Once] = [*self._legend()]
+        lines = self._legend()
         lines += render_header(snapshot, utc=self._options.utc)
-        lines += _remarks(snapshot)
+        lines += self._remarks(snapshot)
         layers = [x for x in snapshot.layers.values() if isinstance(x, LayerSnapshot)]
         for layer in layers:
             every = "all" in self._options.sections
             lines += render_metrics(layer, self._options.hist.width, every=every)
         rows = [row for layer in layers for row in self._rows(layer)]
         lines += render_rows(rows)
+        if self._options.shows("path"):
+            lines += render_paths(snapshot)
         lines += self._histograms(rows, layers, snapshot.interval_s)
         for layer in layers:
             lines += self._parts(layer)
         if self._options.shows("top") or self._options.shows("topfile"):
             for layer in layers:
                 lines += self._tables(layer)
-        titles = {name: spec.title for name, spec in snapshot.specs.items()}
-        return TextBlock(joined(lines), render_footer(snapshot, layers), titles)
-
-    def say(
-        self, block: TextBlock, findings: Iterable[Finding], not_evaluated: Iterable[NotEvaluated]
-    ) -> str:
-        """An interval with what was found in it, but for what was said before."""
-        lines: list[str] = []
-        for line in block.before:
-            lines += [line] if isinstance(line, str) else self._once(line.text)
-        lines += self._findings(findings, not_evaluated, block.layer_titles)
-        lines.append(block.after)
+        lines += self._findings(snapshot)
+        lines.append(render_footer(snapshot, layers))
         return "\n".join(lines) + "\n\n"
 
     def _once(self, text: str) -> list[str]:
@@ -122,31 +116,47 @@ class TextSink:
         self._said.add(text)
         return [text]
 
-    def _legend(self) -> list[Once]:
+    def _legend(self) -> list[str]:
+        if not self._with_legend:
+            return []
         wants_hist = any(map(self._options.shows, ("hist", "histsz", "histszw")))
-        return [Once((LEGEND + (LEGEND_HIST if wants_hist else "")).rstrip("\n"))]
+        return self._once((LEGEND + (LEGEND_HIST if wants_hist else "")).rstrip("\n"))
+
+    def _remarks(self, snapshot: Snapshot) -> Iterator[str]:
+        """What is not shown, not counted or not exact, and why."""
+        for name, layer in snapshot.layers.items():
+            title = safe_name(_title(snapshot.specs.get(name), name))
+            if isinstance(layer, Unavailable) and layer.is_idle:
+                yield from self._once(f"# {title}: {safe_name(layer.reason)}")
+                continue
+            if isinstance(layer, Unavailable):
+                yield f"! {title} not shown: {safe_name(layer.reason)}"
+                if layer.hint:
+                    yield from self._once(f"!   {title}: {safe_name(layer.hint)}")
+                continue
+            if sum(layer.lost.values()):
+                yield render_lost(title, layer)
+            for note in layer.notes:
+                yield from self._once(f"# {title}: {safe_name(note)}")
+        yield from _render_sources(snapshot)
 
     def _rows(self, layer: LayerSnapshot) -> list[OpRow]:
         title = safe_name(layer.spec.title)
         return op_rows(layer.spec, layer.ops, title, every_op="all" in self._options.sections)
 
-    def _findings(
-        self,
-        findings: Iterable[Finding],
-        not_evaluated: Iterable[NotEvaluated],
-        layer_titles: Mapping[str, str],
-    ) -> Iterator[str]:
+    def _findings(self, snapshot: Snapshot) -> Iterator[str]:
         """What is wrong, and, when it is first said, what to do about it."""
         width, utc = self._options.hist.width, self._options.utc
-        for finding in findings:
+        titles = {name: spec.title for name, spec in snapshot.specs.items()}
+        for finding in snapshot.findings:
             yield from render_headline(finding, width)
             if self._options.shows("findings"):
-                yield from render_evidence(finding, layer_titles, width, utc=utc)
+                yield from render_evidence(finding, titles, width, utc=utc)
             key = f"{finding.rule} {finding.subject} {finding.since_unix_s}"
             if self._once(key) or self._options.shows("findings"):
                 yield from render_advice(finding, width)
         if self._options.shows("findings"):
-            yield from render_not_evaluated(not_evaluated, width)
+            yield from render_not_evaluated(snapshot.not_evaluated, width)
 
     def _histograms(
         self, rows: list[OpRow], layers: list[LayerSnapshot], interval_s: float
@@ -193,25 +203,6 @@ class TextSink:
                 title = f"{safe_name(layer.spec.title)} {safe_name(table.title)}"
                 yield f"---- top {title} ---- (per second)"
                 yield from lines
-
-
-def _remarks(snapshot: Snapshot) -> Iterator[str | Once]:
-    """What is not shown, not counted or not exact, and why."""
-    for name, layer in snapshot.layers.items():
-        title = safe_name(_title(snapshot.specs.get(name), name))
-        if isinstance(layer, Unavailable) and layer.is_idle:
-            yield Once(f"# {title}: {safe_name(layer.reason)}")
-            continue
-        if isinstance(layer, Unavailable):
-            yield f"! {title} not shown: {safe_name(layer.reason)}"
-            if layer.hint:
-                yield Once(f"!   {title}: {safe_name(layer.hint)}")
-            continue
-        if sum(layer.lost.values()):
-            yield render_lost(title, layer)
-        for note in layer.notes:
-            yield Once(f"# {title}: {safe_name(note)}")
-    yield from _render_sources(snapshot)
 
 
 def _title(spec: LayerSpec | None, name: str) -> str:

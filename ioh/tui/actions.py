@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.panels import (
-    SIDE_BY_SIDE,
     PanelView,
-    breakdown_width,
+    cursor_in,
     shown_layer,
     table_spec,
     visible_rows,
 )
-from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import Narrow, ViewState
 
@@ -25,13 +26,17 @@ class Context:
     """What an action can see of the screen: the snapshot as narrowed, and its size.
 
     Shape:
-        ``page`` is how many lines PgDn moves: of the rows or text in sight.
+        ``page`` is how many lines PgDn moves: of the rows or text in sight; ``columns`` are those
+        of the breakdown drawn; ``text`` is the whole of a screen that is one, and ``first`` the
+        first line of it in sight.
     """
 
     panel: PanelView
     layers: Sequence[str]
-    width: int
     page: int
+    columns: Sequence[str] = ()
+    text: Page | None = None
+    first: int = 0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -39,6 +44,7 @@ class Context:
         return self.panel.snapshot
 
 
+MAX_TYPED = 80
 Argument = str | int | float
 Action = Callable[[ViewState, Context, Argument], ViewState]
 
@@ -72,6 +78,18 @@ def act(state: ViewState, action: str, argument: Argument, context: Context) -> 
     return changed
 
 
+def refusal(action: str, argument: Argument, context: Context) -> str:
+    """Why an action does nothing here; "" where it does something."""
+    at = int(argument) - 1 if action == "layer" else -1
+    if not 0 <= at < len(context.layers):
+        return ""
+    layer = context.snapshot.layers.get(context.layers[at])
+    if not isinstance(layer, Unavailable):
+        return ""
+    hint = f"; {safe_name(layer.hint)}" if layer.hint else ""
+    return f"{safe_name(context.layers[at])} is inactive: {safe_name(layer.reason)}{hint}"
+
+
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
     """The rows that can be chosen, in the screen's order."""
     seen: dict[tuple[str, str], LayerRow] = {}
@@ -86,6 +104,8 @@ def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if not 0 <= at < len(context.layers):
         return state
     name = context.layers[at]
+    if refusal("layer", argument, context):
+        return state
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
     ops = [row for row in layer_rows(context.snapshot, only=name) if row.op]
@@ -107,48 +127,55 @@ def _open(state: ViewState, context: Context, argument: Argument) -> ViewState:
     spec, keys = visible_rows(context.panel)
     if layer is None or spec is None or not keys:
         return state
-    cursor = max(0, min(state.table_of(layer.spec.name).cursor, len(keys) - 1))
+    cursor = cursor_in(keys, state.table_of(layer.spec.name))
     to = Narrow(spec.name, keys[cursor], layer.spec.name)
-    state = state.with_table(layer.spec.name, cursor=0)
+    state = state.with_table(layer.spec.name, cursor=0, key=())
     return replace(state, narrow=to, focus="layers")
 
 
 def _back(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument
-    if state.screen != "main":
-        return replace(state, screen="main", scroll=0)
+    del context, argument
+    if state.screen != "main":  # of a search the whole text first
+        return replace(state, screen=state.screen if state.typed else "main", scroll=0, typed="")
     name = state.chosen[0]
     if state.table_of(name).pattern:
-        return state.with_table(name, pattern="", cursor=0)
+        return state.with_table(name, pattern="", cursor=0, key=())
     if state.narrow is not None:
         return replace(state, narrow=None)
     if state.focus == "top":
         return replace(state, focus="layers")
-    if state.is_alone and not state.layer and context.width < SIDE_BY_SIDE:
-        return replace(state, is_alone=False)
     return replace(state, layer="")
 
 
 def _move(state: ViewState, context: Context, by: int) -> ViewState:
-    if state.screen != "main":
-        return replace(state, scroll=max(0, state.scroll + by))
+    if context.text is not None:
+        return _move_in(context.text, state, context, by)
     if state.focus == "top":
         _, keys = visible_rows(context.panel)
         table = state.table_of(state.chosen[0])
         last = len(keys) - 1
         offset = min(table.offset, last)
-        cursor = max(0, min(min(table.cursor, last) + by, last))
+        cursor = max(0, min(cursor_in(keys, table) + by, last))
         if abs(by) > 1:
             offset += by
         # What is in sight stays where it is until the cursor leaves it.
         offset = max(cursor - context.page + 1, min(offset, cursor, last - context.page + 1), 0)
-        return state.with_table(state.chosen[0], cursor=cursor, offset=offset)
+        key = keys[cursor] if keys else ()
+        return state.with_table(state.chosen[0], cursor=cursor, offset=offset, key=key)
     rows = _rows(state, context)
     if not rows:
         return state
     keys_ = [row.key for row in rows]
     at = keys_.index(state.chosen) if state.chosen in keys_ else 0
     return replace(state, chosen=keys_[max(0, min(at + by, len(keys_) - 1))])
+
+
+def _move_in(text: Page, state: ViewState, context: Context, by: int) -> ViewState:
+    if not text.entries or abs(by) > 1:
+        last = max(0, len(text.frame.lines) - context.page - 1)
+        return replace(state, scroll=max(0, min(context.first + by, last)))
+    at = max(0, min(text.chosen(state) + by, len(text.entries) - 1))
+    return replace(state, line=at, line_key=text.entries[at].key, scroll=FOLLOW)
 
 
 def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
@@ -158,7 +185,9 @@ def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
 
 
 def _next_op(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    """The layer's next kind of operation, where all of them are shown."""
     del argument
+    state = _zoomed(state)
     rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
     if not rows:
         return state
@@ -175,10 +204,15 @@ def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState
 
 
 def _panel(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    """A panel of its own for the chosen layer: the overview has them all in one."""
     del context
     if argument not in {"hist", "heat", "graph"}:
         return state
-    return replace(state, panel=argument, is_alone=False, screen="main")  # type: ignore[arg-type]
+    return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
+
+
+def _zoomed(state: ViewState) -> ViewState:
+    return replace(state, layer=state.layer or state.chosen[0])
 
 
 def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -194,8 +228,8 @@ def _table(state: ViewState, context: Context, argument: Argument) -> ViewState:
     else:
         spec = table_spec(layer, table)
         wanted = names[(names.index(spec.name) + 1) % len(names)] if spec else names[0]
-    changed = state.with_table(name, name=wanted, sort="", cursor=0, is_ascending=False)
-    return replace(changed, is_alone=True, screen="main")
+    changed = state.with_table(name, name=wanted, sort="", cursor=0, key=(), is_ascending=False)
+    return replace(changed, screen="main")
 
 
 def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
@@ -207,16 +241,15 @@ def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     spec = table_spec(layer, table)
     if spec is None:
         return state
-    width = breakdown_width(state, context.width)
-    columns = [column.derived_name for column in shown_columns(spec, width)]
+    columns = list(context.columns)
     if isinstance(by, str):
         if by == table.sort:
             return state.with_table(name, is_ascending=not table.is_ascending)
-        return state.with_table(name, sort=by, is_ascending=False, cursor=0)
+        return state.with_table(name, sort=by, is_ascending=False, cursor=0, key=())
     at = columns.index(table.sort) if table.sort in columns else (-1 if by > 0 else len(columns))
     at += by
     wanted = columns[at] if 0 <= at < len(columns) else ""
-    return state.with_table(name, sort=wanted, cursor=0)
+    return state.with_table(name, sort=wanted, cursor=0, key=())
 
 
 def _invert(state: ViewState, context: Context, argument: Argument) -> ViewState:
@@ -230,27 +263,53 @@ def _invert(state: ViewState, context: Context, argument: Argument) -> ViewState
 
 def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
     name = state.chosen[0]
-    if state.focus == "top" and state.table_of(name).cursor == argument:
+    _, keys = visible_rows(context.panel)
+    at = min(int(argument), len(keys) - 1)
+    if at < 0:
+        return state
+    if state.focus == "top" and cursor_in(keys, state.table_of(name)) == at:
         return _open(state, context, "")
-    return replace(state.with_table(name, cursor=int(argument)), focus="top")
+    return replace(state.with_table(name, cursor=at, key=keys[at]), focus="top")
+
+
+def _row_of(state: ViewState, context: Context, argument: Argument) -> ViewState:
+    """A row of a layer that is not the one chosen: ``tcp/2``."""
+    layer, _, at = str(argument).partition("/")
+    ops = [row.key for row in _rows(state, context) if row.layer == layer]
+    if not ops:
+        return state
+    state = replace(state, chosen=ops[0], focus="layers")
+    return _row(state, replace(context, panel=replace(context.panel, state=state)), at)
 
 
 def _focus(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del context, argument
-    return replace(state, focus="top" if state.focus == "layers" else "layers", screen="main")
+    del argument
+    if state.focus == "top":
+        return replace(state, focus="layers", screen="main")
+    _, keys = visible_rows(context.panel)
+    name = state.chosen[0]
+    if keys:  # the cursor stays on its row from now on
+        state = state.with_table(name, key=keys[cursor_in(keys, state.table_of(name))])
+    return replace(state, focus="top", screen="main")
 
 
 def _screen(name: str) -> Action:
     def change(state: ViewState, context: Context, argument: Argument) -> ViewState:
         del context, argument
         wanted = "main" if state.screen == name else name
-        return replace(state, screen=wanted, scroll=0)  # type: ignore[arg-type]
+        changed = replace(state, screen=wanted, scroll=FOLLOW)  # type: ignore[arg-type]
+        is_palette = wanted == "commands"
+        return replace(
+            changed, typed="", prompt="command" if is_palette else "", line=0, line_key=""
+        )
 
     return change
 
 
 def _filter(state: ViewState, context: Context, argument: Argument) -> ViewState:
     del argument
+    if state.screen == "help":
+        return replace(state, prompt="search", scroll=0)
     if shown_layer(context.panel) is None:
         return state
     return replace(state, is_typing=True, focus="top", screen="main")
@@ -276,31 +335,45 @@ _ACTIONS: dict[str, Action] = {
     "sort_right": lambda s, c, _: _sort(s, c, 1),
     "invert": _invert,
     "row": _row,
+    "row_of": _row_of,
     "findings": _screen("findings"),
     "help": _screen("help"),
+    "palette": _screen("commands"),
+    "mark": lambda s, _, __: replace(s, prompt="mark", typed="", screen="main"),
     "filter": _filter,
 }
 
 
+def edited(text: str, key: str, character: str | None) -> str:
+    """A text after one more key."""
+    if key == "backspace":
+        return text[:-1]
+    if key == "ctrl+u":
+        return ""
+    if character is not None and character.isprintable() and len(text) < MAX_TYPED:
+        return text + character
+    return text
+
+
 def typed(state: ViewState, key: str, character: str | None) -> ViewState:
-    """The filter after one more key."""
+    """The filter, or what a prompt asks for, after one more key that does nothing else."""
+    if not state.is_typing:
+        return replace(
+            state, typed=edited(state.typed, key, character), line=0, line_key="", scroll=FOLLOW
+        )
     name = state.chosen[0]
-    pattern = state.table_of(name).pattern
     if key == "enter":
         return replace(state, is_typing=False)
     if key == "escape":
-        return replace(state.with_table(name, pattern="", cursor=0), is_typing=False)
-    if key == "backspace":
-        return state.with_table(name, pattern=pattern[:-1], cursor=0)
-    if key == "ctrl+u":
-        return state.with_table(name, pattern="", cursor=0)
-    if character is not None and character.isprintable() and len(pattern) < 80:
-        return state.with_table(name, pattern=pattern + character, cursor=0)
-    return state
+        return replace(state.with_table(name, pattern="", cursor=0, key=()), is_typing=False)
+    before = state.table_of(name).pattern
+    pattern = edited(before, key, character)
+    return state if pattern == before else state.with_table(name, pattern=pattern, cursor=0, key=())
 
 
 def pasted(state: ViewState, text: str) -> ViewState:
-    """The filter after a paste: its characters, and none of it a key; nothing elsewhere."""
-    for character in text if state.is_typing else "":
-        state = typed(state, character, character)
+    """What is typed after a paste: its characters, and none of it a key; nothing elsewhere."""
+    for character in text[:MAX_TYPED] if state.is_typing or state.prompt else "":
+        if character.isprintable():
+            state = typed(state, "", character)
     return state

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import ClassVar
 
 from textual import events
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ioh.model.errors import ExitCode
+from ioh.model.feed import Feed, News
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.tui import keeping, palette, textual_fixes
-from ioh.tui.actions import Context, act, pasted, typed, with_valid_choice
+from ioh.tui import textual_fixes
+from ioh.tui.actions import Context, act, pasted, refusal, typed, with_valid_choice
+from ioh.tui.baseline import Baseline, compared_of
 from ioh.tui.canvas import Canvas
+from ioh.tui.drill_down import narrowed
 from ioh.tui.driver import TerminalDriver
-from ioh.tui.feed import Feed, News
+from ioh.tui.effects import Effects
+from ioh.tui.feed_thread import FeedThread
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.first_picture import STARTING
 from ioh.tui.headings import Headings
+from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
-from ioh.tui.narrow import narrowed
 from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.past import Past
-from ioh.tui.render.findings import ranked
+from ioh.tui.preferences import Preferences
+from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import LATE_INTERVALS
-from ioh.tui.render.line import Frame
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.screen import ScreenData, draw, max_scroll, page_length
-from ioh.tui.seeker import Found, Seeker
+from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
 from ioh.tui.state import Focus, ViewState
 from ioh.tui.theme import styles_for
-from ioh.tui.travel import Travel
+from ioh.tui.time_navigation import TimeNavigation
 
 HISTORY_INTERVALS = 300
 MESSAGE_S = 5.0
@@ -52,45 +57,52 @@ class IohApp(App[int]):
     Args:
         feed: Where intervals come from.
         options: How the user wants the screen.
-        first: What is shown until the feed tells something.
+        first: What is shown until the feed reports something.
+        remembered: What the user chose the last time.
     """
 
     CSS = "Screen { overflow: hidden; }"
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False  # textual's sends 45 KB; see palette.py
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "leave", show=False, priority=True),
-        Binding("ctrl+q", "leave", show=False, priority=True),
-        Binding("ctrl+z", "stand_still", show=False, priority=True),
+        Binding("ctrl+c", "do('quit')", show=False, priority=True),
+        Binding("ctrl+q", "do('quit')", show=False, priority=True),
     ]
 
     def __init__(
-        self, feed: Feed, options: ScreenOptions | None = None, first: Snapshot | None = None
+        self,
+        feed: Feed,
+        options: ScreenOptions | None = None,
+        first: Snapshot | None = None,
+        remembered: Preferences | None = None,
     ) -> None:
         textual_fixes.apply()
-        options = options or ScreenOptions()
+        self.options = options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
         super().__init__(TerminalDriver, ansi_color=True)
         self._feed = feed
-        self._theme_name: ThemeName = "mono" if self.no_color else options.theme
-        self._options = options
+        self.theme_name: ThemeName = "mono" if self.no_color else options.theme
         self._glyphs = ASCII if options.ascii_only else UNICODE
         self._canvas = Canvas(
-            styles_for(self._theme_name, self.console.color_system), ascii_only=options.ascii_only
+            styles_for(self.theme_name, self.console.color_system), ascii_only=options.ascii_only
         )
-        self.state = ViewState()
+        remembered = remembered or Preferences()
+        self._chosen_theme = remembered.theme
+        self.state = self._before_escape = remembered.state()
         self._latest = self.shown = first
         self._findings = FindingTimes(feed)
         self._past = Past()
-        self._seeker = Seeker(feed, self._past, self._found_from_thread, HISTORY_INTERVALS)
-        self.travel = Travel(feed, self._seeker.request, options.speed, self._findings)
+        self._runner = FeedThread(feed, self._take_news)
+        tell = partial(self._runner.call, self._take_found)
+        self._seeker = Prefetch(feed, self._past, tell, HISTORY_INTERVALS)
+        self.baseline = Baseline(feed, self._seeker.compare)
+        self.travel = TimeNavigation(feed, self._seeker.request, options.speed, self._findings)
         self._headings = Headings(feed, self.travel, self._findings, options, self._glyphs)
-        self._runner = threading.Thread(target=self._run_feed, name="feed", daemon=True)
+        self._effects = Effects(self, feed)
         self._news_s = time.monotonic()
         self._status = STARTING
-        self._message = ("", "")
-        self._message_until_s = 0.0
-        self._page = 1
-        self._is_over = False
+        self._message, self._message_until_s = ("", ""), 0.0
+        self._page, self._is_over = 1, False
+        self._columns: tuple[str, ...] = ()
         self.error: BaseException | None = None
 
     # ---- life
@@ -101,68 +113,50 @@ class IohApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin once there is a screen."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.came_back = self._came_back
+        if self.terminal is not None:
+            self.terminal.came_back = self._came_back
+            self.terminal.has_room = self._canvas.write
         self._seeker.start()
-        self._runner.start()
+        self._runner.start(asyncio.get_running_loop())
         self.set_interval(_CHECK_S, self._check)
         self.redraw()
 
-    def _run_feed(self) -> None:
-        try:
-            self._feed.run(self._news_from_thread)
-        except Exception as error:  # noqa: BLE001 (the thread's last guard: told, not lost)
-            self._news_from_thread(News(error=error))
-
-    def _news_from_thread(self, news: News) -> None:
-        self._call(self._take_news, news)
-
-    def _found_from_thread(self, found: Found) -> None:
-        self._call(self._take_found, found)
-
-    def _call(self, function: object, argument: object) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
-            except RuntimeError:  # closed in between: nobody looks any more
-                return
+    @property
+    def terminal(self) -> TerminalDriver | None:  # noqa: D102 (None in tests)
+        return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     def end(self) -> None:
-        """End the threads, once the feed was told to stop."""
+        """End the threads, after the feed was stopped."""
         self._seeker.stop()
-        if self._runner.is_alive():
-            self._runner.join(2.0)
+        self._runner.end()
 
-    def action_leave(self) -> None:
-        """End, whatever is open."""
-        self.exit(int(ExitCode.OK))
-
-    def action_stand_still(self) -> None:
-        """Give the terminal back and stop, until a shell continues ioh."""
-        can_stop = isinstance(self._driver, TerminalDriver) and self._driver.stand_still()
-        if not can_stop:
-            self.say("no job control here: nothing could continue a stopped ioh; q ends it")
-            self.redraw()
+    def action_do(self, action: str) -> None:
+        """One that no text being typed takes."""
+        self.do(action)
 
     def _came_back(self, stood_s: float) -> None:
-        if stood_s and self._feed.mode != "replay":
-            self.say(f"stood still for {stood_s:.0f} s: that time is one interval")
-        self.refresh(layout=True)
+        if stood_s and self._feed.mode == "live":
+            self.say(f"suspended {stood_s:.0f} s (shown as one interval)")
+        self._canvas.forget()
         self.redraw()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size."""
+        """Draw for the new size, which the application has once all have heard of it."""
         del event
-        self.redraw()
+        self._canvas.forget()
+        self.call_later(self.redraw)
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every key by name, and the themes, in the command palette."""
-        del screen
-        return palette.commands(self.do, self._change_theme, self._layers())
+    def _display(self, screen: Screen[object], renderable: object) -> None:
+        """Textual's picture is not written: the canvas is all there is."""
 
-    def _change_theme(self, theme: ThemeName) -> None:
-        self._theme_name = theme
+    @property
+    def preferences(self) -> Preferences:
+        """What is remembered of this screen."""
+        return Preferences.of(self.state, self._chosen_theme)
+
+    def change_theme(self, theme: ThemeName) -> None:
+        """Show other colours."""
+        self.theme_name = self._chosen_theme = theme
         self._canvas.restyle(styles_for(theme, self.console.color_system))
 
     # ---- news
@@ -182,19 +176,22 @@ class IohApp(App[int]):
             self._news_s = time.monotonic()
             self._past.take(news.tick, news.snapshot)
             self._latest = news.snapshot
+            if self._findings.is_new_critical(news.snapshot) and self.options.bell:
+                self.bell()
             if self.travel.position.is_following:
                 self.travel.position.tick = news.tick
-                self.travel.position.is_past = False
                 self.shown = news.snapshot
                 # A recording that starts in its middle has a past that was never told.
-                if self._feed.mode == "replay" and self._past.missing(
+                if self._feed.mode != "live" and self._past.missing(
                     news.tick, 2, self._feed.extent.first
                 ):
                     self._seeker.request(news.tick)
         self.redraw()
 
     def _take_found(self, found: Found) -> None:
-        if not found.is_history and found.tick == self.travel.position.tick:
+        if found.is_baseline:
+            self._effects.take_baseline(found)
+        elif not found.is_history and found.tick == self.travel.position.tick:
             if found.snapshot is None:
                 self.say("this interval is lost", "crit")
             else:
@@ -204,17 +201,19 @@ class IohApp(App[int]):
 
     def _check(self) -> None:
         """Notice what does not come: a late tick, the end of a message; or what does: fg."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.come_back()
+        if self.terminal is not None:
+            self.terminal.come_back()
+        is_new = self._headings.look() or self._findings.look()
+        if self._canvas.is_owed:  # a slow terminal: what it does not show yet does not go away
+            self._message_until_s = max(self._message_until_s, time.monotonic() + MESSAGE_S)
         if self._message[0] and time.monotonic() > self._message_until_s:
-            self._message = ("", "")
-            self.redraw()
-        elif self._findings.look() or (self._age_s() or 0) > LATE_INTERVALS * self._feed.cycle_s:
+            self._message, is_new = ("", ""), True
+        if is_new or (self._age_s() or 0) > LATE_INTERVALS * self._feed.cycle_s:
             self.redraw()
 
     def _age_s(self) -> float | None:
         is_awaited = self._latest is not None and not self._is_over
-        if not is_awaited or self._feed.mode == "replay" or not self.travel.position.is_following:
+        if not is_awaited or self._feed.mode != "live" or not self.travel.position.is_following:
             return None
         return time.monotonic() - self._news_s
 
@@ -225,18 +224,30 @@ class IohApp(App[int]):
         if self.is_running and self._canvas.is_mounted and self.size.width:
             self._canvas.show(self.frame())
 
-    def frame(self) -> Frame:
+    def frame(self) -> ScreenFrame:
         """The screen as it is now."""
         snapshot = self._narrowed()
         if snapshot is not None:
             self.state = with_valid_choice(self.state, snapshot)
-        data, (width, height) = self._data(snapshot), self.size
-        if self.state.scroll:
-            last = max_scroll(self.state, data, width, height)
-            self.state = replace(self.state, scroll=min(self.state.scroll, last))
-        frame = draw(self.state, data, width, height)
+        data = self._data(snapshot)
+        frame = draw(self.state, data, *self.size)
         self._page = page_length(self.state, data, frame)
+        self._columns = tuple(str(h.argument) for h in frame.hits if h.action == "sort")
         return frame
+
+    def panel_view(self) -> PanelView | None:
+        """What breakdowns and panels are drawn from; None before there is anything."""
+        snapshot = self._narrowed()
+        return None if snapshot is None else PanelView(self.state, snapshot, (), self._glyphs)
+
+    def _seen_by(self, panel: PanelView) -> Context:
+        """What an action can see."""
+        text, first = None, 0
+        if self.state.screen != "main":
+            data, (width, height) = self._data(panel.snapshot), self.size
+            text = page_of(self.state, data, width)
+            first = 0 if text is None else text.scrolled(self.state, body_height(data, height))
+        return Context(panel, self._layers(), self._page, self._columns, text, first)
 
     def _narrowed(self) -> Snapshot | None:
         if self.shown is None or self.state.narrow is None:
@@ -257,7 +268,11 @@ class IohApp(App[int]):
             timeline=self._headings.timeline(self.shown),
             status="" if self._status in self._message[0] else self._status,
             message=self._message,
+            line=self._headings.line,
             specs=tuple(self._latest.specs.values()) if self._latest else (),
+            tick=tick,
+            found=self._findings.found(),
+            compared=compared_of(self.state, self.baseline),
         )
 
     # ---- doing
@@ -266,15 +281,41 @@ class IohApp(App[int]):
         return tuple(self._latest.specs) if self._latest else ()
 
     def on_key(self, event: events.Key) -> None:
-        """Type a filter, or do what the key stands for."""
+        """Type, or do what the key stands for."""
         event.stop()
-        if self.state.is_typing:
+        if event.key == NO_ESCAPE:
+            self.state = self._before_escape
+            return
+        if event.key == "escape":
+            self._before_escape = self.state
+        key = find_key(event.key)
+        is_text = event.is_printable or event.key in {"backspace", "ctrl+u"}
+        if event.key == "ctrl+z":  # in its turn: no binding, which overtakes the keys before it
+            self.do("stand_still")
+        elif self.state.is_typing or (self.state.prompt and is_text):
             self.state = typed(self.state, event.key, event.character)
             self.redraw()
-            return
-        key = find_key(event.key)
-        if key is not None:
+        elif self.state.prompt:
+            self._prompted(event.key)
+        elif key is not None:
             self.do(key.action, key.argument)
+
+    def _prompted(self, key: str) -> None:
+        """A key that is no text, while there is a prompt."""
+        prompt, text = self.state.prompt, self.state.typed
+        if key in {"up", "down", "pageup", "pagedown"}:
+            known = find_key(key)
+            self.do(known.action if known else "")
+        elif key == "enter" and prompt == "command":
+            self.do("open")
+        elif key in {"enter", "escape"}:
+            is_search = prompt == "search" and key == "enter"
+            screen = self.state.screen if prompt == "search" else "main"
+            typed_on = text if is_search else ""
+            self.state = replace(self.state, prompt="", typed=typed_on, screen=screen)
+            if prompt == "mark" and key == "enter":
+                self.do("set_mark", text)
+            self.redraw()
 
     def on_paste(self, event: events.Paste) -> None:
         """Type what a terminal pastes in one piece."""
@@ -284,10 +325,11 @@ class IohApp(App[int]):
     def on_canvas_clicked(self, message: Canvas.Clicked) -> None:
         """Do what stands where the mouse clicked."""
         hit = message.hit
-        if hit.action == "key":
-            key = find_key(str(hit.argument))
-            if key is not None:
-                self.do(key.action, key.argument)
+        if self.state.screen == "commands":
+            self.state = replace(self.state, screen="main", prompt="", typed="")
+        key = find_key(str(hit.argument)) if hit.action == "key" else None
+        if key is not None:
+            self.do(key.action, key.argument)
         else:
             self.do(hit.action, hit.argument)
 
@@ -305,29 +347,28 @@ class IohApp(App[int]):
             self.state = replace(self.state, focus=_FOCUSES[hit.action])
         self.do(action)
 
-    def say(self, text: str, style: str = "accent", *, lasts: bool = False) -> None:
-        """Show a line at the bottom for a while, or until the next key."""
-        self._message = (printable(text), style)
-        self._message_until_s = inf if lasts else time.monotonic() + MESSAGE_S
+    def say(self, text: str, style: str = "", *, lasts: bool = False) -> None:
+        """Show a line at the bottom for a while, or until the next key; nothing for ""."""
+        if text:
+            style = style or ("crit" if text.startswith("cannot ") else "accent")
+            self._message = (printable(text), style)
+            self._message_until_s = inf if lasts else time.monotonic() + MESSAGE_S
 
     def do(self, action: str, argument: str | float = "") -> None:
         """One action, by a key, the mouse or the palette."""
         self._message = ("", "")
-        handler = getattr(self, f"_do_{action}", None)
+        panel = self.panel_view()
         if action in self.travel.actions:
             self._status = "" if self._is_over else self._status
-            text = self.travel.actions[action](argument, self.shown)
-            if text:
-                self.say(text)
-        elif handler is not None:
-            handler(argument)
-        elif self.shown is not None and self.state.screen == "findings" and action == "open":
-            for finding in ranked(self.shown.findings)[:1]:
-                self._do_visit(finding.since_unix_s + self.shown.interval_s / 2)
-        elif self.shown is not None:
-            snapshot = self._narrowed() or self.shown
-            panel = PanelView(self.state, snapshot, (), self._glyphs)
-            context = Context(panel, self._layers(), self.size.width, self._page)
+            self.say(self.travel.actions[action](argument, self.shown))
+        elif action in self._effects.actions:
+            self.say(self._effects.actions[action](argument))
+        elif panel is not None:
+            context = self._seen_by(panel)
+            if action == "open" and context.text is not None:
+                self._open(context.text)
+                return
+            self.say(refusal(action, argument, context))
             self.state = act(self.state, action, argument, context)
         elif action in {"help", "back"}:
             other = "main" if self.state.screen == "help" or action == "back" else "help"
@@ -336,60 +377,11 @@ class IohApp(App[int]):
         if action not in self.travel.actions or not self._seeker.is_visiting:
             self.redraw()
 
-    def _do_quit(self, argument: object) -> None:
-        del argument
-        self.action_leave()
-
-    def _do_stand_still(self, argument: object) -> None:
-        del argument
-        self.action_stand_still()
-
-    def _do_visit(self, argument: str | float) -> None:
-        """Go to a finding's begin, and look at what was done then."""
-        self.state = replace(self.state, screen="main", scroll=0)
-        self.do("seek", argument)
-
-    def _do_record(self, argument: object) -> None:
-        del argument
-        self.say(self._feed.toggle_recording())
-
-    def _do_copy(self, argument: object) -> None:
-        del argument
-        if self.shown is None:
-            return
-        panel = PanelView(self.state, self._narrowed() or self.shown, (), self._glyphs)
-        text = keeping.table_text(panel)
-        if text:
-            self.copy_to_clipboard(text)
-        self.say(keeping.copied() if text else "no table to copy here")
-
-    def _do_save(self, argument: object) -> None:
-        del argument
-        if self.shown is None:
-            self.say("nothing to save yet")
-            return
-        self.say(*keeping.save(self.frame(), self.shown, self._theme_name, utc=self._options.utc))
-
-
-def run_screen(
-    feed: Feed, options: ScreenOptions | None = None, first: Snapshot | None = None
-) -> int:
-    """Show a feed until the user ends it; returns the exit status.
-
-    Args:
-        feed: Where intervals come from.
-        options: How the user wants the screen.
-        first: What is shown until the feed tells something.
-
-    Raises:
-        BaseException: What ended the feed, once the terminal is as it was.
-    """
-    app = IohApp(feed, options, first)
-    try:
-        code = app.run()
-    finally:
-        feed.stop()
-        app.end()
-    if app.error is not None:
-        raise app.error
-    return int(ExitCode.OK) if code is None else code
+    def _open(self, text: Page) -> None:
+        """Do what the line chosen of a text stands for."""
+        at = text.chosen(self.state)
+        if self.state.screen == "commands":
+            self.state = replace(self.state, screen="main", prompt="", typed="")
+        if text.entries:
+            self.do(text.entries[at].action, text.entries[at].argument)
+        self.redraw()

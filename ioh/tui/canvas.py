@@ -1,24 +1,31 @@
-"""The one widget: shows a Frame, and repaints only the cells that changed."""
+"""The one widget: shows a ScreenFrame, and writes only the cells that changed.
+
+Textual's own way from a widget to the terminal is not used: it writes each changed line from its
+first column on, three times the bytes, and frame after frame, however slow the link is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterator, Mapping
 
 from rich.style import Style
 from textual import events
-from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ioh.tui.changes import Runs, changed_runs
-from ioh.tui.patch import Paint, Patch, pieces_of, strip_of
+from ioh.tui.changes import changed_runs
+from ioh.tui.driver import TerminalDriver
+from ioh.tui.patch import Paint, pieces_of
 from ioh.tui.render.glyphs import to_ascii
-from ioh.tui.render.line import Frame, Hit, Line
+from ioh.tui.render.line import Hit, Line, ScreenFrame
+
+_SYNC, _SYNCED = "\x1b[?2026h", "\x1b[?2026l"  # shown at once, by terminals that know it
 
 
 class Canvas(Widget):
-    """A Frame on the whole screen."""
+    """A ScreenFrame on the whole screen."""
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
 
@@ -34,69 +41,90 @@ class Canvas(Widget):
         self.styles_by_name = styles
         self._ascii_only = ascii_only
         self._paint: Paint | None = None
-        self._frame = Frame()
-        # By line, made where textual paints it: most lines go to the terminal as pieces.
-        self._strips: dict[int, Strip] = {}
+        self._frame = ScreenFrame()
+        # Lines as they stand on the terminal; none where that is not known.
+        self._written: dict[int, Line] = {}
+        self._next = 0  # the line to write first: a slow link shall carry all of them in turn
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def frame(self) -> Frame:
-        """What is shown."""
+    def frame(self) -> ScreenFrame:
+        """What is shown, as soon as the terminal takes it."""
         return self._frame
 
-    def show(self, frame: Frame) -> None:
+    @property
+    def is_owed(self) -> bool:
+        """Whether the terminal has yet to take the last line, where messages stand."""
+        last = len(self._frame.lines) - 1
+        return self._timer is not None and self._written.get(last) != self._frame.lines[last]
+
+    def show(self, frame: ScreenFrame) -> None:
         """Show a frame; lines that stay the same cost nothing."""
-        before, self._frame = self._frame, frame
         if self._ascii_only:
             frame.lines = [_plain(line) for line in frame.lines]
-        changed: list[tuple[int, Runs]] = []
-        for y, line in enumerate(frame.lines):
-            if y >= len(before.lines):
-                changed.append((y, [(0, line.width)]))
-            elif before.lines[y] != line:
-                self._strips.pop(y, None)
-                changed.append((y, changed_runs(before.lines[y], line)))
-        if len(before.lines) != len(frame.lines):
-            self._strips.clear()
-            self.refresh()
-        elif changed:
-            self._write(changed)
+        self._frame = frame
+        self.write()
 
-    def _write(self, changed: Sequence[tuple[int, Runs]]) -> None:
-        """Put some columns of some lines on the terminal."""
-        regions = [Region(x, y, end - x, 1) for y, runs in changed for x, end in runs]
-        if not regions:
+    def forget(self) -> None:
+        """Write everything next: the terminal was somebody else's, or has another size."""
+        self._written.clear()
+
+    def write(self) -> None:
+        """Write what changed, as much of it as the terminal takes at once."""
+        driver = self.app._driver if self.is_attached else None  # noqa: SLF001
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not isinstance(driver, TerminalDriver) or driver.is_away:
             return
-        if not self._is_all_there_is():
-            self.refresh(*regions)
-            return
-        self._styles_cache.set_dirty(*regions)  # for when all of it is painted again
+        room = driver.room()
+        pieces: list[str] = []
+        is_whole = True
+        for y in self._turn():
+            line, before = self._frame.lines[y], self._written.get(y)
+            if before is line or before == line:
+                continue
+            if room <= 0:
+                is_whole = False
+                break
+            piece = self._piece(y, line, before)
+            pieces.append(piece)
+            room -= len(piece)
+            self._written[y] = line
+            self._next = y + 1
+        if pieces:
+            picture = "".join(pieces)
+            has_sync = self.app._sync_available  # noqa: SLF001
+            driver.send(f"{_SYNC}{picture}{_SYNCED}" if has_sync else picture)
+        if not is_whole:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(driver.wait_s(), self.write)
+
+    def _turn(self) -> Iterator[int]:
+        """Lines in the order to write them: what is typed, and goes on where it stopped."""
+        count = len(self._frame.lines)
+        if count:
+            yield count - 1
+            yield from ((self._next + at) % count for at in range(count))
+
+    def _piece(self, y: int, line: Line, before: Line | None) -> str:
         if self._paint is None:
             self._paint = Paint(self.styles_by_name, self.app.console)
-        pieces: list[str] = []
-        for y, runs in changed:
-            pieces += pieces_of(self._frame.lines[y], y, runs, self._paint)
-        self.app._display(self.screen, Patch(pieces))  # type: ignore[arg-type]  # noqa: SLF001
-
-    def _is_all_there_is(self) -> bool:
-        """Whether nothing lies above this, and nothing is about to be painted by textual."""
-        is_on_top = self.app.screen is self.screen and self.region == self.app.size.region
-        return is_on_top and not self._repaint_regions and not self.screen._dirty_widgets  # noqa: SLF001
+        runs = [(0, line.width)]
+        if before is not None and before.width == line.width:
+            runs = changed_runs(before, line)
+        return "".join(pieces_of(line, y, runs, self._paint))
 
     def restyle(self, styles: Mapping[str, Style]) -> None:
         """Show the same in other colours."""
         self.styles_by_name = styles
         self._paint = None
-        self._strips.clear()
-        self.refresh()
+        self.forget()
 
     def render_line(self, y: int) -> Strip:
-        """One line, as textual asks for it."""
-        if y >= len(self._frame.lines):
-            return Strip.blank(self.size.width)
-        strip = self._strips.get(y)
-        if strip is None:
-            strip = self._strips[y] = strip_of(self._frame.lines[y], self.styles_by_name)
-        return strip.adjust_cell_length(self.size.width)
+        """Nothing: textual's picture is not written."""
+        del y
+        return Strip.blank(self.size.width)
 
     def on_click(self, event: events.Click) -> None:
         """Turn a click into what stands there."""

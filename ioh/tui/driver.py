@@ -1,16 +1,27 @@
-"""Textual's terminal, and how it goes back to the shell and comes again: Ctrl-Z, bg, fg."""
+"""Textual's terminal: what is read from it, written to it, and how a shell gets it: Ctrl-Z, fg."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Callable
+from typing import IO
 
+from textual import events
 from textual.app import App
+from textual.drivers import linux_driver
+from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
+from ioh.tui.keyboard import Keyboard
+from ioh.tui.link import QUESTION, Link
+
+_MOUSE = (1000, 1006)  # clicks and the wheel; 1003 would report each motion, too
+_SETTLED_S = 0.5  # for the terminal's last answer, which a shell would take for keys
 # A stop that was over so soon was none: nobody here could end it, so the kernel did not begin it.
 _BRIEF_S = 0.2
 _SETTLE_S = 0.05
@@ -18,6 +29,28 @@ _SETTLE_S = 0.05
 
 def _nobody(stood_s: float) -> None:
     del stood_s
+
+
+def _nothing() -> None:
+    """Until there is a picture."""
+
+
+class _Writer(WriterThread):
+    """Textual's, which says what it has written, and since when it tried."""
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
+        self.wrote: Callable[[str, float], None] | None = None
+
+    def run(self) -> None:
+        """Write until stop()."""
+        while (text := self._queue.get()) is not None:
+            began_s = time.monotonic()
+            with contextlib.suppress(OSError):  # it has gone: seen to by who watches it
+                self._file.write(text)
+                self._file.flush()
+            if self.wrote is not None:
+                self.wrote(text, began_s)
 
 
 class TerminalDriver(LinuxDriver):
@@ -30,7 +63,8 @@ class TerminalDriver(LinuxDriver):
 
     Shape:
         ``came_back`` is called when there is a terminal again, with the time for which the
-        process stood still, 0 where it went on meanwhile.
+        process stood still, 0 where it went on meanwhile; ``has_room`` when more of a picture may
+        be written.
     """
 
     def __init__(
@@ -42,9 +76,14 @@ class TerminalDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         self._can_stop = signal.getsignal(signal.SIGTSTP) != signal.SIG_IGN
+        self._link = Link(time.monotonic)
+        self.has_room: Callable[[], None] = _nothing
+        setattr(linux_driver, "WriterThread", _Writer)  # noqa: B010 (mypy: not exported)
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._listen()
         self.came_back: Callable[[float], None] = _nobody
+        # Ends the input thread's wait: looking every so often costs a tenth of a percent of a CPU.
+        self._over, self._say_over = os.pipe()
 
     def _listen(self) -> None:
         stop = self._on_stop if self._can_stop else signal.SIG_IGN
@@ -82,7 +121,7 @@ class TerminalDriver(LinuxDriver):
         return stood_s > _BRIEF_S
 
     def _take_again(self) -> None:
-        """Continued after a stop that nobody was told of: the terminal was a shell's meanwhile."""
+        """Continued after an unannounced stop: the terminal was a shell's meanwhile."""
         if not self.is_away and _is_in_foreground(self.fileno):
             self.suspend_application_mode()
         self.come_back()
@@ -90,7 +129,7 @@ class TerminalDriver(LinuxDriver):
     def come_back(self, stood_s: float = 0.0) -> None:
         """Take the terminal, unless it is taken, or somebody else's still (``bg``)."""
         if self.is_away and _is_in_foreground(self.fileno):
-            self.start_application_mode()  # type: ignore[no-untyped-call]
+            self.start_application_mode()
             self._tell_back(stood_s)
 
     def _tell_back(self, stood_s: float) -> None:
@@ -102,15 +141,116 @@ class TerminalDriver(LinuxDriver):
         if not self.is_away:
             super().write(data)
 
+    def start_application_mode(self) -> None:
+        """Take the terminal."""
+        self._link.forget()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if isinstance(self._writer_thread, _Writer):
+            self._writer_thread.wrote = self._wrote
+
+    # ---- pictures
+
+    def room(self) -> int:
+        """How many bytes of a picture may be written now; has_room() is called when there is more.
+
+        0 also where it has to be asked again after wait_s().
+        """
+        return 0 if self.is_away else self._link.room()
+
+    def wait_s(self) -> float:
+        """See room()."""
+        return self._link.wait_s()
+
+    def send(self, picture: str) -> None:
+        """Write a piece of a picture."""
+        picture += QUESTION
+        self._link.begin(len(picture.encode(errors="replace")))
+        self.write(picture)
+
+    def _wrote(self, text: str, began_s: float) -> None:
+        if text.endswith(QUESTION):
+            self._link.end(len(text), began_s)
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self.has_room)
+
+    # ---- keys
+
+    def run_input_thread(self) -> None:
+        """Read keys until the end."""
+        keyboard = Keyboard(time.monotonic)
+        while not self.exit_event.is_set():
+            ready, _, _ = select.select([self.fileno, self._over], [], [], keyboard.timeout_s)
+            if self._over in ready:
+                os.read(self._over, 1)
+                return
+            if not ready:
+                found = keyboard.tick()
+            else:
+                try:
+                    data = os.read(self.fileno, 4096)
+                except OSError:
+                    data = b""
+                if not data:  # it has hung up: seen to by who watches it
+                    self.exit_event.wait()
+                found = keyboard.feed(data)
+            for event in found:
+                self.process_message(event)
+
+    def process_message(self, message: Message) -> None:
+        """Pass an event on; an answer about the cursor is what send() asked for."""
+        if isinstance(message, events.CursorPosition):
+            self._link.answered()
+            self._tell_room()
+        else:
+            super().process_message(message)
+
+    def _query_in_band_window_resize(self) -> None:
+        """Sizes come by SIGWINCH: what is typed cannot say them."""
+
+    # ---- the mouse
+
+    @property
+    def has_mouse(self) -> bool:
+        """Whether the terminal leaves clicks to ioh."""
+        return self._mouse
+
+    def use_mouse(self, *, on: bool) -> None:
+        """Take clicks, or leave them to the terminal, so that it selects text."""
+        self._mouse = True
+        if on:
+            self._enable_mouse_support()
+        else:
+            self._disable_mouse_support()
+        self._mouse = on
+
+    def _enable_mouse_support(self) -> None:
+        if self._mouse:
+            self.write("".join(f"\x1b[?{mode}h" for mode in _MOUSE))
+
+    def _disable_mouse_support(self) -> None:
+        if self._mouse:
+            self.write("".join(f"\x1b[?{mode}l" for mode in _MOUSE))
+
+    # ---- the end
+
     def disable_input(self) -> None:
         """Read no more keys."""
         if not self.is_away:
+            if self._key_thread is not None and self._key_thread.is_alive():
+                os.write(self._say_over, b".")
             super().disable_input()
 
     def stop_application_mode(self) -> None:
         """Leave the terminal as it was; another's is left alone."""
-        if not self.is_away:
-            super().stop_application_mode()
+        if self.is_away:
+            return
+        until_s = time.monotonic() + _SETTLED_S
+        while not self._link.is_settled and time.monotonic() < until_s:
+            time.sleep(0.005)
+        super().stop_application_mode()
 
     def close(self) -> None:
         """End what writes."""

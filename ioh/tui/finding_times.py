@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ioh.model.feed import Extent, Feed, Overview
+from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
-from ioh.tui.feed import Extent, Feed, Overview
 
 MAX_SEEN = 500
 
@@ -17,13 +18,14 @@ class FindingTimes:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
+        self._critical: set[tuple[str, str, float]] = set()
         self._overview = Overview()
-        self._seen: dict[tuple[str, str, float], None] = {}  # in the order seen
+        self._seen: dict[tuple[str, str, float], Finding] = {}  # in the order seen
 
     def take(self, shown: Snapshot) -> None:
         """Note the findings of an interval on the screen."""
         for finding in shown.findings:
-            self._seen[finding.rule, finding.subject, finding.since_unix_s] = None
+            self._seen[finding.rule, finding.subject, finding.since_unix_s] = finding
         while len(self._seen) > MAX_SEEN:
             self._seen.pop(next(iter(self._seen)))
 
@@ -44,7 +46,21 @@ class FindingTimes:
         begins = (*known.begins, *later)
         return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
 
+    def found(self) -> tuple[Finding, ...]:
+        """All that is known of: what was seen says more than what was found on the way."""
+        return (*self._overview.found, *self._seen.values())
+
     def looked_until_unix_s(self) -> float | None:
         """How far the feed has looked; None where it is done, or does not look."""
         known = self._overview
         return known.until_unix_s if known.is_under_way else None
+
+    def is_new_critical(self, newest: Snapshot) -> bool:
+        """Whether a critical finding of the newest interval was not there before."""
+        critical = {
+            (found.rule, found.subject, found.since_unix_s)
+            for found in newest.findings
+            if found.severity == "critical"
+        }
+        is_new, self._critical = not critical <= self._critical, critical
+        return is_new

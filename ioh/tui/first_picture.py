@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
+from ioh.model.feed import Mode
 from ioh.model.snapshot import Snapshot
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.feed import Mode
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
 from ioh.tui.render.header import HeaderView
-from ioh.tui.render.layers import TREND_INTERVALS
 from ioh.tui.render.screen import ScreenData, draw
+from ioh.tui.render.trends import TREND_INTERVALS
 from ioh.tui.state import ViewState
 
 STARTING = "starting"
@@ -26,7 +26,7 @@ def first_picture(  # noqa: PLR0913
     title: str = "",
     snapshot: Snapshot | None = None,
 ) -> list[str]:
-    """The lines of the screen until a feed tells something; plain, without spaces at their ends.
+    """The lines of the screen until a feed reports something; plain, without spaces at their ends.
 
     Args:
         mode: What the header says.
@@ -39,7 +39,7 @@ def first_picture(  # noqa: PLR0913
     glyphs = ASCII if options.ascii_only else UNICODE
     header = HeaderView(
         mode=mode,
-        shown="playing" if mode == "replay" else "live",
+        shown="playing" if mode != "live" else "live",
         glyphs=glyphs,
         cycle_s=cycle_s,
         speed=options.speed,

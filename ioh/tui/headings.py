@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 
+from ioh.model.feed import Feed
 from ioh.model.filters import options_told
 from ioh.model.printable import printable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.tui.feed import Feed
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.state import Narrow
-from ioh.tui.travel import Travel
+from ioh.tui.time_navigation import TimeNavigation
 
 _NARROWED = 48  # columns
 
@@ -33,13 +33,20 @@ class Headings:
     def __init__(
         self,
         feed: Feed,
-        travel: Travel,
+        travel: TimeNavigation,
         findings: FindingTimes,
         options: ScreenOptions,
         glyphs: Glyphs,
     ) -> None:
         self._feed, self._travel, self._findings = feed, travel, findings
         self._options, self._glyphs = options, glyphs
+        self.line = ""
+
+    def look(self) -> bool:
+        """Whether the line below the header has changed; ``line`` is then the new one."""
+        before = self.line
+        self.line = before if self._options.line is None else self._options.line()
+        return self.line != before
 
     def header(
         self,
@@ -60,7 +67,7 @@ class Headings:
         if is_over and self._travel.position.is_following:
             how = "ended"
         elif self._travel.position.is_following:
-            how = "live" if self._feed.mode != "replay" else "playing"
+            how = "live" if self._feed.mode == "live" else "playing"
         else:
             how = "paused"
         # A disk is on itself.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.rows import is_flow
 
 MAX_POINTS = 1200
-Measure = Literal["bytes_per_s", "ops_per_s"]
+Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
+# What a flow has instead of latencies.
+FLOW_FACTS = ("srtt_us", "retrans_pct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,26 +26,31 @@ class OpPoint:
     bytes_per_s: float | None
     ops_per_s: float | None
     by_latency: tuple[int, ...] = ()
+    latency_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One interval: its time, and its ops by (layer, op)."""
+class TrendPoint:
+    """One interval: its time, its ops by (layer, op), and what flows have instead of latencies."""
 
     time_unix_s: float
     interval_s: float
     ops: dict[tuple[str, str], OpPoint]
+    facts: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
 
 
-def point_of(snapshot: Snapshot) -> Point:
+def point_of(snapshot: Snapshot) -> TrendPoint:
     """What is kept of an interval; ops that did nothing are left out."""
-    found = {}
+    found: dict[tuple[str, str], OpPoint] = {}
+    facts: dict[tuple[str, str], float | None] = {}
     for name, layer in snapshot.layers.items():
         if isinstance(layer, LayerSnapshot):
             for op, stats in layer.ops.items():
                 if stats.count or stats.bytes or stats.inflight:
                     found[(name, op)] = _op_point(stats)
-    return Point(snapshot.time_unix_s, snapshot.interval_s, found)
+            if is_flow(layer.spec):
+                facts |= {(name, fact): layer.metrics.get(fact) for fact in FLOW_FACTS}
+    return TrendPoint(snapshot.time_unix_s, snapshot.interval_s, found, facts)
 
 
 def _op_point(stats: OpStats) -> OpPoint:
@@ -51,20 +59,21 @@ def _op_point(stats: OpStats) -> OpPoint:
         stats.bytes_per_s,
         stats.ops_per_s,
         hist.by_latency() if hist is not None and hist.total else (),
+        stats.latency_us,
     )
 
 
-class History:
+class TrendHistory:
     """Points by the number of their interval; those farthest from the last one used go first."""
 
     def __init__(self, max_points: int = MAX_POINTS) -> None:
         self._max = max_points
-        self._points: dict[int, Point] = {}
+        self._points: dict[int, TrendPoint] = {}
 
     def __len__(self) -> int:
         return len(self._points)
 
-    def take(self, tick: int, point: Point) -> None:
+    def take(self, tick: int, point: TrendPoint) -> None:
         """Keep one more."""
         self._points[tick] = point
         if len(self._points) > self._max:
@@ -75,7 +84,7 @@ class History:
         """Forget everything, as when the screen is narrowed to one device."""
         self._points.clear()
 
-    def window(self, last: int, count: int) -> list[Point | None]:
+    def window(self, last: int, count: int) -> list[TrendPoint | None]:
         """The ``count`` intervals up to ``last``; None for each that is not known."""
         return [self._points.get(tick) for tick in range(last - count + 1, last + 1)]
 
@@ -87,7 +96,7 @@ class History:
 
 
 def series(
-    points: Iterable[Point | None], key: tuple[str, str], measure: Measure
+    points: Iterable[TrendPoint | None], key: tuple[str, str], measure: Measure
 ) -> list[float | None]:
     """One number of one op over intervals; 0 where the op did nothing, None where not known."""
     found: list[float | None] = []
@@ -100,9 +109,16 @@ def series(
     return found
 
 
-def latencies(points: Iterable[Point | None], key: tuple[str, str]) -> list[tuple[int, ...] | None]:
+def latencies(
+    points: Iterable[TrendPoint | None], key: tuple[str, str]
+) -> list[tuple[int, ...] | None]:
     """Counts by latency of one op over intervals; None where not known."""
     return [
         None if point is None else (op.by_latency if (op := point.ops.get(key)) else ())
         for point in points
     ]
+
+
+def fact_series(points: Iterable[TrendPoint | None], key: tuple[str, str]) -> list[float | None]:
+    """One of a flow's own numbers over intervals; None where not known."""
+    return [None if point is None else point.facts.get(key) for point in points]

@@ -12,7 +12,7 @@ class Key:
     Shape:
         ``names`` as the terminal library calls the keys, the first one being shown as ``label``;
         ``short`` for the footer, "" where it is not listed there; ``group`` for the help.
-        ``argument`` goes with the action.
+        ``argument`` goes with the action; ``words`` are other names that people look for.
     """
 
     names: tuple[str, ...]
@@ -22,6 +22,7 @@ class Key:
     group: str
     short: str = ""
     argument: str | int = ""
+    words: str = ""
 
 
 # One key a line reads as the table it is.
@@ -31,42 +32,46 @@ KEYS: tuple[Key, ...] = (
         Key((str(n),), str(n), "layer", f"zoom into layer {n} of the path", "Where", argument=n)
         for n in range(1, 10)
     ),
-    Key(("enter",), "Enter", "open", "on a layer: zoom into it; on a row: show only that", "Where"),
-    Key(("escape", "backspace", "0"), "Esc", "back", "back: filter, narrowing, zoom", "Where"),
-    Key(("tab", "shift+tab"), "Tab", "focus", "move between layers and breakdown", "Where", "focus"),
+    Key(("enter",), "Enter", "open", "on a layer: zoom into it; on a row: show only this one", "Where"),
+    Key(("escape", "backspace", "0"), "Esc", "back", "back: from filter, row, zoom", "Where", words="return previous up cancel"),
+    Key(("tab", "shift+tab"), "Tab", "focus", "switch between layers and breakdown", "Where", "focus"),
     Key(("up", "k"), "↑", "up", "row above", "Where"),
     Key(("down", "j"), "↓", "down", "row below", "Where"),
     Key(("pageup",), "PgUp", "page_up", "a page up", "Where"),
     Key(("pagedown",), "PgDn", "page_down", "a page down", "Where"),
-    Key(("r",), "r", "reads", "show the layer's reads", "What", "reads"),
-    Key(("w",), "w", "writes", "show the layer's writes", "What", "writes"),
+    Key(("r",), "r", "reads", "show the layer's reads", "What", "reads", words="input"),
+    Key(("w",), "w", "writes", "show the layer's writes", "What", "writes", words="output"),
     Key(("o",), "o", "next_op", "next kind of operation", "What"),
-    Key(("h",), "h", "panel", "size × latency table", "What", "hist", "hist"),
-    Key(("l",), "l", "panel", "latency over time, as a heat map", "What", "heat", "heat"),
-    Key(("g",), "g", "panel", "throughput and IOPS over time", "What", "graph", "graph"),
-    Key(("t",), "t", "table", "next breakdown: processes, files, devices …", "What", "top"),
-    Key(("less_than_sign", "comma"), "<", "sort_left", "sort by the column to the left", "Table"),
-    Key(("greater_than_sign", "full_stop"), ">", "sort_right", "sort by the column to the right", "Table"),
-    Key(("i",), "i", "invert", "turn the order round", "Table"),
-    Key(("slash",), "/", "filter", "keep the rows whose name holds a text", "Table", "filter"),
-    Key(("c",), "c", "copy", "copy the table shown to the clipboard (OSC 52)", "Table"),
-    Key(("f",), "f", "findings", "what is wrong, with the evidence", "Screens", "findings"),
-    Key(("question_mark", "f1"), "?", "help", "keys, columns, and where to check each number", "Screens", "help"),
-    Key(("space",), "Space", "pause", "stop the screen, or let it go on", "Time", "pause"),
-    Key(("left",), "←", "step", "one interval back", "Time", argument=-1),
-    Key(("right",), "→", "step", "one interval on", "Time", argument=1),
-    Key(("shift+left", "b"), "b", "step", "a minute back", "Time", argument=-60),
-    Key(("shift+right", "n"), "n", "step", "a minute on", "Time", argument=60),
-    Key(("home",), "Home", "begin", "the first interval", "Time"),
-    Key(("end",), "End", "end", "the newest interval, and follow", "Time"),
-    Key(("left_square_bracket",), "[", "moment", "to the mark, gap or finding before", "Time", argument=-1),
-    Key(("right_square_bracket",), "]", "moment", "to the next mark, gap or finding", "Time", argument=1),
-    Key(("plus", "equals_sign"), "+", "speed", "replay twice as fast", "Time", argument=2),
-    Key(("minus",), "-", "speed", "replay half as fast", "Time", argument=-2),
-    Key(("R",), "R", "record", "start or end a recording", "Keep", "rec"),
-    Key(("S",), "S", "save", "save a picture (SVG) and the numbers (text)", "Keep", "save"),
-    Key(("ctrl+z",), "Ctrl-Z", "stand_still", "stop, and give the terminal back to the shell; fg goes on", "Keep"),
-    Key(("q", "ctrl+c"), "q", "quit", "end", "Keep", "quit"),
+    Key(("h",), "h", "panel", "size × latency table", "What", "hist", "hist", words="histogram distribution"),
+    Key(("l",), "l", "panel", "latency over time, as a heat map", "What", "heat", "heat", words="heatmap chart"),
+    Key(("g",), "g", "panel", "throughput and IOPS over time", "What", "graph", "graph", words="graph chart trend bandwidth"),
+    Key(("t",), "t", "table", "next breakdown: processes, files, devices …", "What", "top", words="top process file mount device client who"),
+    Key(("less_than_sign", "comma"), "<", "sort_left", "sort by the column to the left", "Table", words="order"),
+    Key(("greater_than_sign", "full_stop"), ">", "sort_right", "sort by the column to the right", "Table", words="order"),
+    Key(("i",), "i", "invert", "reverse sort order", "Table", words="invert ascending descending"),
+    Key(("slash",), "/", "filter", "filter rows", "Table", "filter", words="search find grep match"),
+    Key(("c",), "c", "copy", "copy the table shown to the clipboard (OSC 52)", "Table", words="yank clipboard"),
+    Key(("f",), "f", "findings", "findings: what is or was wrong, with the evidence", "Screens", "findings", words="findings problems errors warnings alerts advice"),
+    Key(("question_mark", "f1"), "?", "help", "help: keys, columns, and where to check each number; / searches it", "Screens", "help", words="help manual documentation shortcuts"),
+    Key(("A",), "A", "compare", "compare what is shown with a mark, or with an interval pinned; without either, pin it", "Screens", words="difference before after baseline versus"),
+    Key(("ctrl+p",), "Ctrl-P", "palette", "all commands by name, colours and interval", "Screens", words="command menu"),
+    Key(("space",), "Space", "pause", "pause / resume", "Time", "pause", words="stop freeze hold continue play"),
+    Key(("left",), "←", "step", "one interval back", "Time", argument=-1, words="previous past rewind history"),
+    Key(("right",), "→", "step", "one interval forward", "Time", argument=1, words="next history"),
+    Key(("shift+left", "b"), "b", "step", "a minute back", "Time", argument=-60, words="previous past rewind history"),
+    Key(("shift+right", "n"), "n", "step", "a minute forward", "Time", argument=60, words="next history"),
+    Key(("home",), "Home", "begin", "the first interval", "Time", words="start beginning oldest"),
+    Key(("end",), "End", "end", "the newest interval, and follow it", "Time", words="now live latest follow"),
+    Key(("left_square_bracket",), "[", "moment", "to the previous mark, gap or finding", "Time", argument=-1, words="bookmark problem jump"),
+    Key(("right_square_bracket",), "]", "moment", "to the next mark, gap or finding", "Time", argument=1, words="bookmark problem jump"),
+    Key(("plus", "equals_sign"), "+", "speed", "replay twice as fast; live: a shorter interval (10, 5, 2, 1 s)", "Time", argument=2, words="faster refresh rate period"),
+    Key(("minus",), "-", "speed", "replay half as fast; live: a longer interval (1, 2, 5, 10 s)", "Time", argument=-2, words="slower refresh rate period"),
+    Key(("m",), "m", "mark", "set a mark with a text: now, or at the interval shown", "Keep", "mark", words="bookmark note label annotate"),
+    Key(("R",), "R", "record", "start or stop recording", "Keep", "rec", words="save session capture log file"),
+    Key(("S",), "S", "save", "save a picture (SVG) and the numbers (text)", "Keep", "save", words="export screenshot svg image print"),
+    Key(("M",), "M", "mouse", "mouse on / off: off, the terminal selects text", "Keep", words="select copy clipboard click"),
+    Key(("ctrl+z",), "Ctrl-Z", "stand_still", "suspend: back to the shell; fg continues", "Keep", words="background job stop"),
+    Key(("q", "ctrl+c"), "q", "quit", "quit", "Keep", "quit", words="exit leave end close"),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,9 @@ class ScreenOptions:
 
     Shape:
         ``filters_text`` is what the probes were narrowed to, printable; ``speed`` that of a
-        recording, as the feed was told.
+        recording, as the feed was given it; ``bell`` rings at a new critical finding;
+        ``mouse``: clicks and the wheel are ioh's, not the terminal's; ``line``: what stands below
+        the header, printable, asked for a few times a second.
     """
 
     theme: ThemeName = "auto"
@@ -22,3 +25,6 @@ class ScreenOptions:
     utc: bool = False
     filters_text: str = ""
     speed: float = 1.0
+    bell: bool = False
+    mouse: bool = True
+    line: Callable[[], str] | None = None

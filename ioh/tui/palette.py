@@ -1,37 +1,68 @@
-"""The command palette: every key by name, the layers, and the themes."""
+"""Everything that can be done, by name: keys, layers, colours and what has no key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from textual.app import SystemCommand
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ioh.tui.keys import KEYS
-from ioh.tui.options import ThemeName
 
 
-def commands(
-    do: Callable[[str, str | int], None],
-    change_theme: Callable[[ThemeName], None],
-    layers: Sequence[str],
-) -> Iterator[SystemCommand]:
-    """What can be found by name.
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line of the palette.
+
+    Shape:
+        ``label`` is the key that does the same, "" for none; ``words`` are other names for it.
+    """
+
+    title: str
+    label: str
+    action: str
+    argument: str | int = ""
+    words: str = ""
+
+
+_WITHOUT_KEY = (
+    *(
+        Command(f"Colours: {theme}", "", "theme", theme, "theme color scheme")
+        for theme in ("dark", "light", "mono")
+    ),
+)
+
+
+def found(text: str, *fields: str) -> bool:
+    """Whether each word of a text begins one of the fields' words, or stands in the first field."""
+    names = " ".join(fields).casefold()
+    starts = names.replace("-", " ").split()
+    return all(
+        word in fields[0].casefold() or any(start.startswith(word) for start in starts)
+        for word in text.casefold().split()
+    )
+
+
+def commands(text: str, layers: Sequence[str]) -> list[Command]:
+    """What fits a text: by title first, then by other names.
 
     Args:
-        do: Does an action with its argument, as its key would.
-        change_theme: Shows other colours.
-        layers: Names of those that can be zoomed into, in the order of their keys.
+        text: What was typed; everything fits "".
+        layers: Titles of those that can be zoomed into, in the order of their keys.
     """
-    for key in KEYS:
-        if key.action != "layer":
-            title = key.help[:1].upper() + key.help[1:]
-            yield SystemCommand(
-                title, f"key {key.label}", lambda key=key: do(key.action, key.argument)
-            )
-    for at, name in enumerate(layers, 1):
-        title = f"Zoom into {name.replace('_', ' ')}"
-        yield SystemCommand(title, f"key {at}", lambda at=at: do("layer", at))
-    themes: tuple[ThemeName, ...] = ("dark", "light", "mono")
-    for theme in themes:
-        what = "of the screen and of saved pictures"
-        yield SystemCommand(f"Colours: {theme}", what, lambda theme=theme: change_theme(theme))
+    known = [
+        Command(key.help[:1].upper() + key.help[1:], key.label, key.action, key.argument, key.words)
+        for key in KEYS
+        if key.action not in {"layer", "palette"}
+    ]
+    known += [
+        Command(f"Zoom into {title}", str(at), "layer", at, "layer show details")
+        for at, title in enumerate(layers, 1)
+    ]
+    known += _WITHOUT_KEY
+    fitting = [command for command in known if found(text, command.title, command.words)]
+    begin = text.casefold()
+
+    def rank(command: Command) -> tuple[bool, bool]:
+        is_begin = command.title.casefold().startswith(begin)
+        return not is_begin, not found(text, command.title)
+
+    return sorted(fitting, key=rank)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ioh.model.snapshot import Snapshot
-from ioh.tui.history import History, Point, point_of
-from ioh.tui.narrow import narrowed
+from ioh.tui.drill_down import narrowed
+from ioh.tui.history import TrendHistory, TrendPoint, point_of
 from ioh.tui.state import Narrow
 
 
@@ -12,14 +12,14 @@ class Past:
     """The screen's history; filled by its thread and by the seeker's."""
 
     def __init__(self) -> None:
-        self._whole = History()
-        self._row: tuple[Narrow, History] | None = None
+        self._whole = TrendHistory()
+        self._row: tuple[Narrow, TrendHistory] | None = None
 
     def narrow(self, to: Narrow | None) -> bool:
-        """Tell of one row from now on, None for everything; whether its past must be read."""
+        """Show one row from now on, None for everything; returns whether its past must be read."""
         if to == (self._row[0] if self._row else None):
             return False
-        self._row = (to, History()) if to is not None else None
+        self._row = (to, TrendHistory()) if to is not None else None
         return to is not None
 
     def take(self, tick: int, snapshot: Snapshot) -> None:
@@ -29,7 +29,7 @@ class Past:
         if row is not None:
             row[1].take(tick, point_of(narrowed(snapshot, row[0])))
 
-    def window(self, last: int, count: int) -> list[Point | None]:
+    def window(self, last: int, count: int) -> list[TrendPoint | None]:
         """The ``count`` intervals up to ``last``, as narrowed; None for each that is not known."""
         return (self._row[1] if self._row else self._whole).window(last, count)
 

@@ -1,19 +1,13 @@
-"""The cells that changed, as they are written to the terminal.
-
-Textual 8.2.8 (pinned in pyproject.toml) would write each changed line from its first column on,
-three times the bytes over a slow link, and composes it once more from all widgets, which is as
-dear as drawing it: there is one widget here, as large as the screen.
-"""
+"""The cells that changed, as they are written to the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import CompositorUpdate
 from textual.strip import Strip
 
 from ioh.sinks.cells import is_narrow
@@ -23,24 +17,8 @@ from ioh.tui.render.line import Line
 _SAMPLE = "x"
 
 
-class Patch(CompositorUpdate):
-    """Pieces of lines.
-
-    Args:
-        pieces: What to write, as pieces_of() makes it.
-    """
-
-    def __init__(self, pieces: Sequence[str]) -> None:
-        self._pieces = pieces
-
-    def render_segments(self, console: Console) -> str:
-        """What to write."""
-        del console
-        return "".join(self._pieces)
-
-
 class Paint:
-    """How a terminal is told to show each style.
+    """How a terminal is made to show each style.
 
     Args:
         styles: Every named style.

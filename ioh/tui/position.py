@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ioh.tui.feed import Extent
+from ioh.model.feed import Extent
 
 
 @dataclass(slots=True)
@@ -15,13 +15,11 @@ class Position:
 
     Shape:
         ``tick`` is its number, 0 before there is any; ``is_following``: the next one told
-        is shown as soon as it comes (a recording plays, live goes on); ``is_past``: it was
-        chosen by hand, so that it is not the newest.
+        is shown as soon as it comes (a recording plays, live goes on).
     """
 
     tick: int = 0
     is_following: bool = True
-    is_past: bool = False
 
     def step(self, ticks: int, extent: Extent) -> int | None:
         """The interval so many on (or back), stopping there; None where nothing can be shown."""
@@ -33,7 +31,6 @@ class Position:
             return None
         self.tick = max(extent.first, min(tick, extent.last))
         self.is_following = False
-        self.is_past = self.tick != extent.last
         return self.tick
 
 

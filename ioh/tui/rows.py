@@ -1,25 +1,25 @@
-"""Which lines the table of layers has: each layer's reads and writes, and why one has none."""
+"""Which lines a layer has: its reads and writes, its other operations, and why it has none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ioh.model.metric import LayerSpec
-from ioh.model.sample import Unavailable, Value
+from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_unit, safe_name
 from ioh.sinks.rows import Direction, is_flow, op_rows
 
 CACHED_SHARE = "cached_pct"
-PER_CALL = {"R": "read_lower_ops_per_op", "W": "write_lower_ops_per_op"}
+_MOST_BUSY = 4
 # What a flow has instead of latencies, by direction: shown when 0 too.
 _FLOW_FACTS = {"R": ("srtt_us", "min_rtt_us"), "W": ("retrans_pct", "retrans_segs_per_s")}
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """One line of the table of layers.
+    """One line of a layer.
 
     Shape:
         ``op`` is "" for a line without numbers: a layer that is not there (``note`` says why),
@@ -43,11 +43,11 @@ class LayerRow:
 
 
 def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
-    """The lines, reads first, then writes, then everything else; in the path's order in each.
+    """The lines in the path's order, a layer's reads before its writes.
 
     Args:
         snapshot: The interval.
-        only: A layer whose every op is wanted; "" for all layers' main ones.
+        only: A layer whose every op is wanted; "" for all layers' reads and writes.
     """
     found: list[LayerRow] = []
     for name, layer in snapshot.layers.items():
@@ -56,10 +56,20 @@ def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
         spec = snapshot.specs.get(name)
         if isinstance(layer, Unavailable):
             found.append(_missing(name, spec, layer))
-        else:
-            found += _rows(name, layer, every_op=bool(only))
-    order = ("R", "W", "")
-    return sorted(found, key=lambda row: order.index(row.direction))
+            continue
+        rows = sorted(_rows(name, layer, every_op=bool(only)), key=_order)
+        main = [row for row in rows if row.op and row.direction and not row.is_part]
+        found += rows if only else main or _busy(rows)
+    return found
+
+
+def _busy(rows: Sequence[LayerRow]) -> Sequence[LayerRow]:
+    """Of a layer without reads and writes the first lines that have something to show."""
+    return [row for row in rows if row.stats.count][:_MOST_BUSY] or rows[:2]
+
+
+def _order(row: LayerRow) -> int:
+    return ("R", "W", "").index(row.direction)
 
 
 def _missing(name: str, spec: LayerSpec | None, layer: Unavailable) -> LayerRow:
@@ -74,10 +84,10 @@ def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerR
     title = safe_name(layer.spec.title)
     flow = is_flow(layer.spec)
     shown = op_rows(layer.spec, layer.ops, title, every_op=every_op)
-    share = _cached_share(layer)
+    share = cached_share(layer)
     has_cached_op = any("cached" in row.op for row in shown)
     for row in shown:
-        note = "  ".join(_facts(layer, row.direction)) if flow and row.is_main else ""
+        note = "  ".join(flow_facts(layer, row.direction)) if flow and row.is_main else ""
         label = f"{title} {row.op}" if flow and row.is_main else row.label
         is_part = not row.is_main and bool(row.direction) and not flow
         if is_part:
@@ -89,18 +99,14 @@ def _rows(name: str, layer: LayerSnapshot, *, every_op: bool) -> Iterator[LayerR
             yield LayerRow(name, "", "R", f"cached {share}", OpStats(), "", is_part=True)
 
 
-def _cached_share(layer: LayerSnapshot) -> str:
+def cached_share(layer: LayerSnapshot) -> str:
     """Share of the reads that touched no lower layer; "" where it is not known."""
     share = layer.metrics.get(CACHED_SHARE)
     return "" if share is None else f"{share:.1f}%"
 
 
-def per_call(layer: LayerSnapshot, direction: Direction) -> Value:
-    """How many operations of the layers below each call became; None where not measured."""
-    return layer.metrics.get(PER_CALL.get(direction, ""))
-
-
-def _facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
+def flow_facts(layer: LayerSnapshot, direction: Direction) -> Iterator[str]:
+    """``rtt 64u``, ``min rtt 60u``; of what is sent the share and rate of what was sent again."""
     by_name = {spec.derived_name: spec for spec in layer.spec.metrics}
     for name in _FLOW_FACTS.get(direction, ()):
         value = layer.metrics.get(name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Screen = Literal["main", "findings", "help"]
+Screen = Literal["main", "findings", "help", "commands", "compare"]
+Prompt = Literal["", "mark", "search", "command"]
 Panel = Literal["hist", "heat", "graph"]
 Focus = Literal["layers", "top"]
 
@@ -26,7 +27,11 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How one breakdown is shown; see TopView.  What rows there are decides in the end."""
+    """How one breakdown is shown; see TopView.  What rows there are decides in the end.
+
+    Shape:
+        ``key`` is that of the row under the cursor, which it follows; () for the row at ``cursor``.
+    """
 
     name: str = ""
     sort: str = ""
@@ -34,6 +39,7 @@ class TableState:
     pattern: str = ""
     cursor: int = 0
     offset: int = 0
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +48,10 @@ class ViewState:
 
     Shape:
         ``layer`` is the layer zoomed into, "" for the overview; ``chosen`` the (layer, op) that
-        panels show; ``tables`` by layer; ``is_typing`` a filter; ``scroll`` of the findings
-        and help screens; ``has_chosen``: by hand, so that a layer that joins later takes
-        nothing over; ``is_alone``: on a narrow terminal the breakdown takes the panel's place.
+        panels show; ``tables`` by layer; ``is_typing`` a filter, else ``prompt`` what for, and
+        ``typed`` what so far; ``scroll`` and ``line`` of the screens that are text: the first
+        line seen, and the one chosen, which ``line_key`` finds again; ``has_chosen``: by hand,
+        so that a layer that joins later takes nothing over.
     """
 
     screen: Screen = "main"
@@ -56,7 +63,10 @@ class ViewState:
     is_typing: bool = False
     narrow: Narrow | None = None
     scroll: int = 0
-    is_alone: bool = False
+    line: int = 0
+    line_key: str = ""
+    prompt: Prompt = ""
+    typed: str = ""
     has_chosen: bool = False
 
     def table_of(self, layer: str) -> TableState:

@@ -9,7 +9,7 @@ from rich.style import Style
 from ioh.tui.options import ThemeName
 
 # Brightness alone orders the scale (it is near cividis), so that it reads in any kind of sight and
-# in a black-and-white picture; blue and orange tell reads from writes for the same reason.
+# in a black-and-white picture; blue and orange distinguish reads and writes for the same reason.
 _HEAT_DARK = ("", "#5f7f9f", "#6f95a8", "#8aa88f", "#b0b070", "#d7bf4a", "#ffd75f", "bold #ffffaf")
 _HEAT_LIGHT = ("", "#7f8f9f", "#5f7f97", "#4f6f77", "#6f6f3f", "#7f5f10", "#7f3f00", "bold #5f0000")
 _HEAT_16 = ("", "blue", "blue", "cyan", "green", "yellow", "bold yellow", "bold white")
@@ -40,6 +40,13 @@ _DARK = {
     "write": "yellow",
     "other": "",
     "tab": "bold cyan underline",
+    # In full colours the largest shapes would be the loudest, and say the least.
+    "trend_r": "bright_black",
+    "trend_w": "bright_black",
+    "trend_o": "bright_black",
+    "step0": "cyan reverse",
+    "step1": "white reverse",
+    "slowest": "yellow reverse",
 }
 _LIGHT = {
     **_DARK,
@@ -52,9 +59,32 @@ _LIGHT = {
     "read": "blue",
     "write": "red",
     "tab": "bold blue underline",
+    "step0": "blue reverse",
+    "step1": "bright_black reverse",
+    "slowest": "bold red reverse",
 }
-_RICH = {"read": "#5fafff", "write": "#ffaf5f", "dim": "#8a8a8a", "rule": "#5f5f5f"}
-_RICH_LIGHT = {"read": "#005faf", "write": "#af5f00", "dim": "#767676", "rule": "#a8a8a8"}
+_RICH = {
+    "read": "#5fafff",
+    "write": "#ffaf5f",
+    "dim": "#8a8a8a",
+    "rule": "#5f5f5f",
+    "trend_r": "#3f6a8f",
+    "trend_w": "#85653f",
+    "step0": "#6f8799 reverse",
+    "step1": "#8a9fae reverse",
+    "slowest": "#c9a75f reverse",
+}
+_RICH_LIGHT = {
+    "read": "#005faf",
+    "write": "#af5f00",
+    "dim": "#767676",
+    "rule": "#a8a8a8",
+    "trend_r": "#6f9fc8",
+    "trend_w": "#cfa070",
+    "step0": "#5f7f97 reverse",
+    "step1": "#7894a8 reverse",
+    "slowest": "#a87408 reverse",
+}
 _MONO = {
     **dict.fromkeys(_DARK, ""),
     "key": "bold",
@@ -63,6 +93,9 @@ _MONO = {
     "crit": "bold reverse",
     "demo": "bold reverse",
     "tab": "bold underline",
+    "step0": "",
+    "step1": "",
+    "slowest": "reverse",
 }
 
 

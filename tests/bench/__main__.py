@@ -1,4 +1,4 @@
-"""What ioh costs: prints tables for the README; see ``./ioh.sh --bench --help``."""
+"""What ioh costs: prints the tables of docs/benchmarks.md; see ``./ioh.sh --bench --help``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench import losses, own_cost, probe_cost, recording, screen, start_time
-from tests.bench.machine_load import StealClock
+from tests.bench import db_cost, losses, own_cost, probe_cost, recording, screen, start_time
+from tests.bench.machine_load import StealClock, tracefs
 from tests.bench.report import Report, say
 from tests.bench.workloads import Targets
 
-SECTIONS = ("losses", "own", "start", "probes", "recording", "screen")
+SECTIONS = ("losses", "own", "start", "probes", "recording", "screen", "db")
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,15 @@ class Plan:
     starts: int
     record_s: int
     session_s: int
+    db_s: float
 
 
-FULL = Plan(rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5, record_s=60, session_s=21_600)
-QUICK = Plan(rounds=2, fio_s=1.0, own_s=6.0, files_s=10.0, starts=3, record_s=10, session_s=3600)
+FULL = Plan(
+    rounds=5, fio_s=2.0, own_s=20.0, files_s=60.0, starts=5, record_s=60, session_s=21_600, db_s=8.0
+)
+QUICK = Plan(
+    rounds=2, fio_s=1.0, own_s=6.0, files_s=10.0, starts=3, record_s=10, session_s=3600, db_s=3.0
+)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -59,6 +64,8 @@ def parse_arguments() -> argparse.Namespace:
 def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
     wanted = args.only or SECTIONS
     with contextlib.ExitStack() as stack:
+        if not {"losses", "probes"}.isdisjoint(wanted):
+            stack.enter_context(tracefs(report))
         targets = stack.enter_context(Targets(args.dir))
         if "losses" in wanted:
             losses.measure(report, targets, args.rounds or plan.rounds, plan.fio_s)
@@ -72,6 +79,8 @@ def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
             recording.measure(report, targets, plan.record_s, plan.session_s)
         if "screen" in wanted:
             screen.measure(report, targets, plan.own_s, plan.starts, plan.session_s)
+        if "db" in wanted:
+            db_cost.measure(report, args.rounds or plan.rounds, plan.db_s)
 
 
 def main() -> int:

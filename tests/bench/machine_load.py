@@ -1,8 +1,15 @@
-"""How much of the machine's time its host gave to others: figures of a busy host prove nothing."""
+"""What the machine must be like: how much time its host gave to others, and tracefs, mounted."""
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.bench.report import Report
+
+TRACEFS = Path("/sys/kernel/tracing")
 
 _STEAL = 7  # column of the first line of /proc/stat, without its name
 _COUNTED = 8  # guest time, behind these, is part of user time
@@ -22,3 +29,20 @@ class StealClock:
     def steal_pct(self) -> float:
         spent = [b - a for a, b in zip(self._then, self._read(), strict=True)]
         return 100 * spent[_STEAL] / max(1, sum(spent))
+
+
+@contextlib.contextmanager
+def tracefs(report: Report) -> Iterator[None]:
+    """Mounted, since bpftrace does nothing without it; a note where that cannot be."""
+    if (TRACEFS / "events").is_dir():
+        yield
+        return
+    command = ["mount", "-t", "tracefs", "tracefs", str(TRACEFS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        report.note(f"nothing to compare with: bpftrace needs tracefs: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        if done.returncode == 0:
+            subprocess.run(["umount", str(TRACEFS)], check=False)

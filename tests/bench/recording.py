@@ -14,13 +14,13 @@ from operator import add, sub
 from pathlib import Path
 from random import Random
 
+from ioh.live.source import LiveSource
 from ioh.model.filters import Filters
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.sample import LayerSample, OpTotals, Row, Sample, Value
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
-from ioh.sources.live import LiveSource
 from tests.bench.report import Report, say
 from tests.bench.workloads import Job, Targets, in_background
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from ioh.session.output import FileOutput
 from ioh.session.writer import SessionWriter
-from ioh.sources.demo import DemoSource
 from tests.bench.own_cost import control_group
 from tests.bench.recording import endless
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, ROOT, WatcherError
 from tests.bench.workloads import Targets, in_background
+from tests.demo_samples import samples
 from tests.emulator import Emulated
 
 BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
@@ -173,11 +173,9 @@ def measure_seeking(report: Report, seconds: int) -> None:
 
 
 def write_story(path: Path, seconds: int) -> None:
-    """The demo's story, again and again, its totals growing on."""
-    with DemoSource(1, 1.0, 1_795_270_000.0, realtime=False) as source:
-        story = [sample for _, sample in zip(range(240), source, strict=False)]
+    """A made-up minute, again and again, its totals growing on."""
     writer = SessionWriter(FileOutput(str(path)))
-    for _, sample in zip(range(seconds), endless(story), strict=False):
+    for _, sample in zip(range(seconds), endless(samples()), strict=False):
         writer.write(sample)
     writer.close()
 

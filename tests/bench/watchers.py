@@ -32,6 +32,21 @@ tracepoint:syscalls:sys_exit_pread64 {
     if (@s[tid]) { @h[args->ret >> 9] = hist((nsecs - @s[tid]) / 1000); delete(@s[tid]); }
 }
 """
+# What ioh keeps of each read beside: its process and its file, with their operations and bytes.
+FULL_SCRIPT = """
+tracepoint:syscalls:sys_enter_pread64 { @s[tid] = nsecs; @f[tid] = args->fd; }
+tracepoint:syscalls:sys_exit_pread64 {
+    if (@s[tid]) {
+        $task = (struct task_struct *)curtask;
+        $file = (struct file *)*($task->files->fdt->fd + @f[tid]);
+        $inode = $file->f_inode;
+        @h[args->ret >> 9] = hist((nsecs - @s[tid]) / 1000);
+        @n[pid, comm, $inode->i_sb->s_dev, $inode->i_ino] = count();
+        @b[pid, comm, $inode->i_sb->s_dev, $inode->i_ino] = sum(args->ret);
+        delete(@s[tid]); delete(@f[tid]);
+    }
+}
+"""
 BLOCK_SCRIPT = """
 tracepoint:block:block_rq_issue { @s[args->dev, args->sector] = nsecs; }
 tracepoint:block:block_rq_complete {

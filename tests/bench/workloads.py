@@ -9,9 +9,8 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 from tests.bench.report import say
 
@@ -90,7 +89,8 @@ class Targets:
 
     Shape:
         ``cached``: a file that the page cache holds.  ``devices``: direct reads of a file on
-        the disk, of a loop device over it, and of a loop device over memory.
+        the disk, of a loop device over it, and of a loop device over memory; ``uring`` is the
+        last one of them by io_uring instead of libaio.
     """
 
     def __init__(self, where: Path) -> None:
@@ -116,15 +116,13 @@ class Targets:
                 memory = self._directory(_MEMORY) / "memory"
                 _fill(memory, DEVICE_MB)
                 self._add_loop("loop in memory", memory)
+            last = self.devices[-1]
+            by_uring = tuple(a.replace("libaio", "io_uring") for a in last.arguments)
+            self.uring = replace(last, name=f"{last.name}, io_uring", arguments=by_uring)
             self._stack = self._stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def fastest_disk(self) -> Job:

@@ -1,69 +1,62 @@
-#!/bin/sh
-# Proves the README's commands on a machine that has nothing: a minimal Debian in a chroot.
-#
-#   tests/chroot/run.sh SUITE [command ...]     SUITE: bookworm, trixie, bullseye ...
-#
-# Copies the last commit in and runs there, as root, what is given, else ./ioh.sh for three
-# ticks and ./ioh.sh --test.  Needs root, debootstrap and a network.  It shares this machine's
-# kernel, so the kernel tests run for real.
-#
-# CHROOT_BASE    a directory to keep minimal systems in, so that the next run starts sooner
-# DEBIAN_MIRROR  where Debian comes from; debootstrap's own choice otherwise
-set -eu
+# shellcheck shell=sh
+# Runs tests in minimal chroots of the distributions in $USERLAND; tests/run.sh sources it.
 
-suite=${1:?"usage: $0 SUITE [command ...]"}
-shift
-[ $# -gt 0 ] || set -- sh -c './ioh.sh text -c 1 -t 3 && ./ioh.sh --test'
-checkout=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d "${TMPDIR:-/var/tmp}/ioh-chroot.XXXXXX")
-chroot=$work/$suite
-mounted='' # innermost first
+# What is exact on the kernel's side, and what the distribution's bcc and libraries do to it.
+chroot_kernel_tests="tests/kernel/test_fio.py tests/kernel/test_syscall_calls.py"
+chroot_kernel_tests="$chroot_kernel_tests tests/kernel/test_tcp.py tests/kernel/test_block.py"
+chroot_kernel_tests="$chroot_kernel_tests tests/kernel/test_functions.py"
+# Whose types the probes are compiled with there, NFS's too: the modules are not on this machine.
+chroot_kernels="6.1 6.12 newest"
 
-leave() {
-    for target in $mounted; do umount -R "$target"; done
-    # What ran inside may have left mounts of its own, such as network namespaces.
-    cut -d' ' -f5 /proc/self/mountinfo | grep -F "$work/" | sort -r |
-        while IFS= read -r target; do umount "$target"; done
-    # Only a tree with nothing mounted in it may be removed: /dev below is this machine's.
-    if grep -qF " $work" /proc/self/mountinfo; then
-        echo "$0: still mounted below $work, left as it is" >&2
+test_in_chroots() { # with arguments, they are the one command to run there
+    [ "$uid" = 0 ] || die "only root can make a chroot: run sudo ./ioh.sh --test-distros"
+    chroots=$(mktemp -d "${TMPDIR:-/var/tmp}/ioh-chroots.XXXXXX")
+    trap 'remove_chroots; give_back' EXIT
+    : "${USERLAND:=bookworm trixie sid}"
+    if [ $# != 0 ]; then
+        for suite in $USERLAND; do
+            "$root/tests/chroot/make.sh" "$suite" "$chroots/$suite"
+            start "$suite: $*" "$root/tests/chroot/enter.sh" "$chroots/$suite" "$@"
+            finish
+        done
+        return
+    fi
+    for suite in $USERLAND; do
+        start "$suite: the launcher from nothing" \
+            "$root/tests/chroot/first_use.sh" "$suite" "$chroots/$suite"
+    done
+    finish
+    compile=".venv/bin/python -m tests.vm.compile_probes"
+    for kernel_name in $chroot_kernels; do
+        "$root/tests/vm/kernel.sh" "$kernel_name" >/dev/null || failed="$failed, Linux $kernel_name"
+        compile="$compile ../cache/ioh/kernels/$kernel_name"
+    done
+    # Two queues beside each other: kernel tests wait most of their time, and what only takes the
+    # CPU leaves it to them.
+    # shellcheck disable=SC2086
+    for suite in $USERLAND; do
+        in_queue kernel "$suite: kernel tests" \
+            env IOH_KERNEL_TESTS=1 ./ioh.sh --test $chroot_kernel_tests
+        # Where this machine is of the same release, --test has run them with the same Python.
+        [ "${CHROOT_TESTS:=all}" = kernel ] ||
+            [ "$suite" = "$(. /etc/os-release && echo "${VERSION_CODENAME-}")" ] ||
+            in_queue cpu "$suite: unit tests" nice -n 19 ./ioh.sh --test -n auto tests/unit
+        in_queue cpu "$suite: probes for other kernels" nice -n 19 $compile
+    done
+    finish
+}
+
+in_queue() { # $1 names a queue, of which one runs at a time, $2 the step
+    queue=$chroots/$1.queue
+    title=$2
+    shift 2
+    start "$title" flock --close "$queue" "$root/tests/chroot/enter.sh" "$chroots/$suite" "$@"
+}
+
+remove_chroots() {
+    if grep -qF " $chroots" /proc/self/mountinfo; then
+        say "still mounted below $chroots, left as it is"
     else
-        rm -rf --one-file-system "$work"
+        rm -rf --one-file-system "$chroots"
     fi
 }
-trap leave EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
-base=${CHROOT_BASE:-$work/base}/$suite.tar
-if [ ! -e "$base" ]; then
-    mkdir -p "${base%/*}"
-    # shellcheck disable=SC2086
-    debootstrap --variant=minbase "$suite" "$chroot" ${DEBIAN_MIRROR-} >"$work/log" 2>&1 ||
-        { tail -n 5 "$work/log" >&2 && exit 1; }
-    tar -C "$chroot" -cf "$base.$$" . && mv "$base.$$" "$base"
-else
-    mkdir "$chroot"
-    tar -C "$chroot" -xf "$base"
-fi
-cp /etc/resolv.conf "$chroot/etc/resolv.conf"
-# The network's own certificate authorities, where a proxy looks into TLS.
-mkdir -p "$chroot/usr/local/share/ca-certificates"
-cp -R /usr/local/share/ca-certificates/. "$chroot/usr/local/share/ca-certificates/"
-
-mkdir "$chroot/root/ioh"
-git -C "$checkout" archive HEAD | tar -C "$chroot/root/ioh" -xf -
-
-# A root that is a mount point, as on any machine: `unshare --mount` changes its propagation.
-mount --bind "$chroot" "$chroot"
-mounted=$chroot
-mount --make-private "$chroot"
-for source in proc sys dev; do
-    mount --rbind "/$source" "$chroot/$source"
-    mounted="$chroot/$source $mounted"
-    mount --make-rslave "$chroot/$source"
-done
-
-# A clean environment: what works here must not lean on this machine's settings.
-env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb \
-    chroot "$chroot" sh -c 'cd /root/ioh && exec "$@"' sh "$@" </dev/null

@@ -87,6 +87,9 @@ class Load:
         else:
             assert counted(ioh) == done
             assert seen == leaves
+            # An interrupt that ends a request skips the program that it has interrupted at another
+            # one's end: ioh reports that, and no call is counted there.
+            lost.pop("recursion", None)
         assert lost == {}
 
 

@@ -11,9 +11,9 @@ import signal
 import sys
 
 from ioh.commands import main
+from ioh.live import source as live
 from ioh.model import derive
 from ioh.session import marks, rotation
-from ioh.sources import live
 from tests.kernel.witnessed import take_notes
 
 PRELOADED = (derive, marks, rotation, live)

@@ -31,19 +31,15 @@ MIB = 1 << 20
 
 def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
     """Run a program to its end; an assertion with its messages if it failed."""
-    done = subprocess.run(
-        [str(word) for word in command],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
+    words = [str(word) for word in command]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}{done.stdout[-2000:]}"
     return done.stdout
 
 
 def ioh_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "ioh", *arguments]
+    """As the launcher starts it: isolated, with the environment's own path to ioh."""
+    return [sys.executable, "-I", "-m", "ioh", *arguments]
 
 
 def ioh_environment() -> dict[str, str]:
@@ -204,8 +200,15 @@ class Ioh:
 
     @property
     def unseen(self) -> int:
-        """Completions that the kernel counted and for which it ran no BPF program."""
-        return self.lost("block").get("unseen", 0)
+        """Completions that the kernel counted and for which it ran no BPF program.
+
+        Few, whatever the test: a probe that misses more does not measure.  A busy machine has been
+        seen to hide 2.2 % of 8,000, and 4 of 10.
+        """
+        unseen = self.lost("block").get("unseen", 0)
+        seen = sum(self.counts("block").values())
+        assert unseen <= 6 + seen // 20, (unseen, seen)
+        return unseen
 
     def assert_block_agrees(self, disk: DiskStats) -> None:
         """Each class of request exactly as in /proc/diskstats, but for what ioh says it lost.
@@ -307,7 +310,9 @@ class Volume:
             # Without the lazy initialisation, which would write behind the test's back.
             options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
             run("mkfs.ext4", "-q", "-F", "-m", "0", "-E", options, self.device)
-            run("mount", "-o", "noatime", self.device, self.mount)
+            # ext4's thread would read bitmaps soon after; Linux 5.10 neither does nor knows this.
+            quiet = f"mount -o noatime,no_prefetch_block_bitmaps {self.device} '{self.mount}' ||"
+            run("sh", "-c", f"{quiet} mount -o noatime {self.device} '{self.mount}'")
         except BaseException:
             self.loop.close()
             raise
@@ -377,17 +382,11 @@ def opened(path: Path | str, flags: int) -> Iterator[int]:
 
 def real_time_fio(directory: Path, **options: object) -> list[Mapping[str, Any]]:
     """As fio(), before everything else that wants a CPU."""
-    return _jobs(["chrt", "--fifo", "50"], directory, options)
+    return fio(directory, "chrt", "--fifo", "50", **options)
 
 
-def fio(directory: Path, **options: object) -> list[Mapping[str, Any]]:
-    """Run fio there; each job's part of its JSON."""
-    return _jobs([], directory, options)
-
-
-def _jobs(
-    before: list[str], directory: Path, options: Mapping[str, object]
-) -> list[Mapping[str, Any]]:
+def fio(directory: Path, *before: str, **options: object) -> list[Mapping[str, Any]]:
+    """Run fio there, behind other words of a command; each job's part of its JSON."""
     words = [*before, "fio", "--output-format=json", "--name=j", f"--directory={directory}"]
     text = run(*words, *(f"--{name}={value}" for name, value in options.items()))
     jobs: list[Mapping[str, Any]] = json.loads(text[text.index("{") :])["jobs"]

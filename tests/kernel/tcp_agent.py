@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from ioh.bpf.loader import start_loader
 from ioh.layers import find_layer, tcp
+from ioh.live.attached import AttachedLayer
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
-from ioh.sources.attached import AttachedLayer
 
 
 def main() -> None:
@@ -24,9 +23,9 @@ def main() -> None:
     filters = Filters(port=options.get("port"))
     layer = tcp.Tcp(filters)
     attached = AttachedLayer(layer)
-    loader = start_loader(find_layer)
+    loader = start_loader(find_layer, filters)
     if not options.get("proc"):
-        loader.request({"verb": "attach", "layer": "tcp", "filters": asdict(filters)})
+        loader.request({"verb": "attach", "layer": "tcp"})
         answer = loader.answer(30)
         assert answer is not None
         attached.adopt(*answer)

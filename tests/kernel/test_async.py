@@ -19,6 +19,8 @@ from tests.kernel.uring import Uring
 
 RWF_DSYNC = 2
 EINVAL = 22
+EFAULT, EAGAIN = 14, 11
+RWF_NOWAIT = 8
 SIZE = 4096
 DIRECT = os.O_RDWR | os.O_DIRECT
 
@@ -31,11 +33,7 @@ def inflight(ioh: Ioh) -> dict[str, int]:
 def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
     """A ring that is full takes a part of the batch; the program hands over the rest again."""
     path = watched.volume.file("data", MIB)
-    with (
-        watched.part() as ioh,
-        opened(path, DIRECT) as fd,
-        closing(aio.Aio(8)) as context,
-    ):
+    with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(8)) as context:
         left = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(997)]
         refused = 0
         while left:
@@ -56,6 +54,32 @@ def test_what_libaio_does_not_take_at_once(watched: WatchedVolume) -> None:
     assert inflight(ioh) == {}
 
 
+def test_reads_that_fail_are_no_reads_and_no_cache(watched: WatchedVolume) -> None:
+    """An address that is not the program's, and RWF_NOWAIT of what is not in memory."""
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh, opened(path, os.O_RDONLY) as fd, closing(Uring(16)) as ring:
+        watched.volume.drop_caches()
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead: what is read is fetched
+        for _ in range(7):
+            ring.queue(uring.READ, fd, address=1 << 46)
+        assert ring.submit(7) == 7
+        for i in range(1, 12):
+            ring.queue(uring.READ, fd, offset=i * SIZE, rw_flags=RWF_NOWAIT)
+            assert ring.submit(1) > 0
+        results = Counter(completion.result for completion in ring.reap())
+        for _ in range(5):
+            ring.queue(uring.READ, fd)
+        assert ring.submit(5) == 5
+        assert [completion.result for completion in ring.reap()] == [SIZE] * 5
+    # A fast disk answers a page that such a read itself has asked for.
+    answered = results.pop(SIZE, 0) + 5
+    assert set(results) == {-EFAULT, -EAGAIN}
+    assert ioh.counts("syscall") == {"read_buffered": answered}
+    assert ioh.metric("syscall", "read_calls") == answered
+    assert ioh.metric("syscall", "read_calls_cached") == 5
+    assert inflight(ioh) == {}
+
+
 def test_what_a_process_that_ends_leaves_behind_is_not_under_way(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
     script = (
@@ -68,15 +92,82 @@ def test_what_a_process_that_ends_leaves_behind_is_not_under_way(watched: Watche
         watched.ioh.settle()
         watched.ioh.settle()
     assert inflight(ioh) == {}
+    assert ioh.lost("syscall") == {"aio_unseen": 7}
+
+
+def test_what_is_under_way_when_its_context_is_destroyed_is_lost(watched: WatchedVolume) -> None:
+    """The kernel waits for it, and nobody is told; the next context has the same address."""
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh, opened(path, DIRECT) as fd:
+        before = watched.volume.loop.stats()
+        for depth, reaped in ((64, 0), (32, 9), (8, 8)):
+            with closing(aio.Aio(depth)) as context:
+                reads = [context.prepare(fd, aio.PREAD, SIZE, 2 * i * SIZE) for i in range(depth)]
+                assert context.submit(reads) == depth
+                assert context.reap(reaped, reaped) == [SIZE] * reaped
+        disk = watched.volume.loop.stats() - before
+    assert disk.reads == 64 + 32 + 8
+    assert ioh.counts("syscall") == {"read_direct": 9 + 8}
+    assert ioh.lost("syscall") == {"aio_unseen": 64 + 32 - 9}
+    assert inflight(ioh) == {}
+
+
+def test_what_is_under_way_when_its_ring_is_closed_is_counted(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh, opened(path, DIRECT) as fd, closing(Uring(64)) as ring:
+        for i in range(64):
+            ring.queue(uring.READ, fd, offset=i * SIZE)
+        assert ring.submit() == 64
+    assert ioh.counts("syscall") == {"read_direct": 64}
+    assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
+
+
+def test_reads_of_libaio_that_fail_after_they_fetched(watched: WatchedVolume) -> None:
+    """They are none of those that were in memory, where the reads of a batch can be told apart."""
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh, opened(path, os.O_RDONLY) as fd, closing(aio.Aio(8)) as context:
+        watched.volume.drop_caches()
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead: what is read is fetched
+
+        def read(*pages: int, is_bad: bool = False) -> list[int]:
+            batch = [context.prepare(fd, aio.PREAD, SIZE, page * SIZE) for page in pages]
+            for request in batch:
+                request.buffer = 1 << 46 if is_bad else request.buffer
+            assert context.submit(batch) == len(batch)
+            return context.reap(len(batch), len(batch))
+
+        assert read(1, is_bad=True) == [-EFAULT]  # fetched
+        assert read(1, is_bad=True) == [-EFAULT]  # in memory
+        assert read(2, 3, 4, is_bad=True) == [-EFAULT] * 3
+        assert read(1, 2, 3, 4) == [SIZE] * 4
+        assert read(10, 20, 1) == [SIZE] * 3
+    assert ioh.counts("syscall") == {"read_buffered": 7}
+    assert ioh.metric("syscall", "read_calls") == 7
+    assert ioh.metric("syscall", "read_calls_cached") == 5
+    assert inflight(ioh) == {}
+
+
+def test_requests_at_more_addresses_than_places_are_kept_for(watched: WatchedVolume) -> None:
+    """The probe keeps the entries of 16,384 addresses; then the same ones come once more."""
+    path, batch, rounds = watched.volume.file("data", MIB), 509, 34
+    with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(1024)) as context:
+        requests = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(batch)]
+        for _ in range(rounds):
+            requests += [context.prepare(fd, aio.PREAD, SIZE, SIZE) for _ in range(batch)]
+        for begin in (*range(0, len(requests), batch), 0, len(requests) - batch):
+            left = context.submit(requests[begin : begin + batch])
+            assert left == batch
+            while left:
+                left -= len(context.reap(1, 256))
+    assert ioh.counts("syscall") == {"read_direct": (rounds + 3) * batch}
+    assert ioh.lost("syscall") == {}
+    assert inflight(ioh) == {}
 
 
 def test_a_batch_of_libaio_that_is_too_large_is_told_to_be_lost(watched: WatchedVolume) -> None:
     path = watched.volume.file("data", MIB)
-    with (
-        watched.part() as ioh,
-        opened(path, DIRECT) as fd,
-        closing(aio.Aio(1024)) as context,
-    ):
+    with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(1024)) as context:
         batch = [context.prepare(fd, aio.PREAD, SIZE, i % 200 * SIZE) for i in range(700)]
         for size in (512, 700):
             left = context.submit(batch[:size])
@@ -110,11 +201,7 @@ def test_what_had_completed_before_the_program_asked_for_it(watched: WatchedVolu
             left -= got
         done[opcode] += count
 
-    with (
-        watched.part() as ioh,
-        opened(path, DIRECT) as fd,
-        closing(aio.Aio(64)) as context,
-    ):
+    with watched.part() as ioh, opened(path, DIRECT) as fd, closing(aio.Aio(64)) as context:
         for opcode, count in ((aio.PREAD, 1), (aio.PWRITE, 3)):
             # A busy machine may be so late itself that nothing needs to be waited for.
             while done[opcode] < 40 or late[opcode] == done[opcode]:

@@ -125,11 +125,7 @@ def test_reads_of_libaio_at_the_end_of_a_file(watched: WatchedVolume, flags: int
     path = watched.volume.file("data", size)
     with opened(path, os.O_RDONLY) as warm:
         os.pread(warm, size, 0)
-    with (
-        watched.part() as ioh,
-        opened(path, os.O_RDONLY | flags) as fd,
-        closing(Aio(64)) as aio,
-    ):
+    with watched.part() as ioh, opened(path, os.O_RDONLY | flags) as fd, closing(Aio(64)) as aio:
         for batch in (1, 7):
             beyond = [aio.prepare(fd, PREAD, CHUNK, size + i * CHUNK) for i in range(batch)]
             assert aio.submit(beyond) == batch
@@ -151,11 +147,7 @@ def test_reads_of_io_uring_at_the_end_of_a_file(watched: WatchedVolume, flags: i
     path = watched.volume.file("data", size)
     with opened(path, os.O_RDONLY) as warm:
         os.pread(warm, size, 0)
-    with (
-        watched.part() as ioh,
-        opened(path, os.O_RDONLY | flags) as fd,
-        closing(Uring(16)) as ring,
-    ):
+    with watched.part() as ioh, opened(path, os.O_RDONLY | flags) as fd, closing(Uring(16)) as ring:
         for places in ([40], [40, 41, 90], [36, 38, 40, 41]):
             for place in places:
                 ring.queue(READ, fd, CHUNK, place * CHUNK)

@@ -14,18 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.rig import (
-    MIB,
-    Ioh,
-    Loop,
-    Volume,
-    about,
-    aligned,
-    fio,
-    opened,
-    recording,
-    run,
-)
+from tests.kernel.rig import MIB, Ioh, Loop, Volume, about, aligned, fio, opened, recording, run
 from tests.kernel.witness import DiskStats
 
 
@@ -361,3 +350,24 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
     # The last that it did before it went away has no row any more.
     row_reads = ioh.table("block", "device", "device")[name,]["reads"]
     assert 4024 - ioh.unseen <= row_reads <= 4331 + others
+
+
+def test_a_queue_that_does_not_stamp_what_it_issues(loop: Loop) -> None:
+    """Without write-back throttling there is nobody who wants the stamps; ioh makes its own."""
+    loop.set_queue("wbt_lat_usec", "0")
+    with (
+        recording("--device", loop.path, "--layers", "block") as ioh,
+        opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(4096) as buffer,
+    ):
+        before = loop.stats()
+        for _ in range(6):
+            for i in range(101):
+                os.preadv(fd, [buffer], i * 4096)
+            ioh.settle()
+        disk = loop.stats() - before
+    assert_agrees(ioh, disk, loop)
+    reads = [interval["layers"]["block"]["ops"]["read"] for interval in ioh.intervals_of("block")]
+    queue_us = [read["queue_us"] for read in reads if read["count"]]
+    assert queue_us[-1] is not None
+    assert 0 <= queue_us[-1] < 10_000

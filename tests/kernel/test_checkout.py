@@ -16,7 +16,9 @@ import pytest
 from tests.kernel.test_screen import PROGRAMS, attached
 from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 
-IOH = [sys.executable, "-m", "ioh"]
+# As the launcher starts it, but for the checkout's place, which the environment's own path names.
+START = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+START += "runpy.run_module('ioh', run_name='__main__', alter_sys=True)"
 NOBODY = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
 
 
@@ -29,6 +31,10 @@ def checkout(tmp_path: Path) -> Path:
     return made
 
 
+def ioh_of(checkout: Path) -> list[str]:
+    return [sys.executable, "-I", "-c", START, str(checkout)]
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A directory that everybody may use."""
@@ -38,12 +44,12 @@ def elsewhere() -> Iterator[Path]:
 
 
 def test_the_screen(checkout: Path, elsewhere: Path) -> None:
-    env = {**NOBODY, "PYTHONPATH": str(checkout), "TMPDIR": str(elsewhere)}
-    with PtyScreen(IOH, checkout, env=env) as shown:
+    env = {**NOBODY, "TMPDIR": str(elsewhere)}
+    with PtyScreen(ioh_of(checkout), checkout, env=env) as shown:
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
         shown.wait_until(lambda: Path(f"/proc/{shown.pid}").stat().st_uid == 65534)
         shown.press("\x10")
-        shown.wait_for("Search for commands")
+        shown.wait_for("command: ")
         shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
         shown.wait_for("since the current directory cannot be written")
         shown.press("R", "q")
@@ -54,20 +60,21 @@ def test_the_screen(checkout: Path, elsewhere: Path) -> None:
 
 
 def test_a_recording_on_a_terminal(checkout: Path, elsewhere: Path) -> None:
-    command = [*IOH, "record", "-o", str(elsewhere / "a.ioh"), "-t", "2", "--layers", "block"]
-    with PtyScreen(command, checkout, env={**NOBODY, "PYTHONPATH": str(checkout)}) as shown:
+    command = [*ioh_of(checkout), "record", "-o", str(elsewhere / "a.ioh"), "-t", "2"]
+    command += ["--layers", "block"]
+    with PtyScreen(command, checkout, env=NOBODY) as shown:
         shown.wait_for("block")
         assert shown.wait() == 0
         assert "REC 00:00:0" in shown.text
         assert "Traceback" not in shown.text
 
 
-@pytest.mark.parametrize("arguments", ["text -d all", "json"])
+@pytest.mark.parametrize("arguments", ["text -d all", "json --db-all"])
 def test_what_scrolls(checkout: Path, elsewhere: Path, arguments: str) -> None:
-    env = {**os.environ, **NOBODY, "PYTHONPATH": str(checkout), "TMPDIR": str(elsewhere)}
+    env = {**os.environ, **NOBODY, "TMPDIR": str(elsewhere)}
     done = subprocess.run(
-        [*IOH, *arguments.split(), "-t", "2"], cwd=checkout, env=env, capture_output=True,
-        text=True, timeout=60, check=False,
+        [*ioh_of(checkout), *arguments.split(), "-t", "2"], cwd=checkout, env=env,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.stderr, done.returncode) == ("", 0)
     if arguments == "json":

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.mounts import mounted
 from tests.kernel.rig import (
     MIB,
     Ioh,
@@ -111,6 +112,15 @@ def test_by_name(volume: Volume) -> None:
             wanted.read(11)
             others[-1].read(13)
         assert only_rows(short) == {(str(others[-1].pid), "ioh-test"): 13}
+
+
+def test_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
+    with readers(volume.file("data", 1000), "Größe-日本語テスト", "Größe-日本") as (wanted, other):
+        with recording("--comm", "Größe-日本語テスト", "--layers", "syscall") as ioh:
+            wanted.read(23)
+            other.read(19)
+        assert ioh.counts("syscall") == {"read_buffered": 23}
+        assert only_rows(ioh) == {(str(wanted.pid), "Größe-日本\\xe8"): 23}
 
 
 def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
@@ -225,11 +235,8 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
     # Told to the kernel, not written on the disk: no partition table's format is needed.
     run("addpart", loop.path, "1", "2048", str(64 * MIB // 512))
     partition = f"{loop.path}p1"
-    mount = tmp_path / "mnt"
-    mount.mkdir()
     run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", partition)
-    run("mount", partition, mount)
-    try:
+    with mounted(partition, tmp_path / "mnt") as mount:
         path = mount / "data"
         path.write_bytes(bytes(8192))
         run("sync", "--file-system", mount)
@@ -248,19 +255,14 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
         (note,) = ioh.messages.lines
         assert b"is a partition" in note
         assert loop.name.encode() in note
-    finally:
-        run("umount", mount)
 
 
 def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
     """Their superblock names no disk (an anonymous device number stands there)."""
     beside = tmp_path / "beside"
     beside.write_bytes(bytes(8192))
-    mount = tmp_path / "mnt"
-    mount.mkdir()
     run("mkfs.btrfs", "-q", loop.path)
-    run("mount", loop.path, mount)
-    try:
+    with mounted(loop.path, tmp_path / "mnt") as mount:
         inside = mount / "data"
         inside.write_bytes(bytes(8192))
         run("sync", "--file-system", mount)
@@ -275,8 +277,6 @@ def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
                     for _ in range(times):
                         os.preadv(fd, [buffer], 0)
             disk = loop.stats() - before
-    finally:
-        run("umount", mount)
     assert ioh.counts("syscall") == {"read_direct": 23}
     assert disk.reads
     ioh.assert_block_agrees(disk)

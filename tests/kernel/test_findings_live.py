@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.kernel.rig import Ioh, recording, run
-from tests.scenarios.anomalies import AIO, DIRECT, PSYNC
+from tests.scenarios.plays import AIO, DIRECT, PSYNC
 from tests.scenarios.stage import Stage
 
 WITHIN_S = 10.0
@@ -65,9 +65,11 @@ def test_reads_of_a_sparse_file(stage: Stage) -> None:
 
 
 def test_whole_requests_are_healthy(stage: Stage) -> None:
+    """Of 512 KB: the most that fits into ``max_segments`` (128) when memory is in single pages."""
     disk = stage.disk()
+    disk.set_queue("max_sectors_kb", "512")
     with recording("--device", disk.name, cycle_s=1.0) as ioh:
-        stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=1M", DIRECT, AIO,
+        stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=512k", DIRECT, AIO,
                   "--iodepth=4", "--rate=60m")  # fmt: skip
         ioh.wait_for_lines(len(ioh.intervals) + 12)
     assert ioh.total("block", "read") > 200

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine import Machine
+from tests.machine import ROOT, Machine
 
 OWNER = 12345  # any user but root; needs no entry in /etc/passwd
 
@@ -21,6 +21,8 @@ def machine() -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     machine = Machine(folder)
+    (machine.fakes / "setpriv").unlink()  # the real ones
+    (machine.fakes / "id").write_text('#!/bin/sh\nexec /usr/bin/id "$@"\n')
     machine.log.touch()
     machine.log.chmod(0o666)
     yield machine
@@ -45,3 +47,161 @@ def test_a_checkout_that_cannot_be_written_is_left_alone(machine: Machine) -> No
     assert machine.run("text", user=OWNER, UID=str(OWNER)) == (0, [])
     assert machine.litter == []
     assert not (machine.checkout / ".venv").exists()
+
+
+def everything(folder: Path) -> dict[Path, object]:
+    """All that is below a folder: what links lead to, and the contents of files."""
+
+    def content(path: Path) -> object:
+        if path.is_symlink():
+            return path.readlink()
+        return path.read_bytes() if path.is_file() else None
+
+    return {path: content(path) for path in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture
+def system(machine: Machine) -> Iterator[Path]:
+    """Where --install may put things; others may not write there."""
+    system = Path(tempfile.mkdtemp())
+    for made in ("opt", "usr/local/bin", "usr/local/share/man"):
+        (system / made).mkdir(parents=True)
+    for name in ("contrib", "man"):
+        ours = shutil.ignore_patterns("packages.sh")
+        shutil.copytree(ROOT / name, machine.checkout / name, ignore=ours, dirs_exist_ok=True)
+    for name in ("docs", "screenshots"):
+        (machine.checkout / name).mkdir()
+    for name in ("LICENSE", "README.md", "SECURITY.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, machine.checkout)
+    (machine.checkout / "ioh" / "__init__.py").touch()
+    (machine.checkout / "ioh" / "__pycache__").mkdir()
+    machine.environment["IOH_LINKS"] = str(system / "usr/local")
+    installer = machine.checkout / "contrib" / "install.sh"
+    text = installer.read_text().replace("/var/cache/ioh", f"{system}/cache")
+    for place in ("/etc/systemd/system", "/run/systemd/system"):
+        text = text.replace(place, f"{system}{place}")
+    installer.write_text(text)
+    yield system
+    shutil.rmtree(system)
+
+
+def test_what_is_installed_is_roots_and_is_removed_to_the_last_file(
+    machine: Machine, system: Path
+) -> None:
+    for path in [machine.checkout, *machine.checkout.rglob("*")]:
+        os.chown(path, OWNER, OWNER)
+        path.chmod(0o777)
+    units = system / "etc/systemd/system"
+    units.mkdir(parents=True)
+    before, checkout = everything(system), everything(machine.checkout)
+    prefix = system / "opt/ioh"
+    status, said = machine.run("--install", str(prefix))
+    assert (status, said[-1].split()[1]) == (0, "installed:")
+    assert everything(machine.checkout) == checkout
+    for path in [prefix, *prefix.rglob("*")]:
+        found = path.lstat()
+        assert (found.st_uid, found.st_gid) == (0, 0), path
+        assert path.is_symlink() or not found.st_mode & 0o022, path
+    assert not (prefix / "ioh" / "__pycache__").exists()
+    for link, target in (
+        ("usr/local/bin/ioh", "ioh.sh"),
+        ("usr/local/share/man/man8/ioh.8", "man/ioh.8"),
+        ("etc/fish/completions/ioh.fish", "contrib/completion/ioh.fish"),
+    ):
+        assert (system / link).resolve() == prefix / target
+    (system / "cache").mkdir()
+    (system / "cache" / "probe").touch()
+    again, _ = machine.run("--install", str(prefix))
+    assert again == 0
+    assert sum("-m venv" in call for call in machine.calls) == 0
+    (units / "ioh.service").write_text(
+        f"[Service]\nExecStart={prefix}/.venv/bin/python -m ioh serve\n"
+    )
+    machine.checkout = prefix
+    assert machine.run("--uninstall")[0] == 0
+    assert everything(system) == before
+
+
+def test_a_unit_of_another_ioh_stays(machine: Machine, system: Path) -> None:
+    unit = system / "etc/systemd/system/ioh.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/opt/other/.venv/bin/python -m ioh serve\n")
+    before, prefix = everything(system), system / "opt/ioh"
+    assert machine.run("--install", str(prefix))[0] == 0
+    machine.checkout = prefix
+    assert machine.run("--uninstall")[0] == 0
+    assert everything(system) == before
+
+
+def test_an_install_that_fails_leaves_what_was_there(machine: Machine, system: Path) -> None:
+    before = everything(system)
+    prefix = system / "opt/ioh"
+    status, _ = machine.run("--install", str(prefix), PIP_ERROR="no route to host")
+    assert status == 1
+    assert everything(system) == before
+    assert machine.run("--install", str(prefix))[0] == 0
+    installed = everything(system)
+    project = machine.checkout / "pyproject.toml"
+    project.write_text(project.read_text().replace('"numpy>=1.23"', '"numpy>=9"'))
+    status, _ = machine.run("--install", str(prefix), PIP_ERROR="no route to host")
+    assert status == 1
+    assert everything(system) == installed
+    assert "numpy>=9" not in (prefix / "pyproject.toml").read_text()
+
+
+def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
+    before = everything(system)
+    writable = system / "writable"
+    writable.mkdir()
+    writable.chmod(0o777)
+    (system / "opt/theirs").mkdir()
+    (system / "usr/local/bin/ioh").touch()
+    for place, complaint in (
+        ("relative/ioh", "absolute path"),
+        (f"{system}/opt/../ioh", "absolute path"),
+        (f"{system}/opt/theirs", "was not installed by ioh.sh"),
+        (f"{writable}/ioh", "others may write"),
+        (f"{system}/opt/ioh", "is in the way"),
+    ):
+        status, said = machine.run("--install", place)
+        assert status == 1
+        assert complaint in said[-1]
+    status, said = machine.run("--uninstall", f"{system}/opt/theirs")
+    assert status == 1
+    assert "was not installed" in said[-1]
+    writable.rmdir()
+    (system / "opt/theirs").rmdir()
+    (system / "usr/local/bin/ioh").unlink()
+    assert everything(system) == before
+
+
+def test_what_a_user_can_change_is_made_by_the_user_and_said(machine: Machine) -> None:
+    """The real setpriv: pip and the rest of the set-up run as the owner, and only ioh as root."""
+    for path in [machine.checkout, *machine.checkout.rglob("*")]:
+        os.chown(path, OWNER, OWNER)
+    python = machine.fakes / "python3"
+    python.write_text(python.read_text().replace('echo "$name $*"', 'echo "$(id -u) $name $*"'))
+    status, said = machine.run("text")
+    assert status == 0, said
+    pip = [call for call in machine.calls if "pip install" in call]
+    assert [call.split()[0] for call in pip] == [str(OWNER)]
+    assert machine.calls[-1] == "0 python -I -B -m ioh text"
+    assert f"which others can change (user {OWNER})" in said[-1]
+    assert "--install" in said[-1]
+    status, said = machine.run("text")
+    assert len(said) == 1
+    machine.environment["SUDO_UID"] = str(OWNER)
+    machine.environment["SUDO_GID"] = str(OWNER)
+    machine.checkout.parent.chmod(0o755)
+    assert machine.run("text") == (0, [])
+
+
+def test_root_writes_nothing_into_a_users_checkout(machine: Machine) -> None:
+    """A link in the way of what is made leads nowhere that only root may write."""
+    for path in [machine.checkout, *machine.checkout.rglob("*")]:
+        os.chown(path, OWNER, OWNER)
+    roots = machine.checkout.parent / "roots"
+    roots.mkdir(mode=0o755)
+    (machine.checkout / ".venv").symlink_to(roots)
+    machine.run("text")
+    assert list(roots.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What clang makes of the probes: nothing that only newer kernels than they are for accept."""
+"""What clang makes of the probes: nothing that only newer kernels accept, and no deep stacks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,66 @@ from ioh.bpf.btf import Btf
 from ioh.bpf.compiled import Compiled
 from ioh.bpf.compiler import compile_probe
 from ioh.bpf.host import HostFacts
-from ioh.bpf.program import all_defines, c_constant, choose_points, probe_source
+from ioh.bpf.program import forms_of
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
+from tests.kernel.probe_stack import STACK_BYTES_MAX, compile_layer, stack_bytes
+from tests.unit.fake_kernel import KERNELS
 
 ATOMICS = (0xC3, 0xDB)  # of 32 and 64 bits
 BEFORE_5_12 = 0  # plain addition
+ALL_FILTERS = Filters(pid=1, comm="fio", cgroup_id=1, device=7 << 20, port=80)
+
+pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object")  # bcc's, of a str
 
 
-@pytest.mark.filterwarnings("ignore:not a bytes object")  # bcc's, of a str
 @pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
 def test_atomics_only_add(layer: str) -> None:
     """Linux 5.12 (commit 91c960b00566) brought the others; before, the program is refused."""
-    made = find_layer(layer)
-    host = HostFacts(Btf())
-    chosen = choose_points(made.events, host)
-    assert isinstance(chosen, dict)
-    defines = all_defines(made, host, Filters(), chosen)
-    assert isinstance(defines, dict)
-    flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    functions = {e.points[chosen[e.name]].function for e in made.events if e.name in chosen}
-    compiled = compile_probe(probe_source(made.probe), flags, functions)
+    for form in forms_of(find_layer(layer), HostFacts(Btf(), cast=1)):
+        compiled = compile_layer(layer, form, Filters())
+        for name, code in compiled.functions.items():
+            instructions = struct.iter_unpack("=BBhi", code)
+            kinds = {number for opcode, _, _, number in instructions if opcode in ATOMICS}
+            assert kinds <= {BEFORE_5_12}, name
+
+
+@pytest.mark.parametrize("preempted", [False, True])
+@pytest.mark.parametrize("filters", [Filters(), ALL_FILTERS], ids=["all", "filtered"])
+@pytest.mark.parametrize("layer", ["syscall", "tcp", "block"])
+def test_room_on_the_stack(layer: str, filters: Filters, preempted: bool) -> None:
+    """What needs more than there is makes LLVM end the process that compiles."""
+    btf = Btf(welcome=find_layer(layer).welcome_modules)
+    host = HostFacts(btf, cast=1, alone=True, preempted=preempted)
+    for form in forms_of(find_layer(layer), host):
+        _assert_room(compile_layer(layer, form, filters))
+
+
+@pytest.mark.parametrize("preempted", [False, True])
+@pytest.mark.parametrize("kernel", ["6.1", "6.18"])
+@pytest.mark.parametrize("layer", ["nfs_client", "nfs_server"])
+def test_room_on_the_stack_of_nfs(layer: str, kernel: str, preempted: bool) -> None:
+    """Kernels without the modules have no offsets for them; any will do to compile."""
+    host = KERNELS[kernel]().host(preempted=preempted)
+    _assert_room(compile_layer(layer, host, Filters()))
+
+
+def _assert_room(compiled: Compiled) -> None:
+    needed = {name: stack_bytes(code) for name, code in compiled.functions.items()}
+    assert {name: need for name, need in needed.items() if need > STACK_BYTES_MAX} == {}
+    assert any(needed.values())
+
+
+def test_a_deep_stack_is_seen() -> None:
+    source = """
+        int deep(struct bpf_raw_tracepoint_args *ctx)
+        {
+            char room[400];
+
+            bpf_probe_read_kernel(room, sizeof(room), (void *)ctx->args[0]);
+            return room[399];
+        }
+    """
+    compiled = compile_probe(source, (), {"deep"})
     assert isinstance(compiled, Compiled)
-    for name, code in compiled.functions.items():
-        instructions = struct.iter_unpack("=BBhi", code)
-        kinds = {number for opcode, _, _, number in instructions if opcode in ATOMICS}
-        assert kinds <= {BEFORE_5_12}, name
+    assert stack_bytes(compiled.functions["deep"]) == 400

@@ -12,39 +12,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
-
-import pytest
 
 from ioh.model.sample import Sample
 from ioh.session.check import check
 from ioh.session.frame import Damage
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
+from tests.kernel.recordings import await_bytes, recording_into, start
 from tests.kernel.rig import MIB, ROOT, Volume, aligned, ioh_command, ioh_environment, opened, run
 
 KILLS = 200
 QUICK_KILLS = 176
 CYCLE_S = 0.1
-
-
-def start(*arguments: str, stdin: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ioh_command(*arguments),
-        env=ioh_environment(),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def await_bytes(path: Path, size: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < size:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "nothing was recorded"
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager
@@ -70,8 +51,7 @@ def load(volume: Volume) -> Iterator[None]:
 
 def test_what_is_recorded_is_what_happened(volume: Volume, tmp_path: Path) -> None:
     path = tmp_path / "a.ioh"
-    process = start("record", "-o", str(path), "-c", "0.25", "--device", volume.device)
-    try:
+    with recording_into(path, "-c", "0.25", "--device", volume.device) as process:
         await_bytes(path, 1, process)
         before = volume.loop.stats()
         fd = os.open(volume.mount / "f", os.O_RDWR | os.O_CREAT, 0o600)
@@ -82,10 +62,6 @@ def test_what_is_recorded_is_what_happened(volume: Volume, tmp_path: Path) -> No
         volume.sync()
         disk = volume.loop.stats() - before
         await_ticks(path, 3)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
-    assert process.returncode == 0
     intervals = [json.loads(line) for line in run(*ioh_command("json", str(path))).splitlines()]
     app = [i["layers"]["syscall"]["ops"] for i in intervals if "syscall" in i["layers"]]
     assert sum(ops["write_buffered"]["count"] or 0 for ops in app) == 23
@@ -109,32 +85,41 @@ def await_ticks(path: Path, count: int) -> None:
 def test_kill_9_at_any_moment_loses_at_most_the_tick_under_way(
     volume: Volume, tmp_path: Path
 ) -> None:
-    random.seed(1)
     with load(volume), quick_recorders() as begin:
-        for number in range(QUICK_KILLS):
-            path = tmp_path / f"q{number}.ioh"
+
+        def kill_one(path: Path, after_s: float) -> None:
             pid = begin(path)
             await_size(path, 1500)
-            time.sleep(random.random() * 0.25)  # the random moment itself
+            time.sleep(0.25 * after_s)  # the random moment itself
             os.kill(pid, signal.SIGKILL)
-            assert_holds_all_but_one(path)
+
+        kill_many(tmp_path, QUICK_KILLS, kill_one)
 
 
 def test_kill_9_while_the_probes_count(volume: Volume, tmp_path: Path) -> None:
-    random.seed(2)
+    def kill_one(path: Path, after_s: float) -> None:
+        arguments = ["record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kernel.witnessed", f"{path}.notes", *arguments],
+            cwd=ROOT, env=ioh_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        await_bytes(path, 2000, process)
+        time.sleep(after_s)  # the random moment itself
+        process.kill()
+        process.communicate()
+
     with load(volume):
-        for number in range(KILLS - QUICK_KILLS):
-            path = tmp_path / f"b{number}.ioh"
-            arguments = ["record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block"]
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.kernel.witnessed", f"{path}.notes", *arguments],
-                cwd=ROOT, env=ioh_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            await_bytes(path, 2000, process)
-            time.sleep(random.random())  # the random moment itself
-            process.kill()
-            process.communicate()
-            assert_holds_all_but_one(path)
+        kill_many(tmp_path, KILLS - QUICK_KILLS, kill_one)
+
+
+def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None]) -> None:
+    """Begin recordings, eight at a time, and end each at its moment, 0 to 1."""
+    moments = random.Random(1)
+    paths = [folder / f"{number}.ioh" for number in range(count)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(kill_one, paths, [moments.random() for _ in paths]))
+    for path in paths:
+        assert_holds_all_but_one(path)
 
 
 @contextlib.contextmanager
@@ -150,12 +135,13 @@ def quick_recorders() -> Iterator[Callable[[Path], int]]:
     )
     assert agent.stdin is not None
     assert agent.stdout is not None
-    ask, answers = agent.stdin, agent.stdout
+    ask, answers, one_by_one = agent.stdin, agent.stdout, threading.Lock()
 
     def begin(path: Path) -> int:
-        ask.write(f"{path}\n")
-        ask.flush()
-        return int(answers.readline())
+        with one_by_one:
+            ask.write(f"{path}\n")
+            ask.flush()
+            return int(answers.readline())
 
     with agent:
         yield begin
@@ -187,25 +173,19 @@ def test_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 16 * MIB)
     try:
         path, ballast = volume.mount / "a.ioh", volume.mount / "ballast"
-        process = start("record", "-o", str(path), "-c", str(CYCLE_S), "--layers", "block,tcp")
-        try:
+        options = ("-c", str(CYCLE_S), "--layers", "block,tcp")
+        with recording_into(path, *options) as process:
             await_bytes(path, 4000, process)
             fill(ballast)
             assert process.stderr is not None
             lines = iter(process.stderr.readline, b"")
-            assert any(b"stands still: No space left on device" in line for line in lines)
-            full_bytes = path.stat().st_size
-            assert path.stat().st_size == full_bytes
+            assert any(b"is paused: No space left on device" in line for line in lines)
             with Session(str(path)) as session:
                 told = len(session)
                 assert told > 1
             ballast.unlink()
             assert any(b"recording again; " in line for line in lines)
             await_ticks(path, 5)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-        assert process.returncode == 0
         found = check(str(path))
         assert found.faults == []
         assert found.is_ended
@@ -222,22 +202,17 @@ def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(tmp_path:
     try:
         ballast = volume.mount / "ballast"
         options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
-        process = start("record", "-o", str(volume.mount / "a.ioh"), *options)
-        try:
+        with recording_into(volume.mount / "a.ioh", *options) as process:
             with load(busy):  # a quiet machine takes minutes for a part
                 await_bytes(volume.mount / "a-0001.ioh", 62_000, process)
             fill(ballast)  # near the size of a part: the next one may be what finds no room
             assert process.stderr is not None
             lines = iter(process.stderr.readline, b"")
-            assert any(b"stands still: No space left on device" in line for line in lines)
+            assert any(b"is paused: No space left on device" in line for line in lines)
             ballast.unlink()
             assert any(b"recording again; " in line for line in lines)
             with load(busy):
                 await_bytes(volume.mount / "a-0002.ioh", 6000, process)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-        assert process.returncode == 0
         gaps = 0
         last: Sample | None = None
         paths = sorted(volume.mount.glob("a-*.ioh"))
@@ -282,77 +257,43 @@ def test_a_machine_is_watched_through_a_pipe(tmp_path: Path) -> None:
     assert viewer.returncode == 0
 
 
-def test_a_mark_from_root_reaches_the_recording(tmp_path: Path) -> None:
-    path = tmp_path / "a.ioh"
-    process = start("record", "-o", str(path), "-c", "0.2", "--layers", "block")
-    try:
-        await_bytes(path, 1, process)
-        assert "marked in" in run(*ioh_command("mark", "fio run 3 starts", "--file", str(path)))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
-    with Session(str(path)) as session:
-        assert [mark.text for mark in session.marks()] == ["fio run 3 starts"]
-
-
-def test_what_lies_between_two_marks_is_exact(tmp_path: Path) -> None:
+def test_what_lies_between_two_marks_is_exact(volume: Volume, tmp_path: Path) -> None:
     """A sample is taken at each: nobody need wait for the next one."""
-    volume, path = Volume(tmp_path), tmp_path / "a.ioh"
-    try:
-        data = volume.file("data", 4096)
-        options = ("-c", "3", "--layers", "syscall", "--device", volume.device)
-        process = start("record", "-o", str(path), *options)
-        try:
-            await_bytes(path, 1, process)
-            with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-                for name, count in [("a", 11), ("b", 23), ("c", 7)]:
-                    for _ in range(count):
-                        os.preadv(fd, [buffer], 0)
-                    run(*ioh_command("mark", name, "--file", str(path)))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-        for begin, end, count in [("a", "b", 23), ("b", "c", 7), ("a", "c", 30)]:
-            shown = run(*ioh_command("json", str(path), "--from", begin, "--to", end))
-            layers = [json.loads(line)["layers"] for line in shown.splitlines()]
-            assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == count
-    finally:
-        volume.close()
-
-
-def test_a_mark_waits_for_a_recording_that_only_starts(tmp_path: Path) -> None:
-    """As a script does it: what it does after its first mark is recorded, all of it."""
-    volume, path = Volume(tmp_path), tmp_path / "a.ioh"
-    try:
-        data = volume.file("data", 4096)
-        options = ("--layers", "syscall", "--device", volume.device)
-        process = start("record", "-o", str(path), *options)
-        try:
-            with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-                run(*ioh_command("mark", "begin", "--file", str(path)))
-                for _ in range(17):
-                    os.preadv(fd, [buffer], 0)
-                run(*ioh_command("mark", "end", "--file", str(path)))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-        shown = run(*ioh_command("json", str(path), "--from", "begin", "--to", "end"))
-        layers = [json.loads(line)["layers"] for line in shown.splitlines()]
-        assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == 17
-    finally:
-        volume.close()
-
-
-@pytest.mark.parametrize("uid", ["1234"])
-def test_who_calls_sudo_owns_the_recording(tmp_path: Path, uid: str) -> None:
     path = tmp_path / "a.ioh"
-    environment = ioh_environment() | {"SUDO_UID": uid, "SUDO_GID": uid}
-    process = subprocess.Popen(
-        ioh_command("record", "-o", str(path), "-t", "1", "--layers", "block"),
-        env=environment,
-        stderr=subprocess.PIPE,
-    )
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (int(uid), 0o600)
-    assert check(str(path)).is_ended
+    data = volume.file("data", 4096)
+    options = ("-c", "3", "--layers", "syscall", "--device", volume.device)
+    with recording_into(path, *options) as process:
+        await_bytes(path, 1, process)
+        with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+            for name, count in [("a", 11), ("b", 23), ("c", 7)]:
+                for _ in range(count):
+                    os.preadv(fd, [buffer], 0)
+                run(*ioh_command("mark", name, "--file", str(path)))
+    for begin, end, count in [("a", "b", 23), ("b", "c", 7), ("a", "c", 30)]:
+        shown = run(*ioh_command("json", str(path), "--from", begin, "--to", end))
+        layers = [json.loads(line)["layers"] for line in shown.splitlines()]
+        assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == count
+
+
+def test_what_a_script_does_between_its_marks_is_recorded_all_of_it(
+    volume: Volume, tmp_path: Path
+) -> None:
+    """``ioh record & until ioh mark begin; do :; done; …; ioh mark end``."""
+    path = tmp_path / "a.ioh"
+    data = volume.file("data", 4096)
+    options = ("--layers", "syscall", "--device", volume.device)
+    with (
+        recording_into(path, *options),
+        opened(data, os.O_RDONLY | os.O_DIRECT) as fd,
+        aligned(4096) as buffer,
+    ):
+        deadline = time.monotonic() + 60
+        marked = ioh_command("mark", "begin", "--file", str(path))
+        while subprocess.run(marked, check=False, capture_output=True).returncode:
+            assert time.monotonic() < deadline, "it never begins"
+        for _ in range(17):
+            os.preadv(fd, [buffer], 0)
+        run(*ioh_command("mark", "end", "--file", str(path)))
+    shown = run(*ioh_command("json", str(path), "--from", "begin", "--to", "end"))
+    layers = [json.loads(line)["layers"] for line in shown.splitlines()]
+    assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == 17

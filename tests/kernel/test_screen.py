@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ioh.tui.first_picture import STARTING
+from tests.kernel.rig import ioh_command
 from tests.kernel.test_lifecycle import Traces, held
 from tests.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
-IOH = [sys.executable, "-m", "ioh"]
+IOH = ioh_command()
 ENDINGS: dict[str, Callable[[PtyScreen], None]] = {
     "a key": lambda shown: shown.press("q"),
     "SIGTERM": lambda shown: os.kill(shown.pid, signal.SIGTERM),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from ioh.session.reader import Session
-from ioh.sinks.cells import format_fixed
-from tests.kernel.rig import Volume, ioh_environment
+from ioh.sinks.cells import format_ms, format_scaled
+from ioh.tui.render.panel import megabytes
+from tests.kernel.rig import Volume, ioh_command, ioh_environment
 from tests.kernel.test_screen import PROGRAMS, attached
 from tests.pty_screen import ROOT, PtyScreen
 
-ROWS = (("R app", "syscall", "read"), ("W app", "syscall", "write"))
+PANELS = (("app", "syscall"), ("block", "block"))
 ENOUGH = 5
-BLOCK_ROWS = (("R block", "block", "read"), ("W block", "block", "write"))
 
 
 def fio(volume: Volume) -> subprocess.Popen[bytes]:
@@ -39,7 +39,7 @@ def recorded(folder: Path) -> int:
 def interval_of(session: Path, stamp: str) -> dict[str, Any]:
     """The interval that ``date: … interval … s`` tells of."""
     _, time_unix_s, *_, interval_s, _ = stamp.split()
-    command = [sys.executable, "-m", "ioh", "json", str(session)]
+    command = ioh_command("json", str(session))
     shown = subprocess.run(
         command, cwd=ROOT, env=ioh_environment(), capture_output=True, check=True
     ).stdout
@@ -53,17 +53,18 @@ def interval_of(session: Path, stamp: str) -> dict[str, Any]:
     return found[0]
 
 
-def cells(saved: str, label: str) -> list[str]:
-    """The numbers of one line of the screen."""
-    lines = [line for line in saved.splitlines() if line.startswith(label + " ")]
+def title_numbers(saved: str, panel: str) -> dict[str, list[str]]:
+    """What a panel's title says of reads and of writes: MB/s, a second, ms, p99."""
+    lines = [line for line in saved.splitlines() if re.match(rf"\S+ \d {panel} ", line)]
     assert len(lines) == 1, saved
-    return lines[0].removeprefix(label).split()
+    found = re.findall(r" ([RW]) +(\S+) MB/s +(\S+)/s +(\S+) ms +p99 +(\S+) ", lines[0])
+    return {op: numbers for op, *numbers in found}
 
 
 def test_numbers_on_the_screen_are_those_of_json(tmp_path: Path, volume: Volume) -> None:
     load = fio(volume)
     try:
-        with PtyScreen([sys.executable, "-m", "ioh"], tmp_path) as shown:
+        with PtyScreen(ioh_command(), tmp_path) as shown:
             shown.wait_until(lambda: attached(shown) >= PROGRAMS)
             shown.press("R")
             shown.wait_until(lambda: recorded(tmp_path) >= ENOUGH)
@@ -78,14 +79,14 @@ def test_numbers_on_the_screen_are_those_of_json(tmp_path: Path, volume: Volume)
     (session,) = tmp_path.glob("ioh-*.ioh")
     saved, _, rest = text.read_text().partition("\ndate: ")
     interval = interval_of(session, "date: " + rest.splitlines()[0])
-    for label, layer, op in ROWS + BLOCK_ROWS:
-        stats = interval["layers"][layer]["ops"][op]
-        assert stats["count"] > 0
-        rate = stats["ops_per_s"]
-        assert cells(saved, label)[:5] == [
-            format_fixed(stats["bytes_per_s"] / 1e6, 7, 3),
-            format_fixed(rate, 7, 0 if rate >= 100 else 1),
-            format_fixed(stats["avg_bytes"] / 1024, 6, 1),
-            format_fixed(stats["latency_us"] / 1e3, 6, 3),
-            format_fixed(stats["p50_us"] / 1e3, 6, 3),
-        ]
+    for panel, layer in PANELS:
+        shown_there = title_numbers(saved, panel)
+        for letter, op in (("R", "read"), ("W", "write")):
+            stats = interval["layers"][layer]["ops"][op]
+            assert stats["count"] > 0
+            assert shown_there[letter] == [
+                megabytes(stats["bytes_per_s"]),
+                format_scaled(stats["ops_per_s"]),
+                format_ms(stats["latency_us"]),
+                format_ms(stats["p99_us"]),
+            ]

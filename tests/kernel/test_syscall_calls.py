@@ -12,17 +12,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.mounts import mounted
 from tests.kernel.part import WatchedVolume, assert_calls, assert_seen, part_of
 from tests.kernel.rig import MIB, Loop, Volume, aligned, fio, opened, recording, run
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
 SIZE = 1 << 16
+TWO = [bytearray(300), bytearray(700)]
 
 
 @pytest.mark.parametrize(
@@ -49,67 +51,25 @@ def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, 
     assert ioh.sizes("block", "read") == {row: 23 - ioh.unseen}
 
 
-def _read(fd: int) -> int:
-    return len(os.read(fd, 1000))
+# What moves 1,000 bytes.
+CALLS: dict[str, tuple[Callable[[int], int], str]] = {
+    "read": (lambda fd: len(os.read(fd, 1000)), "read_buffered"),
+    "pread": (lambda fd: len(os.pread(fd, 1000, 5)), "read_buffered"),
+    "readv": (lambda fd: os.readv(fd, TWO), "read_buffered"),
+    "preadv": (lambda fd: os.preadv(fd, TWO, 5), "read_buffered"),
+    "preadv2": (lambda fd: os.preadv(fd, TWO, 5, RWF_HIPRI), "read_buffered"),
+    "write": (lambda fd: os.write(fd, bytes(1000)), "write_buffered"),
+    "pwrite": (lambda fd: os.pwrite(fd, bytes(1000), 5), "write_buffered"),
+    "writev": (lambda fd: os.writev(fd, TWO), "write_buffered"),
+    "pwritev": (lambda fd: os.pwritev(fd, TWO, 5), "write_buffered"),
+    "pwritev2 dsync": (lambda fd: os.pwritev(fd, TWO, 5, RWF_DSYNC), "write_sync"),
+    "pwritev2 sync": (lambda fd: os.pwritev(fd, TWO, 5, RWF_SYNC), "write_sync"),
+}
 
 
-def _pread(fd: int) -> int:
-    return len(os.pread(fd, 1000, 5))
-
-
-def _readv(fd: int) -> int:
-    return os.readv(fd, [bytearray(300), bytearray(700)])
-
-
-def _preadv(fd: int) -> int:
-    return os.preadv(fd, [bytearray(300), bytearray(700)], 5)
-
-
-def _preadv2(fd: int) -> int:
-    return os.preadv(fd, [bytearray(300), bytearray(700)], 5, RWF_HIPRI)
-
-
-def _write(fd: int) -> int:
-    return os.write(fd, bytes(1000))
-
-
-def _pwrite(fd: int) -> int:
-    return os.pwrite(fd, bytes(1000), 5)
-
-
-def _writev(fd: int) -> int:
-    return os.writev(fd, [bytes(300), bytes(700)])
-
-
-def _pwritev(fd: int) -> int:
-    return os.pwritev(fd, [bytes(300), bytes(700)], 5)
-
-
-def _pwritev2_dsync(fd: int) -> int:
-    return os.pwritev(fd, [bytes(300), bytes(700)], 5, RWF_DSYNC)
-
-
-def _pwritev2_sync(fd: int) -> int:
-    return os.pwritev(fd, [bytes(300), bytes(700)], 5, RWF_SYNC)
-
-
-@pytest.mark.parametrize(
-    ("call", "op"),
-    [
-        (_read, "read_buffered"),
-        (_pread, "read_buffered"),
-        (_readv, "read_buffered"),
-        (_preadv, "read_buffered"),
-        (_preadv2, "read_buffered"),
-        (_write, "write_buffered"),
-        (_pwrite, "write_buffered"),
-        (_writev, "write_buffered"),
-        (_pwritev, "write_buffered"),
-        (_pwritev2_dsync, "write_sync"),
-        (_pwritev2_sync, "write_sync"),
-    ],
-)
-def test_each_call(watched: WatchedVolume, call: Callable[[int], int], op: str) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_each_call(watched: WatchedVolume, name: str) -> None:
+    call, op = CALLS[name]
     path = watched.volume.file("data", SIZE)
     with watched.part() as ioh, opened(path, os.O_RDWR) as fd:
         for _ in range(23):
@@ -130,11 +90,7 @@ def test_each_call(watched: WatchedVolume, call: Callable[[int], int], op: str) 
 )
 def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
     path = watched.volume.file("data", SIZE)
-    with (
-        watched.part() as ioh,
-        opened(path, os.O_WRONLY | flags) as fd,
-        aligned(4096) as buffer,
-    ):
+    with watched.part() as ioh, opened(path, os.O_WRONLY | flags) as fd, aligned(4096) as buffer:
         for _ in range(13):
             assert os.write(fd, buffer) == 4096
     assert_calls(ioh, {op: 13}, 4096)
@@ -144,28 +100,23 @@ def test_class_of_a_write(watched: WatchedVolume, flags: int, op: str) -> None:
 @pytest.mark.parametrize("fstype", ["ext4", "xfs"])
 def test_class_of_a_write_by_its_mount(loop: Loop, tmp_path: Path, fstype: str) -> None:
     """The kernel's IS_SYNC() asks the mount, too, whose option dirsync is for names alone."""
-    mount = tmp_path / "mnt"
-    mount.mkdir()
     run(f"mkfs.{fstype}", "-q", loop.path)
-    run("mount", "-o", "dirsync", loop.path, mount)
-    try:
-        with (
-            recording("--device", loop.path, "--layers", "syscall") as ioh,
-            opened(mount / "data", os.O_WRONLY | os.O_CREAT) as fd,
-        ):
-            for option, op, times in [
-                (None, "write_buffered", 7),
-                ("sync", "write_sync", 13),
-                ("async", "write_buffered", 11),
-            ]:
-                if option is not None:
-                    run("mount", "-o", f"remount,{option}", mount)
-                with part_of(ioh) as part:
-                    for _ in range(times):
-                        assert os.pwrite(fd, bytes(1000), 0) == 1000
-                assert_calls(part, {op: times}, 1000)
-    finally:
-        run("umount", mount)
+    with (
+        mounted(loop.path, tmp_path / "mnt", "-o", "dirsync") as mount,
+        recording("--device", loop.path, "--layers", "syscall") as ioh,
+        opened(mount / "data", os.O_WRONLY | os.O_CREAT) as fd,
+    ):
+        for option, op, times in [
+            (None, "write_buffered", 7),
+            ("sync", "write_sync", 13),
+            ("async", "write_buffered", 11),
+        ]:
+            if option is not None:
+                run("mount", "-o", f"remount,{option}", loop.path, mount)
+            with part_of(ioh) as part:
+                for _ in range(times):
+                    assert os.pwrite(fd, bytes(1000), 0) == 1000
+            assert_calls(part, {op: times}, 1000)
 
 
 def test_fsync_family(watched: WatchedVolume) -> None:
@@ -278,14 +229,7 @@ def test_sendfile_splice_and_copies(watched: WatchedVolume) -> None:
     os.close(read_end)
     os.close(write_end)
     # Between two files it is a copy; with a pipe or a device on one side a read or a write.
-    assert_calls(
-        ioh,
-        {
-            "copy": 5 + 7,
-            "read_buffered": 11 + 3,
-            "write_buffered": 11,
-        },
-    )
+    assert_calls(ioh, {"copy": 5 + 7, "read_buffered": 11 + 3, "write_buffered": 11})
     assert ioh.total("syscall", "copy", "bytes") == ioh.total("syscall", "copy") * 1000
 
 
@@ -346,21 +290,17 @@ def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> 
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["read"]["inflight"] == 0
 
 
-@pytest.fixture
-def binfmt_misc(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "binfmt"
-    folder.mkdir()
-    run("mount", "-t", "binfmt_misc", "binfmt_misc", folder)
-    yield folder
-    run("umount", folder)
-
-
-def test_what_is_no_file_is_not_counted(binfmt_misc: Path) -> None:
+def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
     """Sockets, pipes, terminals and pseudo file systems, by this very process."""
     pid = str(os.getpid())
     a, b = socket.socketpair()
     read_end, write_end = os.pipe()
-    with a, b, recording("--pid", pid, "--layers", "syscall", cycle_s=0.2) as ioh:
+    with (
+        a,
+        b,
+        mounted("binfmt_misc", tmp_path / "binfmt", "-t", "binfmt_misc") as binfmt_misc,
+        recording("--pid", pid, "--layers", "syscall", cycle_s=0.2) as ioh,
+    ):
         first = len(ioh.output.lines)
         for _ in range(31):
             os.write(a.fileno(), b"x")

@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from ioh.model.sample import OTHERS
+from tests.kernel.mounts import mounted
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import Loop, Volume, ioh_command, ioh_environment, opened, recording, run
+from tests.kernel.rig import (
+    Loop,
+    Volume,
+    ioh_command,
+    ioh_environment,
+    opened,
+    recording,
+    run,
+)
 
 HOSTILE_COMM = b"\x1b[31m[/b]"
 HOSTILE_FILE = b"new\nline \xe2\x80\xaegnp.exe \xff\x1b[2J\xc2\x9b"
@@ -281,20 +290,15 @@ def test_a_file_twenty_directories_down(volume: Volume) -> None:
 
 def test_a_deleted_file_and_one_seen_through_a_bind_mount(volume: Volume) -> None:
     deleted, kept = volume.file("deleted", SIZE), volume.file("kept", SIZE)
-    bound = volume.mount.with_name("bound")
-    bound.mkdir()
-    run("mount", "--bind", volume.mount, bound)
-    try:
-        with (
-            recording("--device", volume.device, "--layers", "syscall") as ioh,
-            opened(deleted, os.O_RDONLY) as one,
-            opened(bound / "kept", os.O_RDONLY) as other,
-        ):
-            deleted.unlink()
-            os.read(one, 100)
-            os.read(other, 300)
-    finally:
-        run("umount", bound)
+    with (
+        mounted(volume.mount, volume.mount.with_name("bound"), "--bind") as bound,
+        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        opened(deleted, os.O_RDONLY) as one,
+        opened(bound / "kept", os.O_RDONLY) as other,
+    ):
+        deleted.unlink()
+        os.read(one, 100)
+        os.read(other, 300)
     files = ioh.table("syscall", "file", "path")
     assert files.keys() == {(str(deleted),), (str(kept),)}
     assert files[str(kept),]["read_bytes"] == 300
@@ -323,11 +327,8 @@ def test_the_device_node_itself(volume: Volume, flags: int) -> None:
 
 def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) -> None:
     """A snapshot's files have the inode numbers and the device number of those it was made of."""
-    mount = tmp_path / "mnt"
-    mount.mkdir()
     run("mkfs.btrfs", "-q", loop.path)
-    run("mount", loop.path, mount)
-    try:
+    with mounted(loop.path, tmp_path / "mnt") as mount:
         run("btrfs", "subvolume", "create", mount / "live")
         (mount / "live" / "data").write_bytes(bytes(SIZE))
         run("btrfs", "subvolume", "snapshot", "-r", mount / "live", mount / "snap")
@@ -338,7 +339,5 @@ def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) ->
                 with opened(path, os.O_RDONLY) as fd:
                     for _ in range(times):
                         os.pread(fd, 1000, 0)
-    finally:
-        run("umount", mount)
     rows = {key[0]: row["reads"] for key, row in ioh.table("syscall", "file", "path").items()}
     assert rows == {str(paths[0]): 23, str(paths[1]): 19}

@@ -194,6 +194,30 @@ def test_the_port_filter_and_the_namespace_keep_others_out(
     assert any("whole host" in note for note in last["notes"])
 
 
+@pytest.mark.parametrize("port", [None, 2049])
+def test_connections_that_carry_nothing_open_and_end(
+    namespace: Namespace, port: int | None
+) -> None:
+    """Both ends of each, with --port those of that port only."""
+    agent = Agent(namespace, **({} if port is None else {"port": port}))
+    script = (
+        "import socket\n"
+        "for port in 2049, 2050:\n"
+        "    l = socket.create_server(('127.0.0.1', port))\n"
+        "    for _ in range(211):\n"
+        "        c = socket.create_connection(('127.0.0.1', port)); s, _ = l.accept()\n"
+        "        c.close(); s.close()\n"
+    )
+    with closing(agent):
+        before = agent.read()["metrics"]
+        process = namespace.start("-c", script)
+        process.communicate()
+        after = agent.read_until_quiet()["metrics"]
+    ends = 2 * 211 * (2 if port is None else 1)
+    for name in ("opened_total", "ended_total"):
+        assert after[name] - before[name] == ends
+
+
 def test_a_full_map_is_a_loss_that_is_told(namespace: Namespace) -> None:
     agent = Agent(namespace, max_closed=64)
     load = Load(namespace, host="127.0.0.1", port=2049, short=101)

@@ -8,44 +8,48 @@ from __future__ import annotations
 
 import time
 
-from tests.kernel.rig import MIB, run
+from tests.kernel.rig import MIB
+from tests.scenarios.plays import (
+    AIO,
+    DIRECT,
+    LAYERS,
+    PSYNC,
+    Load,
+    on_disk,
+    on_file,
+    on_folder,
+    on_sparse_file,
+)
 from tests.scenarios.stage import Stage
 
-LAYERS = ("--layers", "syscall,block")
-PSYNC = "--ioengine=psync"
-DIRECT = "--direct=1"
-AIO = "--ioengine=libaio"
+RANDOM_4K = ("--rw=randread", "--bs=4k", DIRECT)
 
-
-def split_reads(stage: Stage) -> None:
-    disk = stage.disk()
-    disk.set_queue("max_sectors_kb", "64")
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=1M", DIRECT, PSYNC)
-    stage.begins()
-    time.sleep(8)
-
-
-def split_writes(stage: Stage) -> None:
-    disk = stage.disk()
-    disk.set_queue("max_sectors_kb", "64")
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randwrite", "--bs=1M", DIRECT, PSYNC)
-    stage.begins()
-    time.sleep(8)
-
-
-def small_window(stage: Stage) -> None:
-    volume = stage.volume()
-    # A read larger than the window is fetched by max_sectors_kb, so both are needed.
-    volume.loop.set_queue("read_ahead_kb", "64")
-    volume.loop.set_queue("max_sectors_kb", "64")
-    path = volume.file("f", 192 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.python(_READ_AGAIN, str(path), str(MIB), "40")
-    stage.begins()
-    time.sleep(8)
-
+split_reads = on_disk(
+    Load(fio=("--rw=randread", "--bs=1M", DIRECT, PSYNC), queue={"max_sectors_kb": "64"}, seconds=8)
+)
+split_writes = on_disk(
+    Load(
+        fio=("--rw=randwrite", "--bs=1M", DIRECT, PSYNC), queue={"max_sectors_kb": "64"}, seconds=8
+    )
+)
+slow_disk = on_disk(Load(fio=(*RANDOM_4K, PSYNC), below=30, seconds=11))
+limited_group = on_disk(Load(fio=(*RANDOM_4K, PSYNC), group=30, seconds=11))
+limited_volume = on_disk(Load(fio=(*RANDOM_4K, AIO, "--iodepth=8"), below=700, seconds=12))
+deep_queue = on_disk(
+    Load(
+        fio=(*RANDOM_4K, AIO, "--iodepth=250"),
+        queue={"scheduler": "mq-deadline"},
+        below=2000,
+        seconds=11,
+    )
+)
+stalls = on_disk(Load(fio=(*RANDOM_4K, AIO, "--iodepth=2"), below=300, seconds=11))
+one_reader = on_disk(Load(fio=("--rw=randread", "--bs=512k", DIRECT, PSYNC), seconds=14))
+zeroing = on_disk(Load(shell="while :; do blkdiscard --zeroout {path} || exit 1; done", seconds=8))
+trim = on_disk(Load(shell="while :; do blkdiscard {path} || exit 1; done", seconds=8))
+surface_scan = on_disk(
+    Load(shell="while :; do badblocks -b 65536 -c 1 {path} || exit 1; done", seconds=8)
+)
 
 # Reads a file in order, again and again, from the disk each time: path, size of a read, MB/s.
 _READ_AGAIN = """
@@ -58,114 +62,23 @@ while True:
         at += len(data); done += len(data)
         time.sleep(max(0.0, done / rate - (time.monotonic() - start)) if done % 2**20 == 0 else 0)
 """
-
-
-def joined_reads(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.file("f", 192 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.python(_READ_AGAIN, str(path), "4096", "20")
-    stage.begins()
-    time.sleep(15)
-
-
-def joined_writes(stage: Stage) -> None:
-    volume = stage.volume()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--directory={volume.mount}", "--size=128M", "--rw=write", "--bs=4k", PSYNC,
-              "--rate=12m", "--fallocate=none")  # fmt: skip
-    stage.python("import os,sys,time\nwhile True: time.sleep(2); os.sync()")
-    stage.begins()
-    time.sleep(42)
-
-
-def late_write_back(stage: Stage) -> None:
-    volume = stage.volume()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--directory={volume.mount}", "--size=230M", "--rw=write", "--bs=4k", PSYNC,
-              "--rate=5m", "--fallocate=none")  # fmt: skip
-    stage.begins()
-    time.sleep(44)
-
-
-def cached_reads(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.file("f", 32 * MIB)
-    path.read_bytes()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=randread", "--bs=64k", "--invalidate=0", PSYNC)
-    stage.begins()
-    time.sleep(9)
-
-
-def slow_disk(stage: Stage) -> None:
-    disk = stage.disk()
-    limit = stage.limit(stage.below())
-    limit.set(read_ops=30)
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, PSYNC, limit=limit)
-    stage.begins()
-    time.sleep(11)
-
-
-def limited_group(stage: Stage) -> None:
-    disk = stage.disk()
-    limit = stage.limit(disk.number)
-    limit.set(read_ops=30)
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, PSYNC, limit=limit)
-    stage.begins()
-    time.sleep(11)
-
-
-def limited_volume(stage: Stage) -> None:
-    disk = stage.disk()
-    limit = stage.limit(stage.below())
-    limit.set(read_ops=700)
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8",
-              limit=limit)  # fmt: skip
-    stage.begins()
-    time.sleep(12)
-
-
-def deep_queue(stage: Stage) -> None:
-    disk = stage.disk()
-    disk.set_queue("scheduler", "mq-deadline")
-    limit = stage.limit(stage.below())
-    limit.set(read_ops=2000)
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=250",
-              limit=limit)  # fmt: skip
-    stage.begins()
-    time.sleep(11)
-
-
-def stalls(stage: Stage) -> None:
-    disk = stage.disk()
-    limit = stage.limit(stage.below())
-    limit.set(read_ops=300)
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(
-        f"--filename={disk.path}",
-        "--rw=randread",
-        "--bs=4k",
-        DIRECT,
-        AIO,
-        "--iodepth=2",
-        limit=limit,
+# A read larger than the window is fetched by max_sectors_kb, so both are needed.
+small_window = on_file(
+    Load(
+        python=_READ_AGAIN,
+        words=(str(MIB), "40"),
+        queue={"read_ahead_kb": "64", "max_sectors_kb": "64"},
+        seconds=8,
     )
-    stage.begins()
-    time.sleep(11)
-
-
-def one_reader(stage: Stage) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=512k", DIRECT, PSYNC)
-    stage.begins()
-    time.sleep(14)
-
+)
+joined_reads = on_file(Load(python=_READ_AGAIN, words=("4096", "20"), seconds=15))
+_SHIFTED = ("--rw=randwrite", "--bs=4k", PSYNC, "--offset=512", "--size=190M")
+misaligned_writes = on_file(Load(fio=(*_SHIFTED, "--rate_iops=600"), seconds=9))
+cached_reads = on_file(
+    Load(fio=("--rw=randread", "--bs=64k", "--invalidate=0", PSYNC), seconds=9),
+    32 * MIB,
+    is_cached=True,
+)
 
 # Reads of 64 KB at random places, nothing of which stays in the cache: path.
 _READ_ANEW = """
@@ -177,17 +90,38 @@ while True:
     os.pread(fd, 1 << 16, at)
     os.posix_fadvise(fd, at, 1 << 16, os.POSIX_FADV_DONTNEED)
 """
+one_buffered_reader = on_file(Load(python=_READ_ANEW, below=400, seconds=14))
+
+# Four calls in a row at each of many random places, nothing ever in the cache: path.
+_SCATTER = """
+import os, random, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY); pages = os.fstat(fd).st_size // 4096
+for i in range(10**9):
+    at = random.randrange(pages - 8)
+    for page in range(at, at + 4): os.pread(fd, 4096, page * 4096)
+    if i % 8 == 0: os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    time.sleep(0.004)
+"""
+random_window = on_file(Load(python=_SCATTER, queue={"read_ahead_kb": "1024"}, seconds=16))
+
+sparse_direct = on_sparse_file(
+    Load(fio=("--rw=randread", "--bs=64k", DIRECT, PSYNC), seconds=9), "2G"
+)
+sparse_buffered = on_sparse_file(
+    Load(fio=("--rw=read", "--bs=64k", "--rate=150m", PSYNC), seconds=10), "8G"
+)
+
+_WRITE_4K = ("--rw=write", "--bs=4k", PSYNC, "--fallocate=none")
+late_write_back = on_folder(Load(fio=(*_WRITE_4K, "--size=230M", "--rate=5m"), seconds=44))
 
 
-def one_buffered_reader(stage: Stage) -> None:
+def joined_writes(stage: Stage) -> None:
     volume = stage.volume()
-    path = volume.file("f", 192 * MIB)
-    limit = stage.limit(stage.below())
-    limit.set(read_ops=400)
     stage.record("--device", volume.loop.name, *LAYERS)
-    stage.python(_READ_ANEW, str(path), limit=limit)
+    stage.fio(f"--directory={volume.mount}", *_WRITE_4K, "--size=128M", "--rate=12m")
+    stage.python("import os,sys,time\nwhile True: time.sleep(2); os.sync()")
     stage.begins()
-    time.sleep(14)
+    time.sleep(42)
 
 
 def sync_log(stage: Stage) -> None:
@@ -202,44 +136,18 @@ def sync_log(stage: Stage) -> None:
 
 
 def full_cache(stage: Stage) -> None:
-    volume = stage.volume()
     # Requests of 4 KB, four at a time: the disk is slower than any writer.
-    volume.loop.set_queue("max_sectors_kb", "4")
-    volume.loop.set_queue("nr_requests", "4")
+    queue = {"max_sectors_kb": "4", "nr_requests": "4"}
     stage.dirty_limits(16 * MIB, 64 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--directory={volume.mount}", "--size=160M", "--rw=write", "--bs=64k", PSYNC)
-    stage.begins()
-    time.sleep(9)
-
-
-# Four calls in a row at each of many random places, nothing ever in the cache: path.
-_SCATTER = """
-import os, random, sys, time
-fd = os.open(sys.argv[1], os.O_RDONLY); pages = os.fstat(fd).st_size // 4096
-for i in range(10**9):
-    at = random.randrange(pages - 8)
-    for page in range(at, at + 4): os.pread(fd, 4096, page * 4096)
-    if i % 8 == 0: os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    time.sleep(0.004)
-"""
-
-
-def random_window(stage: Stage) -> None:
-    volume = stage.volume()
-    volume.loop.set_queue("read_ahead_kb", "1024")
-    path = volume.file("f", 192 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.python(_SCATTER, str(path))
-    stage.begins()
-    time.sleep(16)
+    write = ("--size=160M", "--rw=write", "--bs=64k", PSYNC)
+    on_folder(Load(fio=write, queue=queue, seconds=9))(stage)
 
 
 def local_rival(stage: Stage) -> None:
     disk = stage.disk()
     limit = stage.limit(stage.below())
     limit.set(read_ops=1500)
-    job = (f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO)
+    job = (f"--filename={disk.path}", *RANDOM_4K, AIO)
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(*job, "--iodepth=8", limit=limit)
     time.sleep(22)
@@ -253,8 +161,7 @@ def remote_rival(stage: Stage) -> None:
     limit = stage.limit(stage.below())
     limit.set(read_ops=3000)
     stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8",
-              limit=limit)  # fmt: skip
+    stage.fio(f"--filename={disk.path}", *RANDOM_4K, AIO, "--iodepth=8", limit=limit)
     time.sleep(22)
     limit.set(read_ops=700)
     stage.begins()
@@ -266,54 +173,9 @@ def faster_tier(stage: Stage) -> None:
     limit = stage.limit(stage.below())
     limit.set(read_ops=200)
     stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=64",
-              limit=limit)  # fmt: skip
+    stage.fio(f"--filename={disk.path}", *RANDOM_4K, AIO, "--iodepth=64", limit=limit)
     time.sleep(5)
     stage.begins()
     for step in range(135):
         limit.set(read_ops=200 + 15 * step)
         time.sleep(1)
-
-
-def zeroing(stage: Stage) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.load("sh", "-c", f"while :; do blkdiscard --zeroout {disk.path} || exit 1; done")
-    stage.begins()
-    time.sleep(8)
-
-
-def sparse_direct(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.mount / "f"
-    run("truncate", "-s", "2G", path)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=randread", "--bs=64k", DIRECT, PSYNC)
-    stage.begins()
-    time.sleep(9)
-
-
-def sparse_buffered(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.mount / "f"
-    run("truncate", "-s", "8G", path)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=read", "--bs=64k", "--rate=150m", PSYNC)
-    stage.begins()
-    time.sleep(10)
-
-
-def trim(stage: Stage) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.load("sh", "-c", f"while :; do blkdiscard {disk.path} || exit 1; done")
-    stage.begins()
-    time.sleep(8)
-
-
-def surface_scan(stage: Stage) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.load("sh", "-c", f"while :; do badblocks -b 65536 -c 1 {disk.path} || exit 1; done")
-    stage.begins()
-    time.sleep(8)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.scenarios import anomalies, healthy, network, storage
+from tests.scenarios import anomalies, healthy, mistaken, network, storage
 from tests.scenarios.evidence import READ_FASTER, WRITTEN_BACK, Sign
 
 
@@ -15,9 +15,10 @@ class Scenario:
     """One scenario.
 
     Shape:
-        ``play`` takes a Stage.  ``rule`` must fire, ``""`` where all must stay silent; ``also``
-        may, since what they say is true of it, too.  The finding must come within WITHIN_S of the
-        mark, or of ``sign`` where the mark alone shows nothing yet.
+        ``play`` takes a Stage.  ``rule`` must fire, ``""`` where none may warn; ``says`` must tell
+        of something worth knowing, ``also`` may, since what they say is true of it, too.  The
+        finding must come within WITHIN_S of the mark, or of ``sign`` where the mark alone shows
+        nothing yet.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Scenario:
     rule: str = ""
     also: tuple[str, ...] = ()
     sign: Sign | None = None
+    says: tuple[str, ...] = ()
 
 
 ANOMALIES = (
@@ -41,14 +43,16 @@ ANOMALIES = (
              anomalies.joined_writes, "consolidation", ("dirty_throttling",), sign=WRITTEN_BACK),
     Scenario("late_write_back", "4 KB buffered writes in order, left to the kernel to write back",
              anomalies.late_write_back, "consolidation", sign=WRITTEN_BACK),
+    Scenario("misaligned_writes", "4 KB buffered writes that begin 512 bytes into a page",
+             anomalies.misaligned_writes, "read_before_write"),
     Scenario("cached_reads", "buffered reads of a small file again and again",
              anomalies.cached_reads, "caching"),
     Scenario("slow_disk", "the disk below limited to 30 reads a second",
              anomalies.slow_disk, "slow_disk", ("single_stream", "tail_latency")),
     Scenario("limited_group", "a control group limited to 30 reads a second",
-             anomalies.limited_group, "io_limit", ("time_above_disk", "single_stream")),
+             anomalies.limited_group, "io_limit", ("time_above_disk",)),
     Scenario("held_above", "the same group: the time passes above the disk",
-             anomalies.limited_group, "time_above_disk", ("io_limit", "single_stream")),
+             anomalies.limited_group, "time_above_disk", ("io_limit",)),
     Scenario("limited_volume", "the disk below limited to 700 reads a second, eight at a time",
              anomalies.limited_volume, "device_limit", ("tail_latency",)),
     Scenario("deep_queue", "256 requests at once on a disk that serves 128",
@@ -88,8 +92,32 @@ ANOMALIES = (
              storage.half_cached, "cache_below", ("single_stream", "tail_latency")),
     Scenario("compressed", "data that compresses, written to btrfs with compress=lzo",
              storage.compressed, "compression", ("consolidation",)),
+    Scenario("compressed_reads", "data that compresses, read of btrfs with compress=zstd",
+             storage.compressed_reads, "compression", ("consolidation", "single_stream")),
+    Scenario("file_heads", "the first 4 KB of files of 100 KB", mistaken.file_heads,
+             "read_ahead_waste", ("single_stream",)),
+    Scenario("sparse_once", "reads of 1 GB of a sparse file", mistaken.sparse_once, "holes"),
+    Scenario("sparse_again", "a sparse file read again and again, not in memory",
+             mistaken.sparse_again, "holes"),
+    Scenario("long_rival", "another fio beside a calm reader, for 45 s", mistaken.long_rival,
+             "shared_drive", ("saturation", "tail_latency", "slow_disk", "device_limit")),
+    Scenario("one_limited_reader", "one thread in a control group limited to 80 reads a second",
+             mistaken.one_limited_reader, "io_limit", ("time_above_disk",)),
+    Scenario("starved_reader", "one thread whose CPUs others take", mistaken.starved_reader,
+             "single_stream", ("tail_latency", "time_above_disk")),
+    Scenario("scattered_memory", "1 MB direct reads into memory of single pages",
+             mistaken.scattered_memory, "fragmentation", ("single_stream",)),
     Scenario("unseen_completions", "a program that takes libaio's completions from the ring",
              storage.unseen_completions, "losses"),
+    Scenario("swapping", "a program of 200 MB that may use 64 MB, swap on a disk",
+             storage.swapping, "swapping",
+             ("single_stream", "tail_latency", "slow_disk", "saturation", "shared_drive")),
+    Scenario("swapping_zram", "the same program, swap in compressed memory (zram)",
+             storage.swapping_zram, "swapping"),
+    Scenario("memory_writes", "dd without O_DIRECT and without fsync", storage.memory_writes,
+             "caching", ("dirty_throttling", "consolidation")),
+    Scenario("dark_peer", "the other machine is gone while data is sent to it",
+             network.dark_peer, "tcp_no_answer", ("tcp_retransmits",)),
     Scenario("lossy_link", "2 % of the packets dropped", network.lossy_link, "tcp_retransmits",
              ("connection_limits",)),
     Scenario("shaped_link", "a link of 80 Mbit/s (tc tbf) that is full", network.shaped_link,
@@ -109,6 +137,8 @@ HEALTHY = (
     Scenario("mixed", "4 KB direct reads and writes, 70 to 30", healthy.mixed),
     Scenario("page_random", "4 KB buffered reads at random, told to be random",
              healthy.page_random),
+    Scenario("aligned_writes", "4 KB buffered writes at random, not in memory",
+             healthy.aligned_writes),
     Scenario("calm_writer", "a buffered writer of 10 MB/s", healthy.calm_writer),
     Scenario("group_commit", "1 MB writes, each with fsync", healthy.group_commit),
     Scenario("overwriter", "direct writes over what is there", healthy.overwriter),
@@ -118,6 +148,8 @@ HEALTHY = (
              storage.direct_image),
     Scenario("incompressible", "random data written to btrfs with compress=lzo",
              storage.incompressible),
+    Scenario("incompressible_reads", "random data read of btrfs with compress=zstd",
+             storage.incompressible_reads, also=("consolidation", "single_stream")),
     Scenario("read_btrfs", "direct reads of btrfs", storage.read_btrfs),
     Scenario("few_trims", "a few discards a second", healthy.few_trims),
     Scenario("clean_link", "the same traffic without drops", network.clean_link),
@@ -125,6 +157,12 @@ HEALTHY = (
              network.half_used_link),
     Scenario("copies", "copies of a file in memory, on a loop device that uses the page cache",
              healthy.copies),
+    Scenario("small_files", "whole files of 1,500 bytes, not in memory", mistaken.small_files,
+             also=("single_stream",)),
+    Scenario("shared_memory", "a file in memory read into shared memory", mistaken.shared_memory,
+             also=("caching",)),
+    Scenario("other_writer", "reads of a file in memory while another disk is written",
+             mistaken.other_writer, also=("caching",)),
     Scenario("idle", "nothing", healthy.idle),
 )  # fmt: skip
 

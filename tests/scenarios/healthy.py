@@ -12,29 +12,39 @@ from pathlib import Path
 
 from tests.kernel.aio import PREAD, Aio
 from tests.kernel.rig import MIB, opened, run
-from tests.scenarios.anomalies import AIO, DIRECT, LAYERS, PSYNC
+from tests.scenarios.anomalies import RANDOM_4K
+from tests.scenarios.plays import AIO, DIRECT, LAYERS, PSYNC, Load, on_disk, on_file, on_folder
 from tests.scenarios.stage import Stage
 
 SECONDS = 14
 
 
-def _on_disk(stage: Stage, *options: str, seconds: float = SECONDS) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", *options)
-    time.sleep(seconds)
+def _calm(*fio: str, seconds: float = SECONDS) -> Load:
+    return Load(fio=fio, seconds=seconds, is_healthy=True)
 
 
-def large_requests(stage: Stage) -> None:
-    _on_disk(stage, "--rw=randread", "--bs=1M", DIRECT, AIO, "--iodepth=4", "--rate=100m")
-
-
-def small_reads(stage: Stage) -> None:
-    _on_disk(stage, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", "--rate_iops=3000")
-
-
-def busy_disk(stage: Stage) -> None:
-    _on_disk(stage, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8")
+large_requests = on_disk(
+    _calm("--rw=randread", "--bs=512k", DIRECT, AIO, "--iodepth=4", "--rate=100m")
+)
+small_reads = on_disk(_calm(*RANDOM_4K, AIO, "--iodepth=8", "--rate_iops=3000"))
+busy_disk = on_disk(_calm(*RANDOM_4K, AIO, "--iodepth=8"))
+steady = on_disk(_calm(*RANDOM_4K, AIO, "--iodepth=8", "--rate_iops=500", seconds=150))
+_MIX = ("--rw=randrw", "--rwmixread=70", "--bs=4k", DIRECT, AIO, "--iodepth=8")
+mixed = on_disk(_calm(*_MIX, "--rate_iops=1400,600", seconds=30))
+page_random = on_file(_calm("--rw=randread", "--bs=4k", PSYNC, "--rate_iops=300"))
+aligned_writes = on_file(_calm("--rw=randwrite", "--bs=4k", PSYNC, "--rate_iops=600"))
+_OVER = ("--rw=randwrite", "--bs=4k", DIRECT, AIO, "--iodepth=4", "--rate_iops=2500")
+overwriter = on_file(_calm(*_OVER), 128 * MIB)
+_WRITE = ("--size=96M", "--rw=write", "--bs=1M", PSYNC)
+calm_writer = on_folder(_calm(*_WRITE, "--rate=10m"))
+group_commit = on_folder(_calm(*_WRITE, "--fsync=1", "--rate=60m"))
+few_trims = on_disk(
+    Load(
+        shell="while sleep 0.2; do blkdiscard -l 1M {path} || exit 1; done",
+        seconds=SECONDS,
+        is_healthy=True,
+    )
+)
 
 
 def late_reaper(stage: Stage) -> None:
@@ -50,63 +60,13 @@ def late_reaper(stage: Stage) -> None:
             assert context.reap(len(reads), len(reads)) == [4096] * len(reads)
 
 
-def mixed(stage: Stage) -> None:
-    mix = ("--rw=randrw", "--rwmixread=70", "--bs=4k", DIRECT, AIO, "--iodepth=8")
-    _on_disk(stage, *mix, "--rate_iops=1400,600", seconds=30)
-
-
-def page_random(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.file("f", 192 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=randread", "--bs=4k", PSYNC, "--rate_iops=300")
-    time.sleep(SECONDS)
-
-
-def calm_writer(stage: Stage) -> None:
-    volume = stage.volume()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--directory={volume.mount}", "--size=96M", "--rw=write", "--bs=1M", PSYNC,
-              "--rate=10m")  # fmt: skip
-    time.sleep(SECONDS)
-
-
-def group_commit(stage: Stage) -> None:
-    volume = stage.volume()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--directory={volume.mount}", "--size=96M", "--rw=write", "--bs=1M", PSYNC,
-              "--fsync=1", "--rate=60m")  # fmt: skip
-    time.sleep(SECONDS)
-
-
-def overwriter(stage: Stage) -> None:
-    volume = stage.volume()
-    path = volume.file("f", 128 * MIB)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    stage.fio(f"--filename={path}", "--rw=randwrite", "--bs=4k", DIRECT, AIO, "--iodepth=4",
-              "--rate_iops=2500")  # fmt: skip
-    time.sleep(SECONDS)
-
-
 def two_from_the_start(stage: Stage) -> None:
     disk = stage.disk()
-    job = (f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8")
+    job = (f"--filename={disk.path}", *RANDOM_4K, AIO, "--iodepth=8")
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(*job, "--rate_iops=1500")
     stage.fio(*job, "--rate_iops=1500")
     time.sleep(30)
-
-
-def steady(stage: Stage) -> None:
-    options = ("--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", "--rate_iops=500")
-    _on_disk(stage, *options, seconds=150)
-
-
-def few_trims(stage: Stage) -> None:
-    disk = stage.disk()
-    stage.record("--device", disk.name, *LAYERS)
-    stage.load("sh", "-c", f"while sleep 0.2; do blkdiscard -l 1M {disk.path} || exit 1; done")
-    time.sleep(SECONDS)
 
 
 def copies(stage: Stage) -> None:

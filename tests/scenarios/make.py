@@ -1,7 +1,8 @@
 """Plays scenarios and keeps their recordings: ``python -m tests.scenarios.make [NAME …]``.
 
-Needs root, fio, nft, tc and mkfs.btrfs.  Ends with 1 where a rule did not do as the catalogue says;
-then that recording is kept beside the old one, with ``.failed``.
+Real programs (tests/programs) are played by name only.  Needs root, fio, nft, tc and
+mkfs.btrfs.  Ends with 1 where a rule did not do as the catalogue says; then that recording is kept
+beside the old one, with ``.failed``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.programs.catalogue import PROGRAMS
 from tests.scenarios.catalogue import SCENARIOS, Scenario
 from tests.scenarios.stage import stage
-from tests.scenarios.verdict import RECORDINGS, Outcome, complaint, judge
+from tests.scenarios.verdict import RECORDINGS, Outcome, absent_paths, complaint, judge
 
 
 def play(scenario: Scenario, output: Path) -> Outcome:
@@ -21,17 +23,21 @@ def play(scenario: Scenario, output: Path) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder:
         with stage(Path(folder) / "stage", output) as made:
             scenario.play(made)
-        return judge(output, scenario.sign)
+            made.end_recording()
+            outcome = judge(output, scenario.sign)
+            absent = absent_paths(outcome)
+            assert not absent, f"{scenario.name}: a command has {absent}, which is not there"
+        return outcome
 
 
 def main(names: list[str]) -> int:
-    """Play those, or all; returns the exit status."""
-    failed = 0
+    """Play those, or all scenarios; returns the exit status."""
+    failed, known = 0, {**SCENARIOS, **PROGRAMS}
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name in names or SCENARIOS:
         new = RECORDINGS / f"{name}.ioh.failed"
-        outcome = play(SCENARIOS[name], new)
-        wrong = complaint(SCENARIOS[name], outcome)
+        outcome = play(known[name], new)
+        wrong = complaint(known[name], outcome)
         failed += bool(wrong)
         size = new.stat().st_size
         print(f"{name}: {wrong or 'as it should'}; {outcome}; {size} bytes", flush=True)

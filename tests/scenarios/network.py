@@ -102,3 +102,19 @@ def full_backlog(stage: Stage) -> None:
     time.sleep(11)
     stage.end_recording()
     stage.end_loads()
+
+
+def dark_peer(stage: Stage) -> None:
+    """The other machine is gone: nothing that it is sent arrives."""
+    one, other = _cable(stage)
+    stage.load(*other.command("python3", "-c", _SINK, "10.99.0.2", "0"))
+    time.sleep(1)
+    stage.record(*TCP, prefix=one.command())
+    stage.load(*one.command("python3", "-c", _SOURCE, "10.99.0.2", "5000000"))
+    time.sleep(6)
+    other.run("nft", "add table inet ioh; add chain inet ioh in "
+              "{ type filter hook input priority 0; policy drop; };")  # fmt: skip
+    stage.begins()
+    time.sleep(15)
+    stage.end_recording()
+    stage.end_loads()

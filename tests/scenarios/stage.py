@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.kernel.netns import Namespace
@@ -48,12 +48,34 @@ class Limit:
 
     def close(self) -> None:
         self.set()
-        for _ in range(50):
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
-                return
-            time.sleep(0.1)
-        self.folder.rmdir()
+        _remove(self.folder)
+
+
+class MemoryLimit:
+    """A control group that may use so much memory."""
+
+    def __init__(self, most_bytes: int) -> None:
+        is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        base = Path("/sys/fs/cgroup") if is_v2 else Path("/sys/fs/cgroup/memory")
+        if is_v2:
+            (base / "cgroup.subtree_control").write_text("+memory")
+        self.folder = base / f"ioh-{os.getpid()}-memory"
+        self.folder.mkdir()
+        name = "memory.max" if is_v2 else "memory.limit_in_bytes"
+        (self.folder / name).write_text(str(most_bytes))
+
+    def close(self) -> None:
+        _remove(self.folder)
+
+
+def _remove(folder: Path) -> None:
+    """A control group, once what it held has ended."""
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            return
+        time.sleep(0.1)
+    folder.rmdir()
 
 
 def fill(path: Path, size: int) -> None:
@@ -87,6 +109,22 @@ class Btrfs:
         subprocess.run(["btrfs", "scrub", "cancel", self.mount], check=False, capture_output=True)
         run("umount", self.mount)
         self.loop.close()
+
+
+class Zram:
+    """A disk of compressed memory, which has no requests."""
+
+    _control = Path("/sys/class/zram-control")
+
+    def __init__(self, size: int) -> None:
+        self._number = (self._control / "hot_add").read_text().strip()
+        self.name = f"zram{self._number}"
+        self.path = f"/dev/{self.name}"
+        (Path("/sys/block") / self.name / "disksize").write_text(str(size))
+
+    def close(self) -> None:
+        (Path("/sys/block") / self.name / "reset").write_text("1")
+        (self._control / "hot_remove").write_text(self._number)
 
 
 class Stage:
@@ -139,6 +177,25 @@ class Stage:
         self._stack.callback(limit.close)
         return limit
 
+    def memory_limit(self, most_bytes: int) -> MemoryLimit:
+        """A control group whose memory is limited."""
+        limit = MemoryLimit(most_bytes)
+        self._stack.callback(limit.close)
+        return limit
+
+    def zram(self) -> Zram:
+        """A disk in memory, of the kernel's own compression."""
+        run("sh", "-c", "[ -e /sys/class/zram-control ] || modprobe zram")
+        disk = Zram(2 * DISK_BYTES)
+        self._stack.callback(disk.close)
+        return disk
+
+    def swap_on(self, disk: Loop | Zram) -> None:
+        """Let memory be swapped to a disk, until the end."""
+        run("mkswap", disk.path)
+        run("swapon", "--priority", "100", disk.path)
+        self._stack.callback(run, "swapoff", disk.path)
+
     def below(self) -> str:
         """Number of the disk on which the images lie: limited, it makes the loop device slow."""
         dev = self.folder.stat().st_dev
@@ -165,7 +222,13 @@ class Stage:
         self._stack.callback(made.close)
         return made
 
-    def load(self, *command: str, limit: Limit | None = None) -> subprocess.Popen[bytes]:
+    def at_end(self, undo: Callable[..., object], *words: object) -> None:
+        """Call that once the loads have ended, before what was made earlier is given back."""
+        self._stack.callback(undo, *words)
+
+    def load(
+        self, *command: str, limit: Limit | MemoryLimit | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start something; it is ended with the recording."""
         words = list(command)
         if limit is not None:
@@ -181,7 +244,7 @@ class Stage:
         """fio without an end."""
         self.load("fio", *_ENDLESS, *options, limit=limit)
 
-    def python(self, program: str, *words: str, limit: Limit | None = None) -> None:
+    def python(self, program: str, *words: str, limit: Limit | MemoryLimit | None = None) -> None:
         """A Python program without an end."""
         self.load(sys.executable, "-c", program, *words, limit=limit)
 

@@ -5,11 +5,12 @@ Every ``time.sleep`` here is how long the scenario lasts.
 
 from __future__ import annotations
 
+import os
 import time
 
-from tests.kernel.rig import MIB, run
-from tests.scenarios.anomalies import AIO, DIRECT, LAYERS, PSYNC
-from tests.scenarios.stage import DISK_BYTES, Stage, fill
+from tests.kernel.rig import MIB, Loop, run
+from tests.scenarios.plays import AIO, DIRECT, LAYERS, PSYNC, Load, on_disk
+from tests.scenarios.stage import DISK_BYTES, Stage, Zram, fill
 
 
 def cached_image(stage: Stage) -> None:
@@ -69,6 +70,39 @@ def compressed(stage: Stage) -> None:
     time.sleep(16)
 
 
+# Reads a file from its disk, again and again: path.
+_READ_COLD = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+while True:
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED); os.lseek(fd, 0, 0)
+    while os.read(fd, 1 << 17): pass
+"""
+
+
+def compressed_reads(stage: Stage) -> None:
+    _read_btrfs(stage, b"five of six words are the same as before " + os.urandom(8))
+    stage.begins()
+    time.sleep(11)
+
+
+def incompressible_reads(stage: Stage) -> None:
+    _read_btrfs(stage)
+    time.sleep(11)
+
+
+def _read_btrfs(stage: Stage, words: bytes = b"") -> None:
+    """Reads of a file made of these words, or of none that comes twice."""
+    volume = stage.btrfs("compress-force=zstd")
+    path = volume.mount / "f"
+    with path.open("wb") as stream:
+        for _ in range(192):
+            stream.write(words * (MIB // len(words)) if words else os.urandom(MIB))
+        os.fsync(stream.fileno())
+    stage.record("--device", volume.loop.name, *LAYERS)
+    stage.python(_READ_COLD, str(path))
+
+
 def incompressible(stage: Stage) -> None:
     _write_btrfs(stage, "compress=lzo")
     time.sleep(16)
@@ -104,12 +138,45 @@ def read_btrfs(stage: Stage) -> None:
     time.sleep(14)
 
 
-def unseen_completions(stage: Stage) -> None:
-    """fio takes its completions from the ring itself: no call in which ioh could see them."""
-    disk = stage.disk()
+# fio takes its completions from the ring itself: no call in which ioh could see them.
+_UNSEEN = ("--userspace_reap=1", "--iodepth_batch_complete_min=0", "--rate_iops=2000")
+unseen_completions = on_disk(
+    Load(fio=("--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8", *_UNSEEN), seconds=9)
+)
+
+
+# Touches pages of so many MB at random, for ever.
+_TOUCH = """
+import mmap, random, sys
+size = int(sys.argv[1]) << 20; pages = mmap.mmap(-1, size)
+while True: pages[random.randrange(size >> 12) << 12] = 1
+"""
+
+
+def swapping(stage: Stage) -> None:
+    """A program of 200 MB in a control group of 64 MB, with swap on a disk."""
+    _swap(stage, stage.disk())
+
+
+def swapping_zram(stage: Stage) -> None:
+    """The same, and what is swapped stays in memory, compressed."""
+    _swap(stage, stage.zram())
+
+
+def _swap(stage: Stage, disk: Loop | Zram) -> None:
+    stage.swap_on(disk)
     stage.record("--device", disk.name, *LAYERS)
-    stage.fio(f"--filename={disk.path}", "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=8",
-              "--userspace_reap=1", "--iodepth_batch_complete_min=0",
-              "--rate_iops=2000")  # fmt: skip
+    stage.python(_TOUCH, "200", limit=stage.memory_limit(64 * MIB))
     stage.begins()
-    time.sleep(9)
+    time.sleep(12)
+
+
+def memory_writes(stage: Stage) -> None:
+    """dd as a benchmark of a disk, without O_DIRECT and without an fsync in the end."""
+    volume = stage.volume(2048 * MIB)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    # Into a new file each time: ext4 writes back what is truncated and written anew.
+    stage.load("sh", "-c", f"cd {volume.mount}; while :; do dd if=/dev/zero of=f bs=1M count=900 "
+               "|| exit 1; rm f; done")  # fmt: skip
+    stage.begins()
+    time.sleep(11)

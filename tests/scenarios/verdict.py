@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ RECORDINGS = Path(__file__).parents[1] / "data" / "scenarios"
 
 @dataclass(frozen=True)
 class Outcome:
-    """When each rule that fired did so first, and the last finding of each.
+    """When each rule that fired did so first, and its worst finding, the last of equals.
 
     Units:
         Seconds from the sign, from the mark where no sign was asked for, or from the first sample
@@ -94,22 +95,37 @@ def judge(path: Path, sign: Sign | None = None) -> Outcome:
                 shown_s = begun_s if sign is None else snapshot.time_unix_s
         for finding in snapshot.findings:
             first_s.setdefault(finding.rule, snapshot.time_unix_s)
-            last[finding.rule] = finding
+            before = last.get(finding.rule)
+            if before is None or before.severity == "info" or finding.severity != "info":
+                last[finding.rule] = finding
     assert shown_s is not None, f"{path} does not show {sign}"
     return Outcome({rule: time_s - shown_s for rule, time_s in first_s.items()}, last)
 
 
+def absent_paths(outcome: Outcome) -> list[str]:
+    """What findings' commands name and this machine, on which they were found, does not have."""
+    return [
+        word
+        for finding in outcome.last.values()
+        for word in shlex.split(finding.command, comments=True)
+        if word.startswith("/") and not list(Path("/").glob(word.rstrip(";").lstrip("/")))
+    ]
+
+
 def complaint(scenario: Scenario, outcome: Outcome) -> str:
     """What is wrong; "" for nothing."""
-    wrong = sorted(set(outcome.after_s) - {scenario.rule, *scenario.also})
+    known = {scenario.rule, *scenario.also, *scenario.says}
+    wrong = sorted(
+        rule
+        for rule, finding in outcome.last.items()
+        if rule not in known or (not scenario.rule and finding.severity != "info")
+    )
     if wrong:
         said = "; ".join(f"{rule}: {outcome.last[rule].cause}" for rule in wrong)
         return f"FALSE ALARM {said}"
-    if not scenario.rule:
-        return ""
-    after_s = outcome.after_s.get(scenario.rule)
-    if after_s is None:
-        return f"MISSED {scenario.rule}"
+    if missed := sorted({*scenario.says, scenario.rule} - {"", *outcome.after_s}):
+        return f"MISSED {', '.join(missed)}"
+    after_s = outcome.after_s.get(scenario.rule, 0.0)
     if after_s < 0:
         return f"TOO EARLY {after_s:.1f} s: {outcome.last[scenario.rule].cause}"
     if after_s > WITHIN_S:

@@ -14,25 +14,30 @@ from ioh.bpf import maps
 from ioh.bpf.btf import Btf
 from ioh.bpf.host import HostFacts
 from ioh.bpf.maps import Map, MapSpec
+from ioh.procfs.mountinfo import MountTable
 
 CPUS = 3
 _ARRAYS = {2, 6}
 
 _MEMBERS = {
-    "bio": "bi_opf bi_iter.bi_size bi_bdev",
+    "address_space": "host i_mmap",
+    "bpf_trace_run_ctx": "bpf_cookie",
+    "bio": "bi_opf bi_iter.bi_size bi_bdev bi_io_vec bi_next bi_private bi_status",
+    "bio_vec": "bv_page",
     "block_device": "bd_disk",
     "dentry": "d_inode d_parent d_name.name d_name.hash d_sb d_u.d_alias",
     "fdtable": "max_fds fd",
     "file": "f_inode f_flags f_path.dentry f_pos",
     "files_struct": "fdt",
-    "gendisk": "major disk_name",
+    "gendisk": "major first_minor disk_name",
     "inet_sock": "inet_sport",
-    "inode": "i_mode i_flags i_sb i_ino i_size i_rdev i_dentry.first",
+    "inode": "i_mode i_flags i_sb i_ino i_size i_rdev i_dentry.first i_dentry",
     "css_set": "dfl_cgrp",
     "cgroup": "kn self.parent",
     "cgroup_subsys_state": "cgroup",
     "kernfs_node": "id",
     "io_kiocb": "opcode file flags cqe.fd cmd",
+    "list_head": "next",
     "io_rw": "kiocb kiocb.ki_pos flags",
     "mount": "mnt_id mnt.mnt_root mnt_next_for_sb",
     "net": "ns.inum",
@@ -44,6 +49,7 @@ _MEMBERS = {
     "nfsd4_compoundres": "opcnt cstate.current_fh",
     "nfsd4_op": "u.write",
     "nfsd4_write": "wr_stable_how",
+    "page": "flags compound_head mapping",
     "pt_regs": "di si dx r10 r9",
     "request": "cmd_flags rq_flags __data_len __sector bio start_time_ns io_start_time_ns q",
     "request_queue": "disk",
@@ -60,7 +66,8 @@ _MEMBERS = {
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
     "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
-    "task_struct": "files thread_info flags group_leader comm cgroups nvcsw",
+    "task_struct": "files thread_info flags group_leader comm cgroups nvcsw bio_list"
+    " tgid real_parent se.prev_sum_exec_runtime sched_info.last_arrival",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us write_seq rcv_nxt",
     "thread_info": "status",
@@ -74,10 +81,11 @@ _REQ_OPS = {
     "REQ_OP_ZONE_APPEND": 7,
     "REQ_OP_WRITE_ZEROES": 9,
 }
-_REQ_FLAGS = {"__REQ_FUA": 17, "__REQ_PREFLUSH": 18}
+_REQ_FLAGS = {"__REQ_META": 12, "__REQ_FUA": 17, "__REQ_PREFLUSH": 18}
 _TRACEPOINTS: dict[str, tuple[str, ...]] = {
     "block_bio_backmerge": ("bio",),
     "block_bio_frontmerge": ("bio",),
+    "block_bio_complete": ("request_queue", "bio"),
     "block_bio_queue": ("bio",),
     "block_getrq": ("bio",),
     "block_rq_complete": ("request", "", ""),
@@ -129,6 +137,9 @@ class FakeBtf:
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
         return self.tracepoints.get(name)
 
+    def struct_id(self, name: str) -> int | None:
+        return 1 if name in _MEMBERS else None
+
     def drop(self, *members: str) -> None:
         """Take away members, each written ``struct.member``."""
         for member in members:
@@ -142,9 +153,16 @@ class FakeBtf:
         trusted: bool = True,
         cpus: int = 4,
         preempted: bool = False,
+        casts: bool = False,
     ) -> HostFacts:
         return HostFacts(
-            cast("Btf", self), machine, cpus, 4096, trusted_loads=trusted, preempted=preempted
+            cast("Btf", self),
+            machine,
+            cpus,
+            trusted_loads=trusted,
+            cast=1 if casts else None,
+            alone=casts,
+            preempted=preempted,
         )
 
 
@@ -159,6 +177,7 @@ def linux_6_18() -> FakeBtf:
         {
             "req_op": dict(_REQ_OPS),
             "req_flag_bits": dict(_REQ_FLAGS),
+            "pageflags": {"PG_swapbacked": 17},
             "rqf_flags": {"__RQF_STARTED": 0, "__RQF_FLUSH_SEQ": 1},
             "sock_flags": {"SOCK_DEAD": 0, "SOCK_DONE": 1},
         },
@@ -200,7 +219,7 @@ def linux_5_15() -> FakeBtf:
 def linux_5_10() -> FakeBtf:
     """Debian 11: the queue in the block tracepoints' arguments, untyped io_uring ones."""
     btf = linux_5_15()
-    btf.drop("bio.bi_bdev")
+    btf.drop("bio.bi_bdev", "bpf_trace_run_ctx.bpf_cookie")
     btf.offsets["bio", "bi_disk"] = 8
     for name in ("queue", "backmerge", "frontmerge"):
         btf.tracepoints[f"block_bio_{name}"] = ("request_queue", "bio")
@@ -340,6 +359,11 @@ class FakeLibbpf:
         for key in list(held.entries)[: count._obj.value]:
             del held.entries[key]
         return failed
+
+
+def notice_mounts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file tells nobody that it changed, as the kernel's list of mounts does."""
+    monkeypatch.setattr(MountTable, "refresh", lambda table: table._read() or True)
 
 
 def install(

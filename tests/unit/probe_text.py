@@ -10,7 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.program import probe_source
+from ioh.bpf.program import choose_points, probe_source
+from ioh.layers.base import Layer
+from ioh.model.filters import Filters
+from ioh.model.sample import Unavailable
+from tests.unit.fake_kernel import linux_6_18
 
 _SIZES = {"u8": 1, "char": 1, "u16": 2, "u32": 4, "int": 4, "u64": 8, "s64": 8}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -158,9 +162,19 @@ class ProbeText:
         ):
             for args in self._uses_of(macro):
                 used.add(prefix + self.macros.get(args[-1], args[-1]))
+        for macro, place in (("PART", 2), ("READ_PART", 1), ("PEEK", 2)):
+            for args in self._uses_of(macro):
+                used.discard(args[place])
+                used |= self._names_of_kind(macro, args[place])
         constants = {name for names in self.enums() for name in names}
         known = constants | self.defines.keys() | self.macros.keys() | self.functions.keys()
         return {name for name in used - known if not _FOREIGN.fullmatch(name)}
+
+    def _names_of_kind(self, macro: str, kind: str) -> set[str]:
+        """What a macro makes of the kind of struct that it is given."""
+        if "CASTS" in self.defines:
+            return {f"TYPE_{kind}"}
+        return set() if macro == "PEEK" else {f"{kind}_BASE", f"{kind}_SPAN"}
 
     def _uses_of(self, macro: str) -> Iterator[list[str]]:
         """The arguments of each use of a macro."""
@@ -175,3 +189,13 @@ class ProbeText:
                 else:
                     args[-1] += char
             yield [arg.strip() for arg in args]
+
+
+def text_of(layer: type[Layer]) -> ProbeText:
+    """A layer's probe as it is compiled for a kernel that has everything."""
+    host = linux_6_18().host()
+    defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
+    assert not isinstance(defines, Unavailable)
+    assert not isinstance(chosen, Unavailable)
+    on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
+    return ProbeText(layer.probe, {**defines, **on})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from random import Random
 from typing import Any
@@ -77,6 +77,14 @@ def layer(
     )
 
 
+def calls(
+    kind: str, done: OpStats, tables: Mapping[str, Any] | None = None, **metrics: Value
+) -> LayerSnapshot:
+    """Calls of one kind, such as ``read_direct``, and no others."""
+    ops = {kind.partition("_")[0]: done, kind: done}
+    return layer("syscall", ops, tables=tables, metrics=metrics)
+
+
 def disk(
     name: str, read: OpStats | None = None, write: OpStats | None = None, **settings: Value
 ) -> dict[str, Any]:
@@ -122,9 +130,17 @@ def ticks(
 
 def found(layers: Layers, seconds: int = 15, host: HostStats | None = None) -> dict[str, Finding]:
     """Findings at the end of so many equal seconds, by rule."""
+    return judged(ticks(seconds, layers, host=host))[-1]
+
+
+def judged(seconds: Iterable[Snapshot | Layers]) -> list[dict[str, Finding]]:
+    """Findings of each second, by rule; from its layers a second is made."""
     engine = Engine()
-    last = [engine.judge(snapshot) for snapshot in ticks(seconds, layers, host=host)][-1]
-    return {finding.rule: finding for finding in last.findings}
+    made = (
+        each if isinstance(each, Snapshot) else ticks(1, each, start=at)[0]
+        for at, each in enumerate(seconds)
+    )
+    return [{finding.rule: finding for finding in engine.judge(s).findings} for s in made]
 
 
 def by_chance(random: Random, time_unix_s: float) -> Snapshot:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ioh.bpf.maps import Map, MapSpec
 from ioh.layers.base import Layer
+from ioh.live.attached import COMPILING, AttachedLayer
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import LayerSample, Unavailable
-from ioh.sources.attached import COMPILING, AttachedLayer
 
 LESS = Unavailable("/proc says less", "leave out --device")
 

@@ -10,7 +10,7 @@ import pytest
 
 from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
 from ioh.layers.block import SPEC, Block
-from ioh.model.derive import derive_table
+from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, fine_index, size_index
 from ioh.model.sample import OTHERS, LayerSample, OpTotals
@@ -58,7 +58,7 @@ class Host:
         entries[key] = struct.pack(f"={WORDS}Q", *words) + rest
 
     def position(self, dev: int, judged: int, sequential: int) -> None:
-        key, value = struct.pack("=I", dev), struct.pack("=64xQQQ", 0, judged, sequential)
+        key, value = struct.pack("=I", dev), struct.pack("=64xQQ", judged + 1, sequential)
         self._held["recents"].entries[key] = value
 
     def read(self, ticks: int = 1) -> LayerSample:

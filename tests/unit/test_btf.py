@@ -13,7 +13,6 @@ from ioh.bpf.btf import Btf
 
 INT, PTR, STRUCT, UNION, ENUM, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 6, 8, 9, 10
 RESTRICT, FUNC_PROTO, TYPE_TAG, ENUM64 = 11, 13, 18, 19
-_HEADER_BYTES = 12
 
 
 class FakeLib:

@@ -9,16 +9,9 @@ from typing import Any
 
 import pytest
 
-from ioh.findings.engine import Engine
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-    SIZE_BUCKETS,
-    SizeLatencyHist,
-    latency_index,
-    size_index,
-)
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.model.snapshot import OpStats
-from tests.unit.snapshot_maker import disk, found, layer, op, ticks
+from tests.unit.snapshot_maker import Layers, disk, found, judged, layer, op
 
 KB = 1024
 
@@ -52,14 +45,13 @@ def _by_chance(hist: SizeLatencyHist, random: Random) -> SizeLatencyHist:
 )
 @pytest.mark.parametrize("name", ["block", "nfs_client"])
 def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> None:
-    random, engine, finding = Random(7), Engine(), None
-    for at in range(15):
+    random = Random(7)
+
+    def second() -> Layers:
         read = op(1000, 4 * KB, 3_000, size_lat=_by_chance(hist, random))
-        layers = {name: layer(name, {"read": read})}
-        if name != "block":
-            layers["block"] = layer("block")
-        said = engine.judge(ticks(1, layers, start=at)[0]).findings
-        finding = next((x for x in said if x.rule == "cache_below"), None)
+        return {"block": layer("block"), name: layer(name, {"read": read})}
+
+    finding = judged(second() for _ in range(15))[-1].get("cache_below")
     assert (finding is not None) is fires
     if finding is not None:
         assert re.match(r"(59|6\d)(\.\d)? % of the 4 KB reads take at most 64 us,", finding.cause)
@@ -68,13 +60,7 @@ def test_reads_at_two_speeds(name: str, hist: SizeLatencyHist, fires: bool) -> N
 
 def _said(seconds: Iterable[dict[str, Any]]) -> set[str]:
     """Which rules spoke of seconds of the block layer, each of these arguments."""
-    engine = Engine()
-    return {
-        finding.rule
-        for at, given in enumerate(seconds)
-        for snapshot in ticks(1, {"block": layer("block", **given)}, start=at)
-        for finding in engine.judge(snapshot).findings
-    }
+    return set().union(*judged({"block": layer("block", **given)} for given in seconds))
 
 
 def _beside(other: SizeLatencyHist | None, write: OpStats | None) -> Iterator[dict[str, Any]]:

@@ -101,12 +101,16 @@ def renamed(sample: Sample) -> Sample:
     return replace(sample, layers=layers)
 
 
-def test_a_shell_takes_each_command_and_what_is_said_of_it_is_a_comment() -> None:
+def test_a_shell_takes_each_command_as_it_is_and_what_is_said_of_it_is_a_comment() -> None:
+    """No word stands for another one that the reader has to know."""
     found_in = {pair for samples in samples_of_each() for pair in commands(samples)}
     assert len(found_in) > 20
     for rule, command in found_in:
         assert complaint(command) == "", f"{rule}: {command}"
         assert not re.search(r" {2,}(?!#| )", command), f"{rule}: {command}"
+        run = command.partition("   #")[0]
+        meant = re.search(r"\.\.\.|\b(FILE|DEVICE|DIR|MOUNT|SERVER)\b", run)
+        assert not meant, f"{rule}: {run}"
 
 
 def test_a_name_in_a_command_is_no_command() -> None:
@@ -120,25 +124,22 @@ def test_a_name_in_a_command_is_no_command() -> None:
     assert met == NAMING
 
 
-def found_by_limit(cgroup: str) -> Finding:
+def found_by_limit(cgroup: str, version: int = 2) -> Finding:
     device = disk("sda", op(100, 1 << 20, 9e3))
-    limit = {"read_limit_bytes_per_s": 100 << 20}
+    limit = {"read_limit_bytes_per_s": 100 << 20, "cgroup_version": version}
     tables = {**device["tables"], "limit": [((cgroup, "sda"), limit)]}
     return found({"block": layer("block", **{**device, "tables": tables})})["io_limit"]
 
 
 @pytest.mark.parametrize("cgroup", [r"/system.slice/a\x2db.service", "/a;reboot", "/a b"])
-def test_a_control_groups_files_are_two_words(cgroup: str) -> None:
-    assert words(found_by_limit(cgroup).command) == [
-        "grep",
-        ".",
-        f"/sys/fs/cgroup{cgroup}/io.max",
-        f"/sys/fs/cgroup/blkio{cgroup}/blkio.throttle.read_*_device",
-    ]
+def test_a_control_groups_file_is_one_word(cgroup: str) -> None:
+    assert words(found_by_limit(cgroup).command) == ["cat", f"/sys/fs/cgroup{cgroup}/io.max"]
+    files = f"/sys/fs/cgroup/blkio{cgroup}/blkio.throttle.read_*_device"
+    assert words(found_by_limit(cgroup, 1).command) == ["grep", ".", files]
 
 
 def test_half_a_command_is_none() -> None:
-    assert len(found_by_limit("/" + "g" * 200).command) > 400
+    assert len(found_by_limit("/" + "g" * 200).command) > 200
     finding = found_by_limit("/" + "g" * MAX_TEXT)
     assert finding.command == ""
     assert finding.cause

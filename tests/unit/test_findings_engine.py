@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ioh.findings.config import Config, default_path, read_config
+from ioh.commands.explain import render_rule
+from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
 from ioh.findings.rule import CannotTell, Limits, Outcome, Rule, Threshold, Verdict, all_rules
 from ioh.findings.sums import sum_op
@@ -31,7 +33,8 @@ BAD = "\x1b[31m[/b]\n\u202eevil"
 def rule(judge: Callable[[Window, Limits], Outcome], **changes: object) -> Rule:
     made = Rule(
         name="made_up", title="Made up", layer="platter", judge=judge, watches="w", sources="s",
-        blind="b", false_alarm="f", thresholds=(Threshold("least", 2.0, "because"),),
+        blind="b", false_alarm="f", wrong_if="w", check="c",
+        thresholds=(Threshold("least", 2.0, "because"),),
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -291,6 +294,11 @@ def test_every_rule_says_what_it_is(name: str) -> None:
         assert text.isprintable()
     for threshold in found.thresholds:
         assert len(threshold.why) > 10
+    lines = list(render_rule(found, found.defaults, is_off=False))
+    assert any(line.strip().startswith("wrong if") for line in lines)
+    assert found.wrong_if.isprintable()
+    assert not re.search(r"[A-Z]{4}|\.\.\.", found.check.replace("TARGET,OPTIONS", ""))
+    subprocess.run(["/bin/sh", "-n"], input=found.check, text=True, check=True)
     assert found.hold_s <= found.span_s
 
 
@@ -333,7 +341,6 @@ def test_only_a_file_that_was_named_must_be_there(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", f"{tmp_path}/none")
     assert read_config(None) == Config()
-    assert str(default_path()).endswith("/none/ioh/findings.toml")
     for path in (f"{tmp_path}/none.toml", str(tmp_path), "a\0b"):
         with pytest.raises(IohError, match="cannot be read"):
             read_config(str(path))

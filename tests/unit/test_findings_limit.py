@@ -8,12 +8,11 @@ from random import Random
 
 import pytest
 
-from ioh.findings.engine import Engine
-from ioh.findings.evenness import is_share_even, strays
+from ioh.findings.dispersion import is_share_even, strays
 from ioh.model.finding import Finding
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
-from ioh.model.snapshot import OpStats, Snapshot
-from tests.unit.snapshot_maker import disk, layer, op, spread, ticks
+from ioh.model.snapshot import OpStats
+from tests.unit.snapshot_maker import disk, judged, layer, op, spread
 
 KB = 1024
 SECONDS = 30
@@ -41,10 +40,9 @@ def reads(
 
 def told(each: Iterator[OpStats]) -> dict[str, Finding]:
     """What each rule said last."""
-    engine, found = Engine(), dict[str, Finding]()
-    for at, read in enumerate(each):
-        snapshot: Snapshot = ticks(1, {"block": layer("block", **disk("vda", read))}, start=at)[0]
-        found |= {finding.rule: finding for finding in engine.judge(snapshot).findings}
+    found = dict[str, Finding]()
+    for said in judged({"block": layer("block", **disk("vda", read))} for read in each):
+        found |= said
     return found
 
 
@@ -88,9 +86,7 @@ def queued() -> Iterator[OpStats]:
 
 
 @pytest.mark.parametrize("each", [limited, limited_unevenly])
-def test_a_volume_at_its_limit_is_told_and_no_cache(
-    each: Callable[[], Iterator[OpStats]],
-) -> None:
+def test_a_volume_at_its_limit_is_told_and_no_cache(each: Callable[[], Iterator[OpStats]]) -> None:
     found = told(each())
     assert "cache_below" not in found
     cause = found["device_limit"].cause

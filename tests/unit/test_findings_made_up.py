@@ -10,24 +10,23 @@ from typing import Any
 
 import pytest
 
-from ioh.findings.engine import Engine
 from ioh.findings.rules.tiering import spearman, straightness
 from ioh.model.sample import Value
 from ioh.model.snapshot import HostStats, LayerSnapshot, TableRow
-from tests.unit.snapshot_maker import Layers, disk, found, layer, op, spread, ticks
+from tests.unit.snapshot_maker import Layers, calls, disk, found, judged, layer, op, spread
 
 KB, MB = 1024, 1 << 20
 
 
 def mount(
-    calls: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
+    rate: float, call: float, call_us: float, rpcs: float, rpc: float, rpc_us: float,
     limit: int, verb: str = "write", kind: str = "direct", place: str = "/mnt/n",
 ) -> Layers:  # fmt: skip
     """An NFS mount: so many calls of a size and time, so many RPCs, and rsize = wsize = limit."""
     above: dict[str, Value] = {
-        f"{verb}s_per_s": calls,
-        f"{verb}_bytes_per_s": calls * call,
-        f"{verb}_ns_per_s": calls * call_us * 1e3,
+        f"{verb}s_per_s": rate,
+        f"{verb}_bytes_per_s": rate * call,
+        f"{verb}_ns_per_s": rate * call_us * 1e3,
     }
     below: dict[str, Value] = {
         f"{verb}s_per_s": rpcs,
@@ -37,14 +36,10 @@ def mount(
         "wsize_bytes": limit,
         "connections": 1,
     }
-    done = op(calls, call, call_us)
     keys = (place, "10.0.0.5:/e", "4.2", "sys", "tcp")
+    tables = {"mount": [((place, "nfs4"), above)]}
     return {
-        "syscall": layer(
-            "syscall",
-            {verb: done, f"{verb}_{kind}": done},
-            tables={"mount": [((place, "nfs4"), above)]},
-        ),
+        "syscall": calls(f"{verb}_{kind}", op(rate, call, call_us), tables),
         "nfs_client": layer("nfs_client", tables={"mount": [(keys, below)]}),
     }
 
@@ -186,9 +181,8 @@ def test_segments_without_payload_are_a_host_that_is_gone(bytes_again: float, fi
 def test_reads_from_the_nfs_clients_memory(share: float, fires: bool) -> None:
     client = layer("nfs_client", metrics={"cached_pct": share, "app_read_bytes_per_s": 900e6})
     read = op(7_000, 128 * KB, 30)
-    app = layer("syscall", {"read": read, "read_buffered": read}, tables={"mount": [
-        (("/mnt/n", "nfs4"), {"reads_per_s": 7_000.0, "read_bytes_per_s": read.bytes_per_s}),
-    ]})  # fmt: skip
+    row = {"reads_per_s": 7_000.0, "read_bytes_per_s": read.bytes_per_s}
+    app = calls("read_buffered", read, {"mount": [(("/mnt/n", "nfs4"), row)]})
     assert ("caching" in found({"syscall": app, "nfs_client": client})) is fires
 
 
@@ -201,9 +195,10 @@ def test_few_cached_reads_beside_many_of_which_nobody_knows(
 ) -> None:
     """FUSE, CIFS …: no read of theirs is among the watched ones."""
     read = op(7_000, 128 * KB, 30)
-    calls = {"read_calls_per_s": watched, "read_calls_cached_per_s": watched}
-    calls["read_calls_at_end_per_s"] = at_end
-    app = layer("syscall", {"read": read, "read_buffered": read}, metrics=calls)
+    app = calls(
+        "read_buffered", read, read_calls_per_s=watched, read_calls_cached_per_s=watched,
+        read_calls_at_end_per_s=at_end,
+    )  # fmt: skip
     assert ("caching" in found({"syscall": app})) is fires
 
 
@@ -219,7 +214,7 @@ def test_what_no_link_can_carry(speeds: tuple[int | None, ...], is_impossible: b
         for at, speed in enumerate(speeds)
     ]
     layers = {
-        "syscall": layer("syscall", {"read": read, "read_buffered": read}),
+        "syscall": calls("read_buffered", read),
         "nfs_client": client,
         "tcp": layer("tcp", tables={"interface": links}),
     }
@@ -258,11 +253,8 @@ def test_an_array_that_checks_itself(jobs: list[Any], fires: bool) -> None:
 @pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
 def test_a_trim_goes_on_and_a_deleted_file_does_not(seconds: int, fires: bool) -> None:
     calm, trim = (layer("block", {"discard": op(n, 1 << 30, 900)}) for n in (0, 2))
-    engine = Engine()
-    snapshots = ticks(10, {"block": calm}) + ticks(seconds, {"block": trim}, start=10)
-    snapshots += ticks(5, {"block": calm}, start=10 + seconds)
-    said = [f.rule for snapshot in snapshots for f in engine.judge(snapshot).findings]
-    assert ("maintenance" in said) is fires
+    said = judged([{"block": calm}] * 10 + [{"block": trim}] * seconds + [{"block": calm}] * 5)
+    assert any("maintenance" in each for each in said) is fires
 
 
 @pytest.mark.parametrize(("seconds", "fires"), [(15, True), (1, False)])
@@ -271,11 +263,8 @@ def test_one_burst_saturates_nothing(seconds: int, fires: bool) -> None:
         layer("block", **disk("sda", write=op(ops, 4096, queue + 900, queue_us=queue)))
         for ops, queue in ((190, 0.0), (2_000, 9_000.0))
     )
-    engine = Engine()
-    snapshots = ticks(10, {"block": calm}) + ticks(seconds, {"block": burst}, start=10)
-    snapshots += ticks(5, {"block": calm}, start=10 + seconds)
-    said = [f.rule for snapshot in snapshots for f in engine.judge(snapshot).findings]
-    assert ("saturation" in said) is fires
+    said = judged([{"block": calm}] * 10 + [{"block": burst}] * seconds + [{"block": calm}] * 5)
+    assert any("saturation" in each for each in said) is fires
 
 
 def test_who_fsyncs_is_named_and_not_who_writes_most() -> None:
@@ -296,17 +285,11 @@ def test_lost_events(lost: int, fires: bool) -> None:
 
 def cut(pieces: int, size: int, **settings: Any) -> Layers:
     """Direct reads of 1 MB, ten a second for each piece that one becomes; the disk's settings."""
-    calls = 20.0
-    app = layer(
-        "syscall",
-        {"read": op(calls, MB, 9_000), "read_direct": op(calls, MB, 9_000)},
-        metrics={
-            "read_calls_per_s": calls,
-            "read_lower_ops_per_s": calls * pieces,
-            "read_lower_bytes_per_s": calls * MB,
-        },
-    )
-    read = op(calls * pieces, size, 9_000 / pieces)
+    app = calls(
+        "read_direct", op(20.0, MB, 9_000), read_calls_per_s=20.0,
+        read_lower_ops_per_s=20.0 * pieces, read_lower_bytes_per_s=20.0 * MB,
+    )  # fmt: skip
+    read = op(20.0 * pieces, size, 9_000 / pieces)
     return {"syscall": app, "block": layer("block", **disk("sda", read, **settings))}
 
 
@@ -333,16 +316,22 @@ def test_which_limit_of_a_disk_cuts(layers: Layers, says: str) -> None:
         assert "one after another" in finding.cause
 
 
+def test_the_size_of_calls_that_have_not_all_ended_is_theirs() -> None:
+    """libaio's are counted when they are submitted, and have their bytes when they end."""
+    layers = cut(8, 128 * KB, max_segments=32)
+    app = layers["syscall"]
+    assert isinstance(app, LayerSnapshot)
+    metrics = {**app.metrics, "read_calls_per_s": 19.9, "read_calls_cached_per_s": 0.0}
+    finding = found({**layers, "syscall": replace(app, metrics=metrics)})["fragmentation"]
+    assert finding.cause.startswith("Reads of 1 MB become ")
+
+
 def test_the_chunk_of_an_array_above_the_disk_cuts() -> None:
     """As Linux tells it of a raid0: by its largest request, and by diskstats alone."""
     layers = cut(16, 64 * KB)
     block = layers["block"]
     assert isinstance(block, LayerSnapshot)
-    settings: dict[str, Value] = {
-        "stacked": 1,
-        "reads_per_s": 320.0,
-        "max_request_bytes": 64 * KB,
-    }
+    settings: dict[str, Value] = {"stacked": 1, "reads_per_s": 320.0, "max_request_bytes": 64 * KB}
     array = TableRow(("md0", "raid0 on sda,sdb"), settings)
     rows = {**block.tables, "device": (*block.tables["device"], array)}
     finding = found({**layers, "block": replace(block, tables=rows)})["fragmentation"]
@@ -396,5 +385,5 @@ def test_throttled_writers_need_both_a_full_cache_and_pauses() -> None:
     swift = replace(paused, max_us=900.0)
     for writes, host, fires in ((paused, full, True), (swift, full, False), (
         paused, replace(full, dirty_bytes=100 * MB), False)):  # fmt: skip
-        app = layer("syscall", {"write": writes, "write_buffered": writes})
+        app = calls("write_buffered", writes)
         assert ("dirty_throttling" in found({"syscall": app}, host=host)) is fires

@@ -9,7 +9,7 @@ import pytest
 from ioh.model.finding import Finding
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, TableRow
-from tests.unit.snapshot_maker import disk, found, layer, op
+from tests.unit.snapshot_maker import calls, disk, found, layer, op
 
 KB, MB = 1024, 1 << 20
 SDA = ("sda", "sda")
@@ -27,14 +27,13 @@ def block(name: str, below: LayerSnapshot, rate: float, others: Rows) -> LayerSn
 
 def waste(others: Rows, fstype: str = "ext4") -> Finding:
     """Reads of 4 KB at random places for which the disk reads 128 KB."""
-    calls, fetched = op(500, 4 * KB, 900), op(500, 128 * KB, 800)
-    app = layer(
-        "syscall",
-        {"read": calls, "read_buffered": calls},
-        metrics={"read_lower_ops_per_s": 500.0, "read_lower_bytes_per_s": 500.0 * 128 * KB},
-        tables={"mount": [(("/d", fstype), {"read_bytes_per_s": 500.0 * 4 * KB})]},
-    )
-    below = block("sda", layer("block", **disk("sda", fetched)), 500.0 * 128 * KB, others)
+    app = calls(
+        "read_buffered", op(500, 4 * KB, 900),
+        {"mount": [(("/d", fstype), {"read_bytes_per_s": 500.0 * 4 * KB})]},
+        read_lower_ops_per_s=500.0, read_lower_bytes_per_s=500.0 * 128 * KB,
+    )  # fmt: skip
+    fetched = layer("block", **disk("sda", op(500, 128 * KB, 800)))
+    below = block("sda", fetched, 500.0 * 128 * KB, others)
     return found({"syscall": app, "block": below})["read_ahead_waste"]
 
 
@@ -43,7 +42,7 @@ def stacked(rate_share: float = 1.0, read_ahead: int = MB) -> dict[str, Value]:
 
 
 def file_of(device: str) -> str:
-    return f"echo 16 > /sys/block/{device}/queue/read_ahead_kb"
+    return f"echo 4 > /sys/block/{device}/queue/read_ahead_kb"
 
 
 @pytest.mark.parametrize(
@@ -81,23 +80,43 @@ def test_the_window_is_that_of_what_the_file_system_lies_on(others: Rows, device
 
 def test_btrfs_has_a_window_of_its_own() -> None:
     finding = waste([], "btrfs")
-    assert finding.command.startswith("echo 16 | tee /sys/class/bdi/btrfs-*/read_ahead_kb   #")
+    assert finding.command.startswith("echo 4 | tee /sys/class/bdi/btrfs-*/read_ahead_kb   #")
     assert "read_ahead_kb" not in finding.cause, "the disk's does not count"
+
+
+def heads(size: int, fetched: int, window: int) -> dict[str, Finding]:
+    """The heads of files, of that size, for each of which so much is fetched by one request."""
+    app = calls(
+        "read_buffered", op(3000, size, 200), read_calls_per_s=3000.0,
+        read_lower_ops_per_s=3000.0, read_lower_bytes_per_s=3000.0 * fetched,
+    )  # fmt: skip
+    block = layer("block", **disk("sda", op(3000, fetched, 150), read_ahead_bytes=window))
+    return found({"syscall": app, "block": block})
+
+
+@pytest.mark.parametrize("window", [0, 4 * KB, 128 * KB])
+def test_a_page_for_each_small_file_is_no_read_ahead(window: int) -> None:
+    assert "read_ahead_waste" not in heads(1500, 4 * KB, window)
+
+
+@pytest.mark.parametrize(("fetched", "window"), [(16 * KB, 128 * KB), (8 * KB, 16 * KB)])
+def test_the_advised_window_is_what_was_read_of_each_request(fetched: int, window: int) -> None:
+    assert heads(4 * KB, fetched, window)["read_ahead_waste"].command == file_of("sda")
+
+
+def test_no_window_is_advised_twice() -> None:
+    assert "echo 16 " in heads(20 * KB, 64 * KB, 64 * KB)["read_ahead_waste"].command
+    assert "echo 8 " in heads(20 * KB, 64 * KB, 16 * KB)["read_ahead_waste"].command
+    assert "read_ahead_waste" not in heads(20 * KB, 64 * KB, 4 * KB)
 
 
 def buffered(fstype: str, others: Rows) -> Finding:
     """Reads of 1 MB through the page cache that leave in pieces of 128 KB."""
-    calls = op(20, MB, 9_000)
-    app = layer(
-        "syscall",
-        {"read": calls, "read_buffered": calls},
-        metrics={
-            "read_calls_per_s": 20.0,
-            "read_lower_ops_per_s": 160.0,
-            "read_lower_bytes_per_s": 20.0 * MB,
-        },
-        tables={"mount": [(("/d", fstype), {"read_bytes_per_s": 20.0 * MB})]},
-    )
+    app = calls(
+        "read_buffered", op(20, MB, 9_000),
+        {"mount": [(("/d", fstype), {"read_bytes_per_s": 20.0 * MB})]},
+        read_calls_per_s=20.0, read_lower_ops_per_s=160.0, read_lower_bytes_per_s=20.0 * MB,
+    )  # fmt: skip
     below = layer("block", **disk("sda", op(160, 128 * KB, 1_100), read_ahead_bytes=4 * MB))
     if not others:
         below = layer("block", **disk("sda", op(160, 128 * KB, 1_100)))

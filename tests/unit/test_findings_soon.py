@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.findings.engine import Engine
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot
-from tests.unit.snapshot_maker import disk, layer, op, ticks
+from tests.unit.snapshot_maker import calls, disk, judged, layer, op, ticks
 
 KB, MB = 1024, 1 << 20
 CALLS, CALL = 3000, 4 * KB
@@ -17,10 +16,10 @@ CALLS, CALL = 3000, 4 * KB
 
 def told(seconds: Iterable[Snapshot]) -> dict[str, int]:
     """In which second each rule spoke first."""
-    engine, first = Engine(), dict[str, int]()
-    for second, snapshot in enumerate(seconds, 1):
-        for finding in engine.judge(snapshot).findings:
-            first.setdefault(finding.rule, second)
+    first = dict[str, int]()
+    for second, said in enumerate(judged(seconds), 1):
+        for rule in said:
+            first.setdefault(rule, second)
     return first
 
 
@@ -31,8 +30,7 @@ def second(at: int, layers: dict[str, LayerSnapshot], dirty: int = 0) -> Snapsho
 
 def written(at: int, requests: float, dirty: int, size: int = 512 * KB) -> Snapshot:
     """A second of 4 KB buffered writes, and what the disk got."""
-    calls = op(CALLS, CALL, 5)
-    app = layer("syscall", {"write": calls, "write_buffered": calls})
+    app = calls("write_buffered", op(CALLS, CALL, 5))
     block = layer("block", **disk("sda", write=op(requests, size, 900)))
     return second(at, {"syscall": app, "block": block}, dirty)
 
@@ -56,8 +54,7 @@ def test_write_back_is_told_soon_after_the_first_of_it(every_s: int) -> None:
 
 
 def test_the_ratio_is_that_of_the_bytes_written_back() -> None:
-    engine = Engine()
-    said = [f.cause for s in write_back(7, 20) for f in engine.judge(s).findings]
+    said = [f.cause for each in judged(write_back(7, 20)) for f in each.values()]
     assert said
     assert all(cause.startswith("128 writes of 4 KB become 1 of 512 KB") for cause in said)
 
@@ -135,7 +132,7 @@ def test_other_changes_are_no_faster_storage(seconds: list[Snapshot]) -> None:
 
 def test_one_thread_is_told_within_ten_seconds() -> None:
     call = op(1000, 8 * KB, 990, inflight=1)
-    given = {"syscall": layer("syscall", {"read": call, "read_direct": call})}
+    given = {"syscall": calls("read_direct", call)}
     nothing = {"syscall": layer("syscall")}
     begin = 5
     first = told([second(at, given if at >= begin else nothing) for at in range(20)])
@@ -147,6 +144,7 @@ def test_one_thread_of_buffered_reads_is_told_where_they_reach_the_storage(
     cached: int, fires: bool
 ) -> None:
     call = op(1000, 8 * KB, 990, inflight=1)
-    metrics = {"read_calls_per_s": 1000.0, "read_calls_cached_per_s": float(cached)}
-    app = layer("syscall", {"read": call, "read_buffered": call}, metrics=metrics)
+    app = calls(
+        "read_buffered", call, read_calls_per_s=1000.0, read_calls_cached_per_s=float(cached)
+    )
     assert ("single_stream" in told(second(at, {"syscall": app}) for at in range(15))) is fires

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ioh.model.sample import Sample
-from ioh.pipeline import SnapshotSink, snapshots
+from ioh.pipeline import snapshots
 from ioh.sinks.histogram import HistStyle
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
@@ -18,12 +18,12 @@ from tests import fakes
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
-def text(*sections: str, style: HistStyle | None = None) -> Callable[[], SnapshotSink]:
+def text(*sections: str, style: HistStyle | None = None) -> Callable[[], TextSink | JsonSink]:
     options = TextOptions(frozenset(sections), hist=style or HistStyle(), utc=True)
     return lambda: TextSink(options)
 
 
-CASES: dict[str, tuple[Callable[[], SnapshotSink], Callable[[], Iterable[Sample]]]] = {
+CASES: dict[str, tuple[Callable[[], TextSink | JsonSink], Callable[[], Iterable[Sample]]]] = {
     "text/plain.golden": (text(), lambda: fakes.first(4)),
     "text/all.golden": (text("all"), lambda: fakes.first(3)),
     "text/hist_cwidth_pad.golden": (

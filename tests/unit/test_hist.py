@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ioh.bpf.source import probes_dir
 from ioh.model.hist import (
     FINE_BUCKETS,
     FINE_EDGES_US,
@@ -47,6 +49,15 @@ def hist_of(latencies_ns: list[int]) -> LatencyHist:
     for latency in latencies_ns:
         counts[fine_index(latency)] += 1
     return LatencyHist(tuple(counts))
+
+
+def test_the_probes_divide_by_multiplying() -> None:
+    """ioh.h: x / 125 of 32 bits as x * m >> s is exact while m * 125 exceeds 2**s by little."""
+    found = re.search(r"\* (0x[0-9a-f]+)ULL >> (\d+);", (probes_dir() / "ioh.h").read_text())
+    assert found
+    factor, shift = int(found[1], 16), int(found[2])
+    assert 0 <= factor * 125 - (1 << shift) <= 1 << (shift - 32)
+    assert factor << 32 < 1 << 64
 
 
 @given(LATENCIES_NS | EDGY_NS)

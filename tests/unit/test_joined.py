@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,27 +14,37 @@ from ioh.commands import main
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.check import check
-from ioh.session.filename import part_name
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Header
+from ioh.session.rotated_files import part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Item, ItemReader, Tick
+from ioh.session.stream import Item, ItemReader, LostTicks, Tick
 from tests import fakes
 from tests.sessions import recorded
 
 
+@cache
+def parts(count: int, keep: int | None) -> tuple[list[Sample], dict[str, bytes]]:
+    """Samples, and the files r-0001.ioh and so on that hold them, with a mark after each 10th."""
+    samples = fakes.first(count)
+    with TemporaryDirectory() as folder:
+        recorder = Recorder(
+            lambda part: FileOutput(part_name(f"{folder}/r.ioh", part)), max_bytes=10_000, keep=keep
+        )
+        for at, sample in enumerate(samples):
+            assert recorder.write(sample)
+            if at % 10 == 9:
+                recorder.mark(f"mark {at}")
+        recorder.close()
+        return samples, {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
 def endless(folder: Path, count: int = 60, keep: int | None = None) -> list[Sample]:
-    """Record into files r-0001.ioh and so on of this directory, with a mark after each 10th."""
-    recorder = Recorder(
-        lambda part: FileOutput(part_name(str(folder / "r.ioh"), part)), max_bytes=10_000, keep=keep
-    )
-    samples = list(itertools.islice(fakes.seeded(), count))
-    for at, sample in enumerate(samples):
-        assert recorder.write(sample)
-        if at % 10 == 9:
-            recorder.mark(f"mark {at}")
-    recorder.close()
+    """Put such files into this directory."""
+    samples, files = parts(count, keep)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
     return samples
 
 
@@ -62,14 +73,25 @@ def test_each_sample_comes_once(tmp_path: Path, piece: int) -> None:
     assert len([item for item in found if isinstance(item, Header)]) == 1
 
 
-def test_a_wrong_byte_in_a_later_file_is_put_right(tmp_path: Path) -> None:
+def test_a_wrong_byte_in_a_later_file_costs_samples_of_that_file_alone(tmp_path: Path) -> None:
     samples = endless(tmp_path)
     second = tmp_path / "r-0002.ioh"
     data = bytearray(second.read_bytes())
     data[len(data) // 2] ^= 1
     second.write_bytes(data)
-    ticks = [item.sample for item in items(joined(tmp_path), 4096) if isinstance(item, Tick)]
-    assert ticks == samples
+    with Session(str(tmp_path / "r-0001.ioh")) as session:
+        first = len(session)
+    third = len(samples) - 1
+    for path in sorted(tmp_path.iterdir())[2:]:
+        with Session(str(path)) as session:
+            third -= len(session) - 1
+    found = items(joined(tmp_path), 4096)
+    ticks = [item.tick for item in found if isinstance(item, Tick)]
+    lost = sum(item.count for item in found if isinstance(item, LostTicks))
+    assert len(ticks) + lost == len(samples)
+    assert 0 < lost < len(samples) - first
+    assert set(ticks) > {*range(first), *range(third + 1, len(samples))}
+    assert all(i.sample == samples[i.tick] for i in found if isinstance(i, Tick))
 
 
 def test_verify_makes_one_file_of_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +135,7 @@ def test_a_pipe_of_them_is_one_recording(tmp_path: Path, capfd: pytest.CaptureFi
 def test_a_file_of_them_is_refused_with_what_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str, last: float | None
 ) -> None:
-    endless(tmp_path)
+    endless(tmp_path, 30)
     together, whole = tmp_path / "cat.ioh", tmp_path / "whole.ioh"
     data = joined(tmp_path)
     if last is not None:  # the last one is torn, and has no index of its own
@@ -133,7 +155,7 @@ def test_a_file_of_them_is_refused_with_what_to_do(
 
 def test_a_file_of_two_that_begin_alike_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cat.ioh"
-    samples = list(itertools.islice(fakes.seeded(), 30))
+    samples = fakes.first(30)
     later = [replace(sample, time_unix_s=sample.time_unix_s + 60) for sample in samples]
     for pair in ((samples, later), (samples, samples[:20]), (samples[:3], samples)):
         path.write_bytes(b"".join(map(recorded, pair)))

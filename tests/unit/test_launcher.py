@@ -22,7 +22,9 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.parametrize("script", ["ioh.sh", "tests/run.sh", "tests/chroot/run.sh"])
+@pytest.mark.parametrize(
+    "script", ["ioh.sh", "contrib/install.sh", *sorted((ROOT / "tests").rglob("*.sh"))]
+)
 def test_is_plain_sh(script: str) -> None:
     assert subprocess.run(["sh", "-n", ROOT / script], check=False).returncode == 0
     text = (ROOT / script).read_text()
@@ -87,13 +89,42 @@ def test_removed_bcc_is_installed_again(machine: Machine) -> None:
 def test_reads_its_dependencies_as_pip_would(machine: Machine) -> None:
     machine.run("--setup")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    install = next(call for call in machine.calls if "pip install" in call)
-    assert install.endswith(" --disable-pip-version-check " + " ".join(project["dependencies"]))
+    lock = machine.checkout / "requirements.lock"
+    locked = f" --ignore-installed --only-binary :all: --require-hashes -r {lock}"
+    installs = [call for call in machine.calls if "pip install" in call]
+    assert [call.endswith(locked) for call in installs] == [True]
     machine.run("--lint")
-    install = next(call for call in machine.calls if "pip install" in call)
-    everything = project["dependencies"] + project["optional-dependencies"]["dev"]
-    assert install.endswith(" --disable-pip-version-check " + " ".join(everything))
-    assert not any(name.startswith("bcc") for name in everything)
+    installs = [call for call in machine.calls if "pip install" in call]
+    dev = project["optional-dependencies"]["dev"]
+    assert installs[0].endswith(locked)
+    assert installs[1].endswith(" --only-binary :all: " + " ".join(dev))
+    assert len(installs) == 2
+    assert not any(name.startswith("bcc") for name in project["dependencies"] + dev)
+
+
+def test_without_pypi_the_distributions_packages_do(machine: Machine) -> None:
+    _, said = machine.run("--setup", PIP_ERROR="Temporary failure in name resolution")
+    installs = [call for call in machine.calls if "pip install" in call]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert installs[-1].endswith(" --no-index " + " ".join(project["dependencies"]))
+    assert "no network" in said[-1]
+
+
+def test_the_lock_file_has_what_the_project_needs() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    entries = lock.replace(" \\\n", " ").splitlines()
+    entries = [entry for entry in entries if not entry.startswith("#")]
+    assert all(
+        re.match(r"[a-z0-9-]+==[0-9.]+(; [^-]*)? +--hash=sha256:", entry) for entry in entries
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for wanted in project["dependencies"]:
+        name, relation, version = re.split("(==|>=)", wanted.partition(";")[0])
+        locked = re.findall(rf"(?m)^{name}==([0-9.]+)", lock)
+        numbers = [tuple(map(int, text.split("."))) for text in locked]
+        least = tuple(map(int, version.partition(",")[0].split(".")))
+        assert numbers, name
+        assert all(each >= least if relation == ">=" else each == least for each in numbers)
 
 
 def test_old_python_is_one_line_and_installs_nothing(machine: Machine) -> None:
@@ -169,6 +200,9 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine) -> 
         (["record", "-o", "-"], True),
         (["record", "-t", "3"], True),
         (["record", "--help"], False),
+        (["bench", "."], True),
+        (["bench", "--plans"], False),
+        (["bench", "report", "."], False),
         (["replay", "recording"], False),
         (["text", "sample"], False),
         (["text", "--comm", "sample"], True),
@@ -179,10 +213,7 @@ def test_user_without_sudo_runs_from_proc_until_root_comes(machine: Machine) -> 
     ],
 )
 def test_asks_sudo_only_to_look_at_this_machine(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    through_sudo: bool,
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], through_sudo: bool
 ) -> None:
     monkeypatch.chdir(machine.checkout.parent)
     Path("recording").touch()
@@ -190,6 +221,19 @@ def test_asks_sudo_only_to_look_at_this_machine(
     assert machine.run(*arguments, UID="1000", SUDO="1") == (0, [])
     assert machine.calls[0].startswith("sudo -- ") == through_sudo
     assert machine.calls[-1].endswith(" ".join(["-m ioh", *arguments]))
+
+
+def test_fio_is_installed_at_the_first_bench_and_only_then(machine: Machine) -> None:
+    machine.hide_the_rest()
+    machine.run("--setup")
+    (machine.fakes / "fio").unlink()
+    assert machine.run("text") == (0, [])
+    assert machine.run("bench", "--plans") == (0, [])
+    status, said = machine.run("bench", "/mnt")
+    assert (status, said[0]) == (0, "ioh.sh: installing with apt-get: fio")
+    assert machine.calls[-1] == "python -I -m ioh bench /mnt"
+    status, said = machine.run("bench", "/mnt", UID="1000")
+    assert (status, said) == (1, ["ioh.sh: only root can: apt-get install fio"])
 
 
 def test_how_a_user_wants_it_shown_goes_through_sudo(machine: Machine) -> None:
@@ -216,15 +260,16 @@ def test_all_tests_run_and_the_last_line_says_so(machine: Machine) -> None:
     assert status == 0
     assert said[-1].startswith("ioh.sh: passed: ruff check, ")
     assert said[-1].endswith(", unit tests, kernel tests")
-    assert "python -m pytest tests/unit -x" in machine.calls
+    assert "python -m pytest -n auto --dist worksteal tests/unit -x" in machine.calls
     assert machine.calls[-1] == "python -m pytest tests/kernel -x"
 
 
 def test_missing_kernel_tests_are_said_last_and_loudly(machine: Machine) -> None:
     status, said = machine.run("--test", NO_BPF="not root")
     assert status == 0
-    assert said[-1].endswith(", unit tests. THE KERNEL TESTS DID NOT RUN: not root")
-    assert machine.calls[-1] == "python -m pytest tests/unit"
+    assert said[-1].endswith(", unit tests, fuzzer. THE KERNEL TESTS DID NOT RUN: not root")
+    unit = "python -m pytest -n auto --dist worksteal tests/unit"
+    assert machine.calls[-2:] == [unit, "python -m tests.fuzz 60 1"]
 
 
 def test_a_failing_linter_fails_but_the_tests_still_run(machine: Machine) -> None:
@@ -248,11 +293,14 @@ def test_a_chosen_test_runs_alone(machine: Machine) -> None:
     assert not any(call.startswith("ruff") for call in machine.calls)
 
 
-def test_test_programs_come_from_the_distribution(machine: Machine) -> None:
-    (machine.fakes / "nft").unlink()
+@pytest.mark.parametrize("runs_before", [0, 1])
+def test_test_programs_come_from_the_distribution(machine: Machine, runs_before: int) -> None:
     machine.hide_the_rest()
     launcher = machine.checkout / "tests/run.sh"
     launcher.write_text(launcher.read_text().replace(":/usr/sbin:/sbin", ""))
+    for _ in range(runs_before):
+        machine.run("--test")
+    (machine.fakes / "nft").unlink()
     _, said = machine.run("--test")
     assert "ioh.sh: installing with apt-get: nftables" in said
 
@@ -297,3 +345,35 @@ def test_a_machine_without_python_gets_the_distributions(machine: Machine) -> No
     assert status == 0
     assert "ioh.sh: installing with apt-get: python3 python3-venv python3-bpfcc" in said
     assert "with Python 3.11" in said[-1]
+
+
+def test_roots_programs_and_libraries_are_the_systems(machine: Machine, tmp_path: Path) -> None:
+    """Where sudo leaves the caller's PATH, nothing of it runs; not as an ordinary user, either."""
+    machine.run("--setup")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    mark = tmp_path / "mark"
+    for name in ("id", "cksum", "stat", "find", "sudo", "python3", "sed", "dirname", "readlink"):
+        (theirs / name).write_text(f"#!/bin/sh\necho {name} >>'{mark}'\n")
+        (theirs / name).chmod(0o755)
+    (machine.checkout / ".venv/bin/python").write_text(f"#!/bin/sh\nenv >'{tmp_path}/env'\n")
+    machine.environment["PATH"] = f"{theirs}:{machine.environment['PATH']}"
+    libraries = {"LD_PRELOAD": "", "LD_LIBRARY_PATH": str(theirs), "LD_AUDIT": ""}
+    machine.environment |= {**libraries, "GCONV_PATH": str(theirs), "PYTHONPATH": str(theirs)}
+    assert machine.run("text") == (0, [])
+    assert not mark.exists()
+    passed_on = (tmp_path / "env").read_text()
+    assert not re.findall("(?m)^(?:LD_|GCONV_PATH).*", passed_on)
+    assert str(theirs) not in re.findall("(?m)^PATH=.*", passed_on)[0]
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [(0o755, False), (0o777, True), (0o1777, False)])
+def test_root_hears_who_else_can_change_what_it_runs(
+    machine: Machine, mode: int, is_said: bool
+) -> None:
+    machine.run("--setup")
+    machine.checkout.chmod(mode)
+    _, said = machine.run("text")
+    assert said == [line for line in said if "others can change (everybody)" in line]
+    assert bool(said) == is_said
+    assert machine.run("text", UID="1000") == (0, [])

@@ -9,33 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bpf import totals
-from ioh.bpf.program import choose_points, probe_source
+from ioh.bpf import server_probes, totals
+from ioh.bpf.program import probe_source
 from ioh.bpf.source import probes_dir
 from ioh.layers import (
     all_layers,
     block,
+    db_tables,
     flows,
     mount_roots,
     nfs_client,
     nfs_maps,
     nfs_server,
     nfs_specs,
-    submitters,
+    part_totals,
+    submitter_table,
     syscall,
     tcp_ledger,
 )
 from ioh.layers.base import Layer
 from ioh.model import hist
-from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec
-from ioh.model.sample import Unavailable
-from tests.unit.fake_kernel import linux_6_18
+from tests.unit import probe_text
 from tests.unit.probe_text import ProbeText
 
 LAYERS = all_layers()
 PROBED = [name for name, layer in LAYERS.items() if layer.probe]
-# README, "Names and units"; in a Sample totals may be in ns, as the kernel adds them.
+# docs/output.md, "Names and units"; in a Sample totals may be in ns, as the kernel adds them.
 UNITS = ("us", "s", "bytes", "per_s", "pct", "ratio", "pages", "mono_ns", "unix_s")
 NO_UNITS = re.compile(
     r"_(ns|ms|usec|nsec|msec|sec|secs|seconds|kb|mb|gb|kib|mib|bits|sectors|percent|count|num)$"
@@ -53,13 +53,7 @@ def metrics_of(name: str) -> list[tuple[str, tuple[MetricSpec, ...]]]:
 
 
 def text_of(name: str) -> ProbeText:
-    layer, host = LAYERS[name], linux_6_18().host()
-    defines = layer.defines(host, Filters())
-    chosen = choose_points(layer.events, host)
-    assert not isinstance(defines, Unavailable)
-    assert not isinstance(chosen, Unavailable)
-    on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
-    return ProbeText(layer.probe, {**defines, **on})
+    return probe_text.text_of(LAYERS[name])
 
 
 def test_layers_are_found_in_the_order_of_the_path() -> None:
@@ -144,7 +138,7 @@ def test_groups_sum_ops(name: str) -> None:
 @pytest.mark.parametrize("name", PROBED)
 def test_events_are_needed_or_give_something(name: str) -> None:
     layer = LAYERS[name]
-    assert any(event.needed for event in layer.events)
+    assert any(event.needed for event in layer.events) or layer.server_program
     assert len({event.name for event in layer.events}) == len(layer.events)
     for event in layer.events:
         assert event.points
@@ -164,10 +158,12 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
         assert f"{step.array}.call(ctx, 0)" in text.code
     programs = set(re.findall(r"(?m)^int (\w+)\(struct bpf_raw", probe_source(layer.probe)))
     named = {p.function for e in layer.events for p in e.points}
+    named |= {layer.server_program} - {""}
     if layer.late is not None:
         named |= {point.function for point in layer.late.points}
-        (offsets,) = [spec for spec in text.maps() if spec.name == "late_offsets"]
-        assert offsets.max_entries == len(layer.late.offsets)
+        rooms = [spec.max_entries for spec in text.maps() if spec.name == "late_offsets"]
+        assert rooms == ([len(layer.late.offsets)] if layer.late.offsets else [])
+        assert layer.wants_late is not Layer.wants_late
     assert programs == named | {step.function for step in layer.steps}
 
 
@@ -218,11 +214,12 @@ def test_the_histograms_dimensions_reach_the_probe() -> None:
 
 def test_what_calls_became_is_in_the_order_of_the_metrics() -> None:
     counters = [m.name for m in syscall.SPEC.metrics if m.kind == "counter"]
-    *members, last = [m.name for m in text_of("syscall").struct("charges")]
-    assert last == "withdrawn"  # by op
+    *members, by_op, at, cached, fetched = [m.name for m in text_of("syscall").struct("charges")]
+    assert (by_op, at) == ("withdrawn", "looked_ns")
+    assert (cached, fetched) == ("failed_cached", "failed_fetched")
     assert members == [c.removesuffix("_total").replace("_calls_", "_") for c in counters]
     charges = next(spec for spec in text_of("syscall").maps() if spec.name == "charges")
-    assert charges.value_size == 8 * (len(counters) + len(syscall.SPEC.ops))
+    assert charges.value_size == 8 * (len(counters) + len(syscall.SPEC.ops) + 3)
 
 
 def test_structs_are_decoded_whole() -> None:
@@ -230,17 +227,35 @@ def test_structs_are_decoded_whole() -> None:
     assert flows._FLOW_KEY.size == calls.size("struct flow_key")
     assert flows._FLOW.size == calls.size("struct flow")
     assert flows._FILE_KEY.size == calls.size("struct file_key")
-    assert syscall._ASYNC.size <= calls.size("struct async")
-    assert submitters._SUBMITTER.size == disks.size("struct submitter")
+    assert syscall._ASYNC.size == calls.size("struct async")
+    assert submitter_table._SUBMITTER.size == disks.size("struct submitter")
     assert block._DEV_OP.size == disks.size("struct dev_op")
     assert block._RECENT.size == disks.size("struct recent")
     assert tcp_ledger._ENDING.size == connections.size("struct connection")
 
 
+def test_what_is_said_of_servers_is_decoded_whole() -> None:
+    text = text_of("db")
+    assert server_probes.SITE.size == text.size("struct site")
+    assert db_tables._SESSION_KEY.size == text.size("struct session_key")
+    assert text.size("struct session") == 16 * len(db_tables.SESSION_OPS)
+    assert db_tables._WAIT_KEY.size == text.size("struct wait_key")
+    assert text.size("struct wait") == 16 * len(db_tables.WAITS)
+    assert places(text, "open_key") == {"tid": 0, "op": 4}
+    for prefix, numbers in (
+        ("ROLE_", server_probes._ROLES),
+        ("OWNER_", server_probes._OWNERS),
+        ("SIZE_", {"none": 0} | server_probes._SIZES),
+    ):
+        assert list(numbers.items()) == [
+            (name, at) for at, name in enumerate(text.enum_with_prefix(prefix))
+        ]
+
+
 def test_nfs_structs_are_decoded_whole() -> None:
     client, server = text_of("nfs_client"), text_of("nfs_server")
     for text in (client, server):
-        assert nfs_maps.DEV_OP.size == text.size("struct dev_op")
+        assert part_totals.PART_OP.size == text.size("struct part_op")
         assert nfs_maps.PROCEDURE_KEY.size == text.size("struct proc_key")
         assert text.size("struct procedure") == nfs_maps.PROCEDURE_WORDS * 8
         assert flows._FLOW.size == text.size("struct flow")
@@ -269,15 +284,15 @@ def test_members_are_where_they_are_decoded() -> None:
     path = {"length": 0, "complete": 4, "names": 8, "dentries": flows._PATH_BYTES}
     assert places(calls, "file_path") == places(text_of("nfs_client"), "file_path") == path
     assert calls.size("struct file_path") == flows._PATH_BYTES + mount_roots._PARTS.size
-    # syscall._ASYNC: 8 bytes, file, 12 bytes, op, 10 bytes, tgid
+    # syscall._ASYNC: start_ns, file, 12 bytes, op, 10 bytes, tgid, rw_flags, context
     asyncs, target = places(calls, "async"), places(calls, "target")
     assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)
-    assert asyncs["tgid"] == 40
+    assert (asyncs["tgid"], asyncs["rw_flags"], asyncs["context"]) == (40, 44, 48)
+    assert places(calls, "async_key") == {"request": 0, "tgid": 8}
     assert places(text_of("block"), "recent") == {
         "ends": 0,
         "next": 64,
-        "judged": 72,
-        "sequential": 80,
+        "sequential": 72,
     }
     assert places(text_of("block"), "submitter") == {"tgid": 0, "write": 4, "comm": 8}
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
+from ioh.commands.doctor_verdicts import judge_layers
 from ioh.layers.base import Late, Layer, raw
 from ioh.model.sample import LayerSample, Unavailable
-from ioh.sources.verdicts import judge_layers
-from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
+from tests.unit.live_host import Host, make_layer, open_descriptors, source
 
 
 class Tide:
@@ -21,15 +17,6 @@ class Tide:
         self.layer.idle = "no tide"
         host.patch.setattr(self.layer, "is_wanted", lambda *_: self.is_high)
         host.know(self.layer)
-
-
-@pytest.fixture
-def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    made = Host(monkeypatch)
-    made.is_privileged = True
-    yield made
-    made.end.close()
-    made.loader.socket.close()
 
 
 def source_of(found: LayerSample | Unavailable) -> str:
@@ -121,7 +108,8 @@ class Visitor:
         self.is_here = False
         layer = make_layer("a", 10, probe="a")
         points = (raw("guest_came", "on_guest"),)
-        layer.late = Late("guest", points, (), lambda _: self.is_here, "guests are not counted")
+        layer.late = Late(points, without="guests are not counted", module="guest")
+        host.patch.setattr(layer, "wants_late", lambda _: self.is_here)
         host.know(layer)
         host.attach_with_late_part("a")
 

@@ -12,23 +12,11 @@ from typing import Any
 
 import pytest
 
+from ioh.bpf.channel import Loader
+from ioh.live import run_time
+from ioh.live import source as live
 from ioh.model.sample import READ_STEP_US, LayerSample
-from ioh.sources import live, run_time
-from tests.unit.test_live_source import Host, make_layer, open_descriptors, source
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    made = Host(monkeypatch)
-    yield made
-    made.end.close()
-    made.loader.socket.close()
-
-
-@pytest.fixture
-def root(host: Host) -> Host:
-    host.is_privileged = True
-    return host
+from tests.unit.live_host import Host, make_layer, open_descriptors, source
 
 
 def test_what_a_first_look_takes_is_in_no_interval(root: Host) -> None:
@@ -125,6 +113,15 @@ def test_a_sample_that_is_asked_for_shifts_no_other_one(host: Host) -> None:
     assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 0.7, 1.2, 2.1, 2.2]
 
 
+def test_another_interval_begins_with_a_sample_at_once(host: Host) -> None:
+    clock = Clock(host.patch)
+    host.know(make_layer("a", 10, read=clock.reading))
+    with source(interval_s=10.0) as running:
+        clock.calls = [(1003.0, lambda: running.set_interval(2.0))]
+        samples = list(itertools.islice(running, 5))
+    assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 3.0, 5.0, 7.0]
+
+
 def test_the_first_interval_is_short(host: Host) -> None:
     assert ticks(host, 1.0, 0, 0, 0, 0) == [0.0, 0.2, 1.2, 2.2]
 
@@ -167,7 +164,7 @@ def test_the_probes_cost_is_measured_in_a_short_window(root: Host) -> None:
     spent = itertools.count(0, 5_000_000)  # 5 ms of each window of 100 ms
     with source("a") as running:
         root.patch.setattr(running.attached["a"], "run_time_ns", lambda: next(spent))
-        root.patch.setattr(running._loader.__class__, "ask", lambda *_: stats_answer())
+        root.patch.setattr(Loader, "ask", lambda *_: stats_answer())
         assert running.read().bpf_ns_total is None
         running._measure_cost()
         clock.now += 2.0
@@ -181,7 +178,7 @@ def stats_answer() -> tuple[dict[str, str], list[int]]:
 def test_counting_run_time_lets_the_kernel_stop_afterwards(root: Host) -> None:
     root.attach("a")
     with source("a") as running:
-        root.patch.setattr(running._loader.__class__, "ask", lambda *_: stats_answer())
+        root.patch.setattr(Loader, "ask", lambda *_: stats_answer())
         before = open_descriptors()
         with running.counting_run_time() as run_time_ns:
             assert run_time_ns() == 0

@@ -2,143 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ioh.bpf import privileges
-from ioh.bpf.loader import Loader
 from ioh.bpf.privileges import Kept
-from ioh.layers.base import Layer
+from ioh.live.source import LiveSource
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec
-from ioh.model.sample import LayerSample, Sample, Unavailable
-from ioh.sources import attached as attached_module
-from ioh.sources import live
-from ioh.sources.live import LiveSource
-
-WAITED = "its probe is still being compiled"
-Read = Callable[[], LayerSample]
-
-
-def make_layer(
-    name: str, rank: int, *, probe: str = "", read: Read | None = None, look: Read | None = None
-) -> type[Layer]:
-    """A layer that is known to this test only."""
-
-    class Made(Layer):
-        spec = LayerSpec(name, name, rank, (), {}, (), ())
-
-        def read(self, maps: object) -> LayerSample:
-            return look() if look is not None else LayerSample("bpf")
-
-        def read_proc(self) -> LayerSample:
-            return read() if read is not None else LayerSample("proc")
-
-    Made.probe = probe
-    del Layer.registry[name]
-    return Made
-
-
-class Host:
-    """What the live source finds: layers, privilege, and a loader whose other end is ours."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.patch = patch
-        self.dropped: list[Kept] = []
-        self.is_privileged = False
-        ours, self.end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # Our own pid is nobody's child: there is no process to wait for.
-        self.loader = Loader(ours, os.getpid())
-        self.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"))
-        patch.setattr(live, "start_loader", lambda _: self.loader)
-        patch.setattr(privileges, "is_privileged", lambda: self.is_privileged)
-        patch.setattr(privileges, "drop_privileges", self.dropped.append)
-        patch.setattr(live, "ATTACH_TIMEOUT_S", 0.1)
-        patch.setattr(live, "STATS_TIMEOUT_S", 0.1)
-        patch.setattr("ioh.bpf.maps.libbpf", SimpleNamespace)
-        patch.setattr("ioh.bpf.maps.possible_cpus", lambda: 2)
-        patch.setattr(attached_module, "libbpf", lambda: None)
-
-    def know(self, *layers: type[Layer]) -> None:
-        known = {layer.spec.name: layer for layer in layers}
-        self.patch.setattr(live, "all_layers", lambda: known)
-
-    def requests(self) -> list[dict[str, Any]]:
-        self.end.setblocking(False)
-        found: list[dict[str, Any]] = []
-        while True:
-            try:
-                message = self.end.recv(1 << 16)
-            except BlockingIOError:
-                return found
-            if not message:
-                return found
-            found.append(json.loads(message))
-
-    def answer(self, message: dict[str, object], fds: int = 0) -> None:
-        null = [os.open(os.devnull, os.O_RDONLY) for _ in range(fds)]
-        socket.send_fds(self.end, [json.dumps(message).encode()], null)
-        for fd in null:
-            os.close(fd)
-
-    def attach(self, name: str) -> None:
-        """The loader's answer for a layer with one map, one program and one link."""
-        spec = {"name": "m", "kind": 2, "key_size": 4, "value_size": 8, "max_entries": 1}
-        told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
-        told |= {"programs": 1, "copies": 1, "late": 0}
-        self.answer({"verb": "attach", "layer": name, "maps": [spec], **told}, fds=3)
-
-    def attach_with_late_part(self, name: str) -> None:
-        """The same with a map, a program that waits for a module, another one and its link."""
-        spec = {"kind": 2, "key_size": 4, "value_size": 4, "max_entries": 1}
-        told = {"points": {"enter": "sys_enter"}, "missing": {}, "seconds": 0.5}
-        told |= {"programs": 2, "copies": 1, "late": 1, "maps": [{"name": "late_offsets", **spec}]}
-        self.answer({"verb": "attach", "layer": name, **told}, fds=4)
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    made = Host(monkeypatch)
-    yield made
-    made.end.close()
-    made.loader.socket.close()
-
-
-@pytest.fixture
-def root(host: Host) -> Host:
-    host.is_privileged = True
-    return host
-
-
-class WholeSource(LiveSource):
-    """Both stages at once, as the commands without a screen run them."""
-
-    def __enter__(self) -> WholeSource:  # noqa: PYI034
-        super().__enter__()
-        self.attach()
-        return self
-
-
-def source(*layers: str, interval_s: float = 1.0, use_bpf: bool = True) -> LiveSource:
-    return WholeSource(layers or None, Filters(pid=7), interval_s, use_bpf)
-
-
-def notes(sample: Sample, layer: str) -> tuple[str, ...]:
-    found = sample.layers[layer]
-    assert isinstance(found, LayerSample)
-    return found.notes
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+from ioh.model.sample import LayerSample, Unavailable
+from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descriptors, source
 
 
 def test_both_layers_attached(root: Host) -> None:
@@ -182,14 +57,14 @@ def test_leaving_gives_every_descriptor_back(root: Host) -> None:
     running.close()
 
 
-def test_the_loader_hears_the_layers_names_and_filters(root: Host) -> None:
+def test_the_loader_hears_the_layers_names_and_has_the_filters_from_the_start(root: Host) -> None:
     root.know(make_layer("a", 10, probe="a"), make_layer("b", 20, probe="b"), make_layer("c", 30))
     root.attach("b")
     with source("c", "b") as running:
         assert list(running.attached) == ["b", "c"]  # in the order of the path
         (request,) = root.requests()
-    assert (request["verb"], request["layer"]) == ("attach", "b")
-    assert Filters(**request["filters"]) == Filters(pid=7)
+    assert request == {"verb": "attach", "layer": "b"}
+    assert root.filters == Filters(pid=7)
 
 
 def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
@@ -242,7 +117,8 @@ def test_without_bpf_no_loader_is_started(
     host.is_privileged = privileged
     with source(use_bpf=use_bpf) as running:
         sample = running.read()
-        assert (host.requests(), host.dropped) == ([], [])
+        dropped = [Kept.PROC] if privileged else []
+        assert (host.requests(), host.dropped, host.hidden) == ([], dropped, [])
     assert notes(sample, "a") == (f"from /proc: {why}",)
 
 
@@ -272,15 +148,15 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
 
     def fail() -> LayerSample:
         asked.append(1)
-        return LayerSample("proc", lost={"x": 1 // 0})
+        msg = "no number"
+        raise ValueError(msg)
 
     host.know(make_layer("a", 10, read=fail), make_layer("b", 20))
     with source() as running:
         samples = [running.read() for _ in range(3)]
     for sample in samples:
         assert sample.layers["a"] == Unavailable(
-            "reading failed: ZeroDivisionError: integer division or modulo by zero",
-            "please report this",
+            "reading failed: ValueError: no number", "please report this"
         )
         assert isinstance(sample.layers["b"], LayerSample)
     assert asked == [1]

@@ -6,30 +6,22 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ioh.bpf import privileges
 from ioh.bpf.privileges import Kept
+from ioh.live import attaching
+from ioh.live.source import LiveSource
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.filters import Filters
 from ioh.model.sample import Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot
-from ioh.sources import live
-from ioh.sources.live import LiveSource
-from tests.unit.test_live_source import WAITED, Host, notes, source
-
-
-@pytest.fixture
-def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    made = Host(monkeypatch)
-    made.is_privileged = True
-    yield made
-    made.end.close()
-    made.loader.socket.close()
+from ioh.pg.login import Login
+from tests.unit.live_host import WAITED, Host, make_layer, notes, source
 
 
 def early_source(interval_s: float = 1.0, **options: Any) -> LiveSource:
@@ -42,6 +34,7 @@ def test_privilege_is_given_away_at_once(root: Host) -> None:
         assert len(root.dropped) == 1
         running.attach()
         assert len(root.dropped) == 1
+        assert root.hidden == [1]  # changing the user would undo it
 
 
 def test_what_is_imported_first_is_imported_as_root(root: Host) -> None:
@@ -61,7 +54,7 @@ def test_a_preload_that_fails_leaves_no_loader(root: Host) -> None:
 
 
 def test_entering_waits_for_no_probe(root: Host) -> None:
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
         before, sample = running.awaited, running.read()
@@ -86,7 +79,7 @@ def test_a_probe_that_is_too_late_is_read_from_proc_until_it_comes(root: Host) -
 
 
 def test_stop_ends_the_waiting(root: Host) -> None:
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
         thread = threading.Timer(0.05, running.stop)
@@ -98,7 +91,7 @@ def test_stop_ends_the_waiting(root: Host) -> None:
 
 
 def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     with early_source() as running:
         root.end.shutdown(socket.SHUT_WR)
@@ -109,7 +102,7 @@ def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
 
 def test_layers_join_one_by_one(root: Host) -> None:
     """The first one's numbers come before the last one is there, and no count is wrong."""
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     with early_source(interval_s=20.0) as running:
         root.attach("b")
         iterator = iter(running)
@@ -128,7 +121,7 @@ def test_layers_join_one_by_one(root: Host) -> None:
         layer.reason if isinstance(layer, Unavailable) else "measured"
         for snapshot in found
         for layer in [snapshot.layers["a"]]
-    ] == ["its probe is being compiled", "attached during this interval", "measured"]
+    ] == ["its probe is being compiled", "starting", "measured"]
     assert all(snapshot.interval_s >= 0.09 for snapshot in found)
 
 
@@ -149,7 +142,7 @@ def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> 
         assert [t.name for t in threading.enumerate() if t.name == "early"] == []
         root.dropped.append(kept)
 
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     root.patch.setattr(privileges, "drop_privileges", drop)
     with early_source(interval_s=20.0, preload=preload, tell_first=tell) as running:
         assert len(root.dropped) == 1
@@ -171,7 +164,7 @@ def test_a_probe_that_came_meanwhile_has_a_baseline_at_once(root: Host) -> None:
         root.attach("a")
         wait_for(lambda: running.awaited == ())
 
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     running = early_source(20.0, preload=preload, tell_first=lambda *_: is_told.set())
     started = time.monotonic()
     with running:
@@ -201,7 +194,7 @@ def test_each_answer_asks_for_the_next_probe(root: Host) -> None:
 
 
 def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:
-    root.patch.setattr(live, "ATTACH_TIMEOUT_S", 30.0)
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
     started = time.monotonic()
     told: list[object] = []
     with early_source(preload=lambda: None, tell_first=lambda *got: told.append(got)) as running:
@@ -217,3 +210,44 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+class TestLogin:
+    """``--pg``: the network is left to ioh, and the layer logs in when root is gone."""
+
+    @pytest.fixture
+    def told(self, root: Host, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        told: list[object] = []
+
+        def drop(keep: Kept, *, network: bool = False) -> None:
+            told.append((keep, network))
+
+        monkeypatch.setattr(privileges, "drop_privileges", drop)
+        monkeypatch.setattr("ioh.pg.connection.require_driver", told.append)
+        layer = make_layer("l", 5)
+        monkeypatch.setattr(layer, "needs_login", True)
+        monkeypatch.setattr(layer, "log_in", lambda _, login: told.append(login.dsn))
+        root.know(layer)
+        return told
+
+    def test_it_logs_in_without_root(
+        self, told: list[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(privileges, "needed", lambda *_, **__: Kept.NOTHING)
+        login = Login("service=x")
+        with LiveSource(None, Filters(), 1.0, login=login) as source:
+            assert list(source.attached) == ["l"]
+        assert told == [login, (Kept.NOTHING, True), "service=x"]
+
+    def test_without_a_login_the_layer_is_not_there(self, told: list[object]) -> None:
+        with LiveSource(None, Filters(), 1.0) as source:
+            assert not source.attached
+
+    def test_who_has_to_stay_root_does_not_log_in(
+        self, told: list[object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(privileges, "needed", lambda *_, **__: Kept.ROOT)
+        source = LiveSource(None, Filters(), 1.0, login=Login("service=x"))
+        with pytest.raises(IohError, match="has to stay root"):
+            source.__enter__()
+        assert "service=x" not in told

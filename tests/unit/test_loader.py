@@ -1,314 +1,241 @@
-"""The loader's channel, its verbs, and what C libraries print while it works."""
+"""The privileged loader as a monitor: what it grants, and what it holds."""
 
 from __future__ import annotations
 
 import ctypes
-import json
+import errno
 import os
+import signal
 import socket
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ioh.bpf import loader as loader_module
-from ioh.bpf.loader import Loader, _answer, captured_stderr, start_loader
-from ioh.bpf.maps import MapSpec
-from ioh.bpf.program import AttachedProgram
-from ioh.layers.base import Late, Layer, raw
+from ioh.bpf.calls import Made, Object, Outcome
+from ioh.bpf.loader import start_loader
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec
-from ioh.model.sample import Unavailable
+from tests.unit.loader_machine import (
+    UNKNOWN,
+    WAIT_S,
+    Machine,
+    ask,
+    attached,
+    hear,
+    never,
+    wait_for_children,
+    wait_long,
+)
 
 
-def find_none(name: str) -> type[Layer]:
-    raise KeyError(name)
+@pytest.mark.parametrize(
+    "data",
+    [b'{"verb": "dance"}', b"{}", b"7", b"null", b"[" * 4000, b"\xff", b'{"verb": ["attach"]}'],
+)
+def test_what_is_no_request_is_refused(machine: Machine, data: bytes) -> None:
+    loader = machine.start(never)
+    loader.socket.send(data)
+    assert hear(loader) == UNKNOWN
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[Loader, socket.socket]]:
-    """The parent's end, without a child behind it, and the other one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        yield Loader(ours, pid=-1), theirs
-
-
-def say(end: socket.socket, message: dict[str, object], *fds: int) -> None:
-    socket.send_fds(end, [json.dumps(message).encode()], list(fds))
-
-
-def test_a_request_is_one_json_message(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    ours.request({"verb": "attach", "layer": "bl\udcffock"})
-    ours.request({"verb": "stats"})
-    assert json.loads(theirs.recv(1 << 16)) == {"verb": "attach", "layer": "bl\udcffock"}
-    assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
-
-
-def test_an_answer_brings_descriptors(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    read_end, write_end = os.pipe()
-    say(theirs, {"layer": "block"}, read_end, write_end)
-    os.close(read_end)
-    os.close(write_end)
-    got = ours.answer(1.0)
-    assert got is not None
-    message, (reader, writer) = got
-    assert message == {"layer": "block"}
-    os.write(writer, b"through")
-    assert os.read(reader, 16) == b"through"
-    assert not os.get_inheritable(reader)
-    assert not os.get_inheritable(writer)
-    os.close(reader)
-    os.close(writer)
-
-
-def test_as_many_descriptors_as_a_message_can_hold(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    null = os.open(os.devnull, os.O_RDONLY)
-    say(theirs, {}, *[null] * loader_module.MAX_FDS)
-    got = ours.answer(1.0)
-    assert got is not None
-    assert len(got[1]) == loader_module.MAX_FDS
-    for fd in (null, *got[1]):
-        os.close(fd)
-
-
-def test_an_answer_that_never_comes(ends: tuple[Loader, socket.socket]) -> None:
-    ours, _ = ends
-    started = time.monotonic()
-    assert ours.answer(0.05) is None
-    assert 0.04 < time.monotonic() - started < 1.0
-
-
-def test_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
-    ours, theirs = ends
-    theirs.close()
-    with pytest.raises(ConnectionError, match="ended"):
-        ours.answer(1.0)
-
-
-def test_an_unknown_verb_is_answered() -> None:
-    assert _answer({"verb": "dance"}, find_none) == ({"error": "unknown verb"}, [])
-    assert _answer({}, find_none) == ({"error": "unknown verb"}, [])
-
-
-def test_the_forked_loader_answers_and_ends_with_its_parents_end() -> None:
-    loader = start_loader(find_none)
-    loader.request({"verb": "dance"})
-    assert loader.answer(10.0) == ({"error": "unknown verb"}, [])
+def test_it_ends_with_the_other_end() -> None:
+    loader = start_loader(never, Filters())  # type: ignore[arg-type]
     loader.close()
     with pytest.raises(ProcessLookupError):
         os.kill(loader.pid, 0)
 
 
-def test_a_loader_that_somebody_else_reaped() -> None:
-    loader = start_loader(find_none)
-    thread = threading.Timer(0.05, loader.socket.shutdown, [socket.SHUT_RDWR])
-    thread.start()
-    os.waitpid(loader.pid, 0)
-    loader.close()
-    thread.join()
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGTSTP"])
+def test_it_leaves_signals_of_the_terminal_to_ioh(machine: Machine, number: str) -> None:
+    loader = machine.start(never)
+    for _ in range(2):
+        ask(loader, "dance")
+        assert hear(loader) == UNKNOWN
+        os.kill(loader.pid, signal.Signals[number])
 
 
-class Waiting(Layer):
-    """Has a part that waits for a module."""
+def test_filters_are_those_of_the_start(machine: Machine) -> None:
+    def attach(name: str, filters: Filters) -> Outcome:
+        return {"reason": f"{name} {filters.pid}"}, [], Made()
 
-    spec = LayerSpec("waiting", "waiting", 99, (), {}, (), ())
-    late = Late("guest", (raw("guest_came", "on_guest"),), (), lambda _: True, "no guests")
-
-
-del Layer.registry["waiting"]
-
-
-def descriptors_of(loader: Loader) -> int:
-    return len(list(Path(f"/proc/{loader.pid}/fd").iterdir()))
+    loader = machine.start(attach)
+    loader.request({"verb": "attach", "layer": "block", "filters": {"pid": 8}})
+    answer = hear(loader)
+    assert (answer["layer"], answer["reason"]) == ("block", "block 7")
 
 
-def test_a_late_part_is_attached_with_the_descriptors_sent_along(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """In the forked child, which keeps none of them."""
-
-    def attach_late(late: Late, descriptors: Sequence[int]) -> list[int]:
-        offsets_map, program = descriptors
-        os.write(program, late.module.encode())
-        return [offsets_map]
-
-    monkeypatch.setattr("ioh.bpf.late.attach_late", attach_late)
-    loader = start_loader(lambda _: Waiting)
-    reader, writer = os.pipe()
-    loader.request({"verb": "dance"})
-    loader.answer(10.0)
-    before = descriptors_of(loader)
+def test_a_layer_is_attached_once(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_GONE_TIMEOUT_S", 0.02)
+    loader = machine.start(lambda name, _: machine.made(("map", 1), ("map", 2)))
+    ask(loader, "attach", "block")
+    assert hear(loader) == attached("block")
+    machine.file(("map", 1)).unlink()
     for _ in range(3):
-        loader.request({"verb": "attach_late", "layer": "waiting"}, [reader, writer])
-        got = loader.answer(10.0)
-        assert got is not None
-        assert got[0] == {"verb": "attach_late", "layer": "waiting", "reason": ""}
-        (link,) = got[1]
-        assert os.read(link, 16) == b"guest"
-        os.close(link)
-    loader.request({"verb": "dance"})
-    loader.answer(10.0)
-    assert descriptors_of(loader) == before
-    loader.close()
-    os.close(reader)
+        ask(loader, "attach", "block")
+        assert hear(loader)["reason"] == "it is attached already"
+
+
+def test_a_layer_is_attached_again_as_soon_as_it_is_gone(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_GONE_TIMEOUT_S", WAIT_S)
+    loader = machine.start(lambda name, _: machine.made(("map", 1)))
+    for _ in range(3):
+        ask(loader, "attach", "nfs_client")
+        assert hear(loader) == attached("nfs_client")
+        ask(loader, "attach", "nfs_client")
+        assert loader.answer(0.05) is None
+        machine.file(("map", 1)).unlink()
+        assert hear(loader) == attached("nfs_client")
+        machine.file(("map", 1)).unlink()
+
+
+def test_a_layer_that_could_not_be_attached_may_be_asked_for_again(machine: Machine) -> None:
+    loader = machine.start(lambda *_: ({"reason": "no BTF", "hint": ""}, [], Made()))
+    for _ in range(2):
+        ask(loader, "attach", "nfs_client")
+        assert hear(loader)["reason"] == "no BTF"
+
+
+def test_sixty_requests_make_two_children(machine: Machine) -> None:
+    loader = machine.start(wait_long)
+    for _ in range(20):
+        for layer in ("syscall", "tcp", "block"):
+            ask(loader, "attach", layer)
+    assert [hear(loader) for _ in range(57)] == [{"error": "asked for already"}] * 57
+    assert len(wait_for_children(loader, 2)) == loader_module.MAX_CHILDREN
+
+
+def test_names_are_bounded(machine: Machine) -> None:
+    loader = machine.start(wait_long)
+    for number in range(100):
+        ask(loader, "attach", f"{number}")
+    refused = 100 - loader_module.MAX_CHILDREN - loader_module._MAX_WAITING
+    assert [hear(loader) for _ in range(refused)] == [{"error": "too much is asked for"}] * refused
+
+
+def test_those_that_wait_come_in_their_order(machine: Machine) -> None:
+    loader = machine.start(lambda name, _: machine.made(("map", len(name))))
+    machine.patch.setattr(loader_module, "MAX_CHILDREN", 1)
+    one = machine.start(lambda name, _: machine.made())
+    for name in ("a", "bb", "ccc"):
+        ask(loader, "attach", name)
+        ask(one, "attach", name)
+    assert sorted(hear(loader)["layer"] for _ in range(3)) == ["a", "bb", "ccc"]
+    assert [hear(one)["layer"] for _ in range(3)] == ["a", "bb", "ccc"]
+
+
+OBJECTS: tuple[Object, ...] = (("map", 7), ("program", 8))
+
+
+def test_a_late_part_is_attached_by_what_was_made_here(machine: Machine) -> None:
+    """And again once its link is gone."""
+
+    def attach_late(name: str, objects: tuple[Object, ...]) -> Outcome:
+        assert (name, objects) == ("syscall", OBJECTS)
+        machine.file(("link", 9)).touch()
+        return {"reason": ""}, [0], Made((("link", 9),))
+
+    machine.patch.setattr(loader_module, "_GONE_TIMEOUT_S", 0.02)
+    loader = machine.start(lambda *_: machine.made(("map", 7), late=OBJECTS), attach_late)
+    ask(loader, "attach_late", "syscall")
+    refused = {"error": "the layer is not attached, or has no such part"}
+    assert hear(loader) == refused
+    ask(loader, "attach", "syscall")
+    assert hear(loader) == attached("syscall")
+    late = {"verb": "attach_late", "layer": "syscall", "reason": ""}
+    for _ in range(2):
+        ask(loader, "attach_late", "syscall")
+        assert hear(loader) == late | {"fds": 1}
+        ask(loader, "attach_late", "syscall")
+        assert hear(loader)["reason"] == "it is attached already"
+        machine.file(("link", 9)).unlink()
+    ask(loader, "attach_late", "tcp")
+    assert hear(loader) == refused
+
+
+def test_run_time_is_counted_without_a_child(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "count_run_time", lambda: os.dup(0))
+    loader = machine.start(never)
+    ask(loader, "stats")
+    assert hear(loader) == {"verb": "stats", "fds": 1}
+
+
+def test_a_kernel_that_does_not_count_run_time(machine: Machine) -> None:
+    def refuse() -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    machine.patch.setattr(loader_module, "count_run_time", refuse)
+    loader = machine.start(never)
+    ask(loader, "stats")
+    assert hear(loader) == {"verb": "stats"}
+
+
+def test_it_takes_no_descriptors(machine: Machine) -> None:
+    """Those that somebody sends along are closed: a pipe ends when its last writer is gone."""
+    loader = machine.start(never)
+    reader, writer = os.pipe()
+    socket.send_fds(loader.socket, [b'{"verb": "dance"}'], [writer])
     os.close(writer)
+    assert hear(loader) == UNKNOWN
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
-def test_a_late_part_that_cannot_be_attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> list[int]:
-        raise OSError(0, "no BTF of its module guest")
-
-    monkeypatch.setattr("ioh.bpf.late.attach_late", refuse)
-    request = {"verb": "attach_late", "layer": "waiting"}
-    answer, fds = _answer(request, lambda _: Waiting, [])
-    assert (answer["reason"], fds) == ("no BTF of its module guest", [])
-    answer, fds = _answer(request, lambda _: Layer, [])
-    assert (answer["reason"], fds) == ("the layer has no such part", [])
-
-
-def print_from_c(text: bytes) -> None:
-    ctypes.CDLL(None).write(2, text, len(text))
+def test_it_inherits_nothing_but_its_channel(machine: Machine) -> None:
+    """A recording that ioh has removed gives its room back; so it is for a compiling child."""
+    reader, writer = os.pipe()
+    output = os.dup(1)
+    loader = machine.start(wait_long)
+    ask(loader, "attach", "block")
+    wait_for_children(loader, 1)
+    os.close(writer)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    os.close(output)
 
 
-@pytest.mark.parametrize(
-    ("printed", "last"),
-    [
-        (b"", ""),
-        (b"warning: a\nerror: b\n", "error: b"),
-        (
-            b"R1 invalid mem access\nprocessed 7 insns (limit 1000000)\n\n  \n",
-            "R1 invalid mem access",
-        ),
-        (b"no line end", "no line end"),
-        (b"\xff\n", "\ufffd"),
-        (b"first\n" + b"x" * 500, "x" * 200),
-        (b"y\n" * 100_000 + b"end\n", "end"),
-    ],
-)
-def test_the_last_telling_line(
-    printed: bytes, last: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with captured_stderr() as told:
-        print_from_c(printed)
-        assert told() == last
-    print_from_c(b"after")
-    assert capfd.readouterr().err == "after"
+def test_a_child_holds_its_own_end_alone(machine: Machine) -> None:
+    def attach(*_: object) -> Outcome:
+        listed = sorted(Path("/proc/self/fd").iterdir())
+        kinds = [os.readlink(path) for path in listed if path.is_symlink()]  # noqa: PTH115
+        return {"kinds": sorted(kind.split(":")[0] for kind in kinds)}, [], Made()
+
+    loader = machine.start(attach)
+    ask(loader, "attach", "block")
+    assert hear(loader)["kinds"] == ["/dev/null", "/dev/null", "/memfd", "socket"]
 
 
-def swallow_and_fail() -> None:
-    with captured_stderr():
-        print_from_c(b"swallowed")
-        json.loads("no JSON")
+def test_nobody_of_its_own_user_may_look_into_it() -> None:
+    """Nor take its channel.  In a process without privilege, as ioh is after its start."""
+    if (pid := os.fork()) == 0:
+        status = 1
+        try:
+            if os.getuid() == 0:
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable, as after an execve
+            assert os.listdir("/proc/self/fd")  # noqa: PTH208
+            loader = start_loader(never, Filters())  # type: ignore[arg-type]
+            ask(loader, "dance")
+            assert hear(loader) == UNKNOWN
+            try:
+                os.listdir(f"/proc/{loader.pid}/fd")  # noqa: PTH208
+            except PermissionError:
+                status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
-def open_descriptors() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
+def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
+    reader, writer = os.pipe()
+    path = f"/proc/{os.getpid()}/fd/{writer}"
 
+    def attach(*_: object) -> Outcome:
+        return {"maps": []}, [os.open(path, os.O_WRONLY)], Made()
 
-def test_descriptor_2_is_restored_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
-    before = open_descriptors()
-    with pytest.raises(ValueError, match="Expecting value"):
-        swallow_and_fail()
-    print_from_c(b"seen")
-    assert capfd.readouterr().err == "seen"
-    assert open_descriptors() == before
-
-
-def test_answers_to_others_reach_them(
-    ends: tuple[Loader, socket.socket],
-) -> None:
-    ours, theirs = ends
-    before = len(open_descriptors())
-    null = os.open(os.devnull, os.O_RDONLY)
-    say(theirs, {"verb": "attach", "layer": "block"}, null, null, null)
-    say(theirs, {"verb": "stats"}, null)  # of a request given up long ago
-
-    def answer_slowly() -> None:
-        assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
-        say(theirs, {"verb": "attach", "layer": "syscall"}, null, null)
-        say(theirs, {"verb": "stats"}, null)
-
-    thread = threading.Thread(target=answer_slowly)
-    thread.start()
-    taken: list[tuple[dict[str, Any], list[int]]] = []
-    got = ours.ask({"verb": "stats"}, 10.0, lambda *late: taken.append(late))
-    thread.join()
-    assert got is not None
-    assert got[0] == {"verb": "stats"}
-    assert [(answer.get("layer"), len(fds)) for answer, fds in taken] == [
-        ("block", 3),
-        (None, 1),
-        ("syscall", 2),
-    ]
-    for fd in (null, *got[1], *(fd for _, fds in taken for fd in fds)):
-        os.close(fd)
-    assert len(open_descriptors()) == before
-
-
-def test_asking_does_not_wait_for_ever(ends: tuple[Loader, socket.socket]) -> None:
-    assert ends[0].ask({"verb": "stats"}, 0.05, lambda *_: None) is None
-
-
-ATTACHED = AttachedProgram(
-    maps=(MapSpec("totals", 6, 4, 8, 1), MapSpec("lost", 6, 4, 8, 2)),
-    map_fds=(10, 11),
-    program_fds=(20, 21, 22),
-    link_fds=(30, 31),
-    points={"exit": "sys_exit"},
-    missing={"split": "splits"},
-    copies=2,
-    late=1,
-)
-
-
-def attach(
-    monkeypatch: pytest.MonkeyPatch, outcome: AttachedProgram | Unavailable | Exception
-) -> tuple[dict[str, Any], list[int]]:
-    """The compiling child's answer, with everything that needs a kernel replaced."""
-
-    def attach_program(*_: object) -> AttachedProgram | Unavailable:
-        print_from_c(b"libbpf: the reason\n")
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr("ioh.bpf.btf.Btf", lambda *_modules: object())
-    monkeypatch.setattr("ioh.bpf.typed.can_trust_pointers", lambda _: True)
-    monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
-    monkeypatch.setattr("ioh.bpf.program.attach_program", attach_program)
-    request = {"verb": "attach", "layer": "block", "filters": asdict(Filters(pid=7))}
-    return _answer(request, lambda _: Layer)
-
-
-def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answer, fds = attach(monkeypatch, ATTACHED)
-    assert fds == [10, 11, 20, 21, 22, 30, 31]
-    assert [MapSpec(**spec) for spec in answer["maps"]] == list(ATTACHED.maps)
-    assert (answer["programs"], answer["copies"], answer["layer"]) == (3, 2, "block")
-    assert answer["late"] == 1
-    assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
-    assert json.loads(json.dumps(answer)) == answer
-
-
-def test_a_refusal_comes_with_the_last_line_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, fds = attach(monkeypatch, Unavailable("BPF refused", "try this"))
-    assert fds == []
-    assert answer["reason"] == "BPF refused (libbpf: the reason)"
-    assert answer["hint"] == "try this"
-
-
-@pytest.mark.parametrize("error", [OSError("no BTF"), KeyError("REQ_OP_READ")])
-def test_whatever_goes_wrong_is_answered(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    answer, fds = attach(monkeypatch, error)
-    assert (answer["layer"], fds) == ("block", [])
-    assert str(error) in answer["reason"]
-    assert answer["hint"]
+    loader = machine.start(attach)
+    ask(loader, "attach", "block")
+    assert hear(loader) == attached("block")
+    os.close(writer)
+    assert os.read(reader, 1) == b""
+    os.close(reader)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.findings_cache import Rejudge
 from ioh.findings.engine import Engine
 from ioh.model.derive import derive
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
+from ioh.playback.replay import Span
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
-from ioh.sources.file_feed import FileFeed
-from ioh.sources.judgements import LookBack
-from ioh.sources.replay import Span
 from tests.feeds import Counting, told
 from tests.screens import minute
 
@@ -57,12 +57,12 @@ def test_going_to_an_interval_finds_what_was_found_live(name: str, rule: str) ->
 INTERVALS = minute()
 
 
-def look_back(visits: list[int], lost: int = -1) -> LookBack:
+def look_back(visits: list[int], lost: int = -1) -> Rejudge:
     def visit(tick: int) -> Snapshot | None:
         visits.append(tick)
         return None if tick == lost else INTERVALS[tick - 1]
 
-    return LookBack(visit, Counting, 1.0)
+    return Rejudge(visit, Counting, 1.0)
 
 
 def test_who_steps_on_is_told_at_once_and_who_steps_back_looks_again() -> None:
@@ -101,7 +101,7 @@ def test_who_may_end_it_is_told_how_many_intervals_are_left() -> None:
 
 
 def test_looking_back_leaves_the_screen_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who steps on before the findings came does not wait for a checkpoint again."""
+    """Who steps on before the findings came does not read from a whole sample again."""
     begun: list[int] = []
     with feed("faster_tier.ioh") as visited:
         last = visited.extent.last
@@ -122,4 +122,4 @@ def test_there_is_nothing_before_the_first_interval_and_nothing_in_a_lost_one() 
     assert told(look_back([]).judge(5, 1, lambda _: True)) == "5"
     assert told(look_back([]).judge(30, 28, lambda _: True)) == "3"
     assert look_back([], lost=30).judge(30, 1, lambda _: True) is None
-    assert LookBack(INTERVALS.__getitem__, lambda: None, 1.0).judge(5, 1, lambda _: True) is None
+    assert Rejudge(INTERVALS.__getitem__, lambda: None, 1.0).judge(5, 1, lambda _: True) is None

@@ -19,23 +19,15 @@ from ioh.commands.options import check_process
 from ioh.commands.progress import Progress
 from ioh.model.errors import ExitCode, IohError
 from ioh.session import marks
-from ioh.session.filename import is_part_of
-from ioh.session.writer import SessionWriter
+from ioh.session.rotated_files import part_of_name
 from tests import fakes
-from tests.sessions import Memory
+from tests.sessions import recorded
 
 
 @pytest.fixture
 def session_file(tmp_path: Path) -> str:
-    memory = Memory()
-    writer = SessionWriter(memory)
-    for tick, sample in enumerate(fakes.first(12)):
-        writer.write(sample)
-        if tick in {3, 7}:
-            writer.mark("start", sample.time_unix_s + 0.1)
-    writer.close()
     path = tmp_path / "s.ioh"
-    path.write_bytes(bytes(memory.data))
+    path.write_bytes(recorded(fakes.first(12), {3: "start", 7: "start"}))
     return str(path)
 
 
@@ -73,8 +65,8 @@ def test_a_mark_finds_an_endless_recording_by_its_own_name(
         assert main(["mark", "here", "--file", str(endless / name)]) == ExitCode.OK
         assert capfd.readouterr().out.endswith("x-0003.ioh\n")
     assert main(["mark", "here", "--file", str(endless / "y.ioh")]) == ExitCode.FAILED
-    assert not is_part_of("/a/x-03.ioh", "/a/x.ioh")
-    assert not is_part_of("/b/x-0003.ioh", "/a/x.ioh")
+    assert part_of_name("/a/x-03.ioh", "/a/x.ioh") is None
+    assert part_of_name("/b/x-0003.ioh", "/a/x.ioh") is None
 
 
 def test_a_threads_id_is_no_process() -> None:

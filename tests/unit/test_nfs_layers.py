@@ -12,13 +12,14 @@ from ioh.bpf.maps import MapSpec
 from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
 from ioh.layers import nfs_client
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
-from ioh.layers.nfs_maps import OTHER_DEVS, DevTotals, read_procedures, sum_parts
+from ioh.layers.nfs_maps import read_procedures
 from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
+from ioh.layers.part_totals import OTHER_PARTS, PartTotals, sum_parts
 from ioh.model.filters import Filters
 from ioh.procfs.mountstats import NfsMount
 from tests.unit.fake_kernel import CPUS, install
-from tests.unit.test_layer_read import text_of
+from tests.unit.probe_text import text_of
 
 V4 = ipaddress.ip_address("10.99.1.2").packed.ljust(16, b"\0")
 V6 = ipaddress.ip_address("2001:db8::7").packed
@@ -62,7 +63,7 @@ def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
         counters[STARTED], counters[COUNT], counters[ERRORS] = 7, 4, 1
         one_cpu = struct.pack(f"={WORDS}Q", *counters)
         held["totals"].entries[struct.pack("=II", dev, op)] = one_cpu * CPUS
-    parts = DevTotals(SPEC.ops, queue=True).read(maps["totals"], 0)
+    parts = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 0)
     assert {dev: set(ops) for dev, ops in parts.items()} == {49: {"read"}, 50: {"read", "commit"}}
     total = sum_parts(parts, SPEC.ops)
     assert (total["read"].count_total, total["read"].inflight) == (8 * CPUS, 4 * CPUS)
@@ -71,24 +72,24 @@ def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
     maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 16)])
-    totals = DevTotals(SPEC.ops, queue=True)
+    totals = PartTotals(SPEC.ops, queue=True)
     assert totals.read(maps["totals"], 0) == {}
     counters = [0] * WORDS
     counters[STARTED] = counters[COUNT] = 3
-    known, others = struct.pack("=II", 49, 0), struct.pack("=II", OTHER_DEVS, 0)
+    known, others = struct.pack("=II", 49, 0), struct.pack("=II", OTHER_PARTS, 0)
     assert others in held["totals"].entries  # where the probe looks for it
     for key in (known, others):
         held["totals"].entries[key] = struct.pack(f"={WORDS}Q", *counters) * CPUS
     parts = totals.read(maps["totals"], 1)
     assert sum_parts(parts, SPEC.ops)["read"].count_total == 6 * CPUS
     assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
-    again = DevTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
-    assert again[OTHER_DEVS]["read"].count_total == 3 * CPUS
+    again = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
+    assert again[OTHER_PARTS]["read"].count_total == 3 * CPUS
 
 
 def test_a_table_that_is_full_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 2)])
-    assert DevTotals(SPEC.ops, queue=True).read(maps["totals"], 0) == {}
+    assert PartTotals(SPEC.ops, queue=True).read(maps["totals"], 0) == {}
     assert len(held["totals"].entries) == 2
 
 
@@ -122,3 +123,21 @@ def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
     monkeypatch.setattr(nfs_client, "read_mountstats", read_mountstats)
     NfsClient(Filters(), tmp_path).read(maps)
     assert (ended, len(held["epoch"].entries)) == ([0], 1)
+
+
+def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
+    counters = [0] * WORDS
+    counters[STARTED] = counters[COUNT] = 3
+    for part in (7, 8):
+        key = struct.pack("=II", part, 0)
+        held["totals"].entries[key] = struct.pack(f"={WORDS}Q", *counters) * CPUS
+    totals = PartTotals(SPEC.ops, queue=True)
+    before = sum_parts(totals.read(maps["totals"], 1), SPEC.ops)
+    totals.retire(maps["totals"], 7)
+    left = totals.read(maps["totals"], 2)
+    assert set(left) == {8}
+    after = sum_parts({**left, 0: totals.retired}, SPEC.ops)
+    assert after["read"].count_total == before["read"].count_total == 6 * CPUS
+    totals.retire(maps["totals"], 8)
+    assert totals.retired["read"].count_total == 6 * CPUS

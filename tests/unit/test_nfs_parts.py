@@ -16,9 +16,9 @@ from ioh.model.derive import derive
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
-from ioh.procfs.mountinfo import MountTable
-from tests.unit.fake_kernel import CPUS, install
-from tests.unit.test_layer_read import in_a_sample, text_of
+from tests.unit.fake_kernel import CPUS, install, notice_mounts_at_once
+from tests.unit.probe_text import text_of
+from tests.unit.test_layer_read import in_a_sample
 
 LAYERS = [NfsClient, NfsServer]
 
@@ -30,7 +30,7 @@ class Host:
         (root / "proc/self").mkdir(parents=True)
         self._mountinfo = root / "proc/self/mountinfo"
         self._mountinfo.touch()
-        monkeypatch.setattr(MountTable, "refresh", lambda table: table._read() or True)
+        notice_mounts_at_once(monkeypatch)
         self._maps, self._held, _ = install(monkeypatch, text_of(layer).maps())
         self.layer = layer(Filters(), root)
         self._samples: list[LayerSample] = []

@@ -13,9 +13,9 @@ from ioh.model.derive import derive
 from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from ioh.model.snapshot import LayerSnapshot
-from ioh.procfs.mountinfo import MountTable
-from tests.unit.fake_kernel import install
-from tests.unit.test_layer_read import in_a_sample, text_of
+from tests.unit.fake_kernel import install, notice_mounts_at_once
+from tests.unit.probe_text import text_of
+from tests.unit.test_layer_read import in_a_sample
 
 OLD_S = 3600
 READ = 1000  # bytes of each
@@ -38,7 +38,11 @@ class Shown:
 
     @property
     def mountinfo(self) -> str:
-        return f"40 26 0:{self.dev} / {self.place} rw - nfs4 {self.export} rw\n" if self.dev else ""
+        return (
+            f"40 26 0:{self.dev} / {self.place} rw - nfs4 {self.export} rw,addr=10.0.0.9\n"
+            if self.dev
+            else ""
+        )
 
     @property
     def mountstats(self) -> str:
@@ -60,7 +64,7 @@ class Host:
         self._folder = root / "proc/self"
         self._folder.mkdir(parents=True)
         (self._folder / "mountinfo").touch()
-        monkeypatch.setattr(MountTable, "refresh", lambda table: table._read() or True)
+        notice_mounts_at_once(monkeypatch)
         self._maps, _, _ = install(monkeypatch, text_of(NfsClient).maps())
         self._is_bpf = source == "bpf"
         self.layer = NfsClient(Filters(), root)
@@ -220,3 +224,9 @@ def test_versions_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         host.look(Shown(53, "/a", reads), Shown(54, "/b", 2 * reads, "srv:/b", vers="3"))
     rows = {row.key: row.values["calls_per_s"] for row in host.interval().tables["procedure"]}
     assert rows == {("v4", "READ"): 3, ("v3", "READ"): 6}
+
+
+def test_a_server_is_known_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path, monkeypatch)
+    sample = host.look(Shown(53, "/home", 5), Shown(0, "/gone", 5, "old:/gone"))
+    assert set(sample.tables["server"]) == {("srv", "10.0.0.9"), ("old", "?")}

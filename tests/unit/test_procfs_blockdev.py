@@ -66,8 +66,6 @@ def test_limits() -> None:
     assert sda.queue_depth_limit == 64
     assert sda.scheduler == "mq-deadline"
     assert sda.rotational is None  # a virtual one that says 1
-    assert sda.logical_block_bytes == 512
-    assert sda.write_cache == "write back"
     assert sda.model == "QEMU HARDDISK"
     assert sda.counts_io
     assert not device("8:16").counts_io

@@ -16,7 +16,14 @@ SDA, SDA1, SDA2 = make_dev(8, 0), make_dev(8, 1), make_dev(8, 2)
 SDB, SDC = make_dev(8, 16), make_dev(8, 32)
 CRYPT, ROOT_LV, DATA_LV = make_dev(253, 0), make_dev(253, 1), make_dev(253, 2)
 MD, MD_PART = make_dev(9, 0), make_dev(259, 0)
-BTRFS = make_dev(0, 44)
+BTRFS, BTRFS_2 = make_dev(0, 44), make_dev(0, 30)
+MOUNTS = """\
+21 1 0:30 / / rw - btrfs /dev/sda2 rw
+22 1 0:30 /home /home rw - btrfs /dev/sda2 rw,subvol=/home
+23 1 0:44 / /data rw - btrfs /dev/mapper/vg-data rw
+24 1 8:16 / /srv rw - ext4 /dev/sdb rw
+25 1 0:45 / /gone rw - btrfs /dev/sdz rw
+"""
 # By name: number, and what holds it.
 DEVICES_OF_HOST = {
     "sda": ("8:0", []),
@@ -42,11 +49,16 @@ class Host:
         for name, (_, holders) in DEVICES_OF_HOST.items():
             for holder in holders:
                 self.hold(name, holder)
-        links = root / "sys/fs/btrfs/aa/devices"
-        links.mkdir(parents=True)
-        (links / "dm-2").symlink_to(self.folder("dm-2"))
+        # One on a volume and, as a mirror, on a disk; one on a partition.
+        for uuid, names in {"aa": ["dm-2", "sdc"], "bb": ["sda/sda2"], "features": []}.items():
+            links = root / "sys/fs/btrfs" / uuid / "devices"
+            links.mkdir(parents=True)
+            for name in names:
+                (links / name.rpartition("/")[2]).symlink_to(self.folder(name))
         (root / "proc/self").mkdir(parents=True)
-        (root / "proc/self/mountinfo").write_text("23 1 0:44 / /data rw - btrfs /dev/dm-2 rw\n")
+        (root / "proc/self/mountinfo").write_text(MOUNTS)
+        (root / "dev/mapper").mkdir(parents=True)
+        (root / "dev/mapper/vg-data").symlink_to("../dm-2")
 
     def folder(self, name: str) -> Path:
         return self.root / "sys/devices" / name
@@ -73,9 +85,9 @@ def host(tmp_path: Path) -> Host:
 @pytest.mark.parametrize(
     ("dev", "expected"),
     [
-        (SDA, (BTRFS, MD, CRYPT, ROOT_LV, DATA_LV, SDA1, SDA2, MD_PART)),
+        (SDA, (BTRFS_2, BTRFS, MD, CRYPT, ROOT_LV, DATA_LV, SDA1, SDA2, MD_PART)),
         (SDB, (MD, MD_PART)),
-        (SDC, ()),
+        (SDC, (BTRFS,)),
         (CRYPT, (BTRFS, ROOT_LV, DATA_LV)),
         (DATA_LV, (BTRFS,)),
         (make_dev(7, 0), ()),
@@ -89,11 +101,11 @@ def test_volumes_arrays_partitions_and_btrfs(
 
 def test_a_circle_ends(host: Host) -> None:
     host.hold("dm-1", "sda")
-    assert numbers_on(SDA, host.root)[0] == BTRFS
+    assert numbers_on(SDA, host.root)[:2] == (BTRFS_2, BTRFS)
 
 
 def test_more_volumes_than_the_probe_knows_are_told(host: Host) -> None:
-    for n in range(DEVICES):
+    for n in range(DEVICES - 1):
         host.add(f"dm-{n + 10}", f"253:{n + 10}")
         host.hold("sdc", f"dm-{n + 10}")
     filters = Filters(device=SDC, device_name="sdc")

@@ -26,7 +26,6 @@ md2 : active (auto-read-only) raid1 sdf1[1]
 
 unused devices: <none>
 """
-GIB = 1 << 30
 
 
 def test_mdstat() -> None:

@@ -1,15 +1,20 @@
-"""Answers of the kernel about queues, made by hand and cut anywhere."""
+"""Shapers from the kernel's answers, made by hand; and what it costs to understand them."""
 
 from __future__ import annotations
 
+import socket
 import struct
+import subprocess
+import sys
+from contextlib import nullcontext
 
 import pytest
 
-from ioh.procfs.shapers import parse_qdiscs
+from ioh.procfs import shapers
 
 ROOT = 0xFFFFFFFF
 DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
+LO = socket.if_nametoindex("lo")
 
 
 def attribute(kind: int, payload: bytes) -> bytes:
@@ -31,29 +36,44 @@ def qdisc(interface: int, kind: bytes, options: bytes = b"", parent: int = ROOT)
     return struct.pack("=IHHII", 16 + len(body), 36, 2, 1, 0) + body
 
 
+class FakeSocket(nullcontext[object]):
+    """One that answers with these datagrams."""
+
+    def __init__(self, *datagrams: bytes) -> None:
+        super().__init__(self)
+        self.datagrams = list(datagrams)
+
+    def settimeout(self, _: float) -> None: ...
+
+    def send(self, request: bytes) -> None:
+        assert struct.unpack_from("=IHH", request) == (36, 38, 0x301)
+
+    def recv(self, _: int) -> bytes:
+        return self.datagrams.pop(0)
+
+
 @pytest.mark.parametrize(
-    ("data", "rates"),
+    ("data", "bits_per_s"),
     [
-        (qdisc(3, b"tbf", tbf(10_000_000)) + DONE, {3: 80_000_000}),
-        (qdisc(3, b"tbf", tbf(0xFFFFFFFF, wide=6_250_000_000)) + DONE, {3: 50_000_000_000}),
-        (qdisc(1, b"noqueue") + qdisc(3, b"tbf", tbf(125)) + DONE, {3: 1000}),
-        (qdisc(3, b"tbf", tbf(125), parent=0x10001) + DONE, {}),  # of one class only
-        (qdisc(3, b"htb", tbf(125)) + DONE, {}),
-        (qdisc(3, b"tbf") + DONE, {}),
-        (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1), {}),
-        (b"", {}),
+        (qdisc(LO, b"tbf", tbf(10_000_000)) + DONE, 80_000_000),
+        (qdisc(LO, b"tbf", tbf(0xFFFFFFFF, wide=6_250_000_000)) + DONE, 50_000_000_000),
+        (qdisc(99, b"noqueue") + qdisc(LO, b"tbf", tbf(125)) + DONE, 1000),
+        (qdisc(LO, b"tbf", tbf(125), parent=0x10001) + DONE, None),  # of one class only
+        (qdisc(LO, b"htb", tbf(125)) + DONE, None),
+        (struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -1), None),  # a refusal
+        (b"", None),
     ],
 )
-def test_rates_by_interface(data: bytes, rates: dict[int, int]) -> None:
-    assert parse_qdiscs(data) == (rates, True)
+def test_rate_of_an_interface(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, bits_per_s: int | None
+) -> None:
+    for datagrams in ([data], [qdisc(99, b"noqueue"), data]):
+        monkeypatch.setattr(socket, "socket", lambda *_, d=datagrams: FakeSocket(*d))
+        assert shapers.read_shapers().get("lo") == bits_per_s
 
 
-def test_there_may_be_more_to_come() -> None:
-    assert parse_qdiscs(qdisc(3, b"tbf", tbf(125))) == ({3: 1000}, False)
-
-
-def test_what_is_cut_anywhere_is_read_as_far_as_it_goes() -> None:
-    data = qdisc(3, b"tbf", tbf(125, wide=200)) + DONE
-    for length in range(len(data)):
-        rates, _ = parse_qdiscs(data[:length])
-        assert rates in ({}, {3: 1000}, {3: 1600})
+def test_no_more_of_pyroute2_is_imported_than_the_messages() -> None:
+    code = "import sys; from ioh.procfs.shapers import _tcmsg; _tcmsg(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pyroute2.netlink.rtnl.tcmsg" in done.stdout.split()
+    assert {"asyncio", "pyroute2.iproute", "pyroute2.ndb"}.isdisjoint(done.stdout.split())

@@ -22,16 +22,18 @@ from ioh.commands import main
 from ioh.commands.record import size_bytes
 from ioh.model.errors import ExitCode
 from ioh.session import marks
-from ioh.session.filename import default_name, part_name
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
+from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
 from ioh.session.stream import Tick
 from tests import fakes
-from tests.sessions import Memory, samples_of
+from tests.sessions import Memory, Shown, samples_of
 
+pytestmark = pytest.mark.usefixtures("_only_my_recordings")
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
+{before}
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from tests import fakes
@@ -41,9 +43,11 @@ sys.exit(main())
 """
 
 
-def start(cwd: Path, *args: str, delay_s: float = 0.05, **how: Any) -> subprocess.Popen[bytes]:
+def start(
+    cwd: Path, *args: str, delay_s: float = 0.05, before: str = "", **how: Any
+) -> subprocess.Popen[bytes]:
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
-    program = PROGRAM.format(delay_s=delay_s)
+    program = PROGRAM.format(delay_s=delay_s, before=before)
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", program, *args]
     return subprocess.Popen(command, cwd=cwd, env=env, **how)  # type: ignore[return-value]
@@ -131,16 +135,12 @@ def test_bad_arguments_are_one_line(
     cause: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    refused: Shown,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.ioh").write_bytes(b"mine")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    assert main(["record", *args]) == ExitCode.USAGE
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert cause in err
-    assert err.count("\n") == 1
+    assert cause in refused("record", *args)
     assert [p.name for p in tmp_path.iterdir()] == ["there.ioh"]
     assert (tmp_path / "there.ioh").read_bytes() == b"mine"
 
@@ -177,8 +177,8 @@ def test_a_recording_goes_on_when_its_terminal_is_gone(tmp_path: Path) -> None:
 
 
 def test_names() -> None:
-    assert default_name("../a b\x1b", 0).startswith("ioh-_a_b_-19")
-    assert default_name("", 0).startswith("ioh-host-")
+    assert next(default_names("../a b\x1b", 0)).startswith("ioh-_a_b_-19")
+    assert next(default_names("", 0)).startswith("ioh-host-")
     assert part_name("d.x/run.ioh", 7) == "d.x/run-0007.ioh"
     assert (size_bytes("100M"), size_bytes("2g"), size_bytes("64kB")) == (10**8, 2 * 10**9, 64_000)
 
@@ -208,7 +208,7 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
         progress.tick(sample)
     recorder.close()
     assert capfd.readouterr().err.splitlines() == [
-        "ioh: recording stands still: No space left on device; goes on as soon as there is room",
+        "ioh: recording is paused: No space left on device; it resumes as soon as there is space",
         "ioh: recording again; 3 samples are lost",
     ]
     with Session(str(tmp_path / "a.ioh")) as session:
@@ -225,34 +225,39 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[Recorder, marks.MarkServer]]:
-    recorder = Recorder(lambda _: Memory())
+def recording() -> Iterator[Memory]:
+    """What is recorded into a file of an odd name, and can be marked."""
+    memory = Memory()
+    recorder = Recorder(lambda _: memory)
     recorder.write(fakes.first(1)[0])
-    made = marks.MarkServer(lambda: f"/tmp/\x1b{os.getpid()}.ioh", recorder.mark)
-    yield recorder, made
-    made.close()
+    server = marks.MarkServer(lambda: f"/tmp/\x1b{os.getpid()}.ioh", recorder.mark)
+    yield memory
+    server.close()
+
+
+def mine() -> list[marks.RunningRecording]:
+    return [each for each in marks.running_recordings() if each.pid == os.getpid()]
 
 
 def test_a_mark_reaches_the_running_recording(
-    server: tuple[Recorder, marks.MarkServer], capfd: pytest.CaptureFixture[str]
+    recording: Memory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name = f"/tmp/\x1b{os.getpid()}.ioh"
     assert main(["mark", "fio run 3 starts", "--file", name]) == ExitCode.OK
     assert capfd.readouterr().out == f"marked in /tmp/\\x1b{os.getpid()}.ioh\n"
     assert main(["mark", " ", "--file", name]) == ExitCode.USAGE
     assert main(["mark", "x", "--file", "/nosuch.ioh"]) == ExitCode.FAILED
-    assert "no recording into /nosuch.ioh is under way" in capfd.readouterr().err
+    assert "there is no recording into /nosuch.ioh that you may mark" in capfd.readouterr().err
     other = marks.MarkServer(lambda: "/tmp/other.ioh", lambda text: True)
     assert main(["mark", "x"]) == ExitCode.USAGE
-    assert "several recordings are under way" in capfd.readouterr().err
+    assert "there are several recordings" in capfd.readouterr().err
     other.close()
-    recorder, _ = server
-    data = bytes(recorder._writer.output.data)  # type: ignore[attr-defined]
-    assert data.count(b"fio run 3 starts") == 1
+    assert recording.data.count(b"fio run 3 starts") == 1
 
 
 def test_a_mark_waits_for_the_first_sample(capfd: pytest.CaptureFixture[str]) -> None:
-    recorder = Recorder(lambda _: Memory())
+    memory = Memory()
+    recorder = Recorder(lambda _: memory)
     name = f"/tmp/starting-{os.getpid()}.ioh"
     begins = threading.Timer(0.3, recorder.write, fakes.first(1))
     server = marks.MarkServer(lambda: name, recorder.mark, lambda: bool(recorder.size_bytes))
@@ -260,32 +265,36 @@ def test_a_mark_waits_for_the_first_sample(capfd: pytest.CaptureFixture[str]) ->
     try:
         assert main(["mark", "at the start", "--file", name]) == ExitCode.OK
         assert capfd.readouterr().out == f"marked in {name}\n"
-        assert b"at the start" in bytes(recorder._writer.output.data)  # type: ignore[attr-defined]
+        assert b"at the start" in memory.data
     finally:
         begins.join()
         server.close()
 
 
-def test_strangers_cannot_mark_and_get_no_marks(
-    server: tuple[Recorder, marks.MarkServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder, made = server
-    before = recorder.size_bytes
-    monkeypatch.setattr(made, "_trusted", frozenset({-2}))
-    assert [r for r in marks.running_recordings() if r.pid == os.getpid()] == []
-    monkeypatch.setattr(made, "_trusted", marks.trusted_uids())
-    mine = [r for r in marks.running_recordings() if r.pid == os.getpid()]
-    assert len(mine) == 1
-    monkeypatch.setattr(marks, "trusted_uids", lambda: frozenset({-2}))
-    assert marks.send_mark(mine[0], "secret") == "the recording has ended"
-    assert recorder.size_bytes == before
+def test_strangers_cannot_mark_and_get_no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+
+    def mark(text: str) -> bool:
+        marked.append(text)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(marks, "trusted_uids", lambda: frozenset({-2}))
+        stranger = marks.MarkServer(lambda: "a.ioh", mark)
+    assert mine() == []
+    stranger.close()
+    server = marks.MarkServer(lambda: "a.ioh", mark)
+    (running,) = mine()
+    monkeypatch.setattr(marks, "recording_uids", lambda: frozenset({-2}))
+    assert marks.send_mark(running, "secret") == ("the recording has ended", "")
+    assert marked == []
+    server.close()
 
 
-def test_nonsense_on_the_socket_does_no_harm(server: tuple[Recorder, marks.MarkServer]) -> None:
-    _, made = server
-    address = made._socket.getsockname()
+@pytest.mark.usefixtures("recording")
+def test_nonsense_on_the_socket_does_no_harm() -> None:
     for message in (b"", b"{", b"[1]", b'{"mark": 5}', b"[" * 4000):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.connect(address)
+            connection.connect("\0" + mine()[0].address)
             connection.send(message)
-    assert any(r.pid == os.getpid() for r in marks.running_recordings())
+    assert len(mine()) == 1

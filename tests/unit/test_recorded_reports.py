@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,9 @@ from ioh.model.derive import derive
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.sample import LayerSample, Sample, Unavailable
-from ioh.session.frame import HEAD_BYTES
+from ioh.playback.aggregate_interval import read_aggregate
+from ioh.playback.time_range import parse_when
+from ioh.session.frame import Kind
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.records import Gap
@@ -27,39 +28,18 @@ from ioh.session.writer import SessionWriter
 from ioh.sinks import openmetrics
 from ioh.sinks.compare import format_change
 from ioh.sinks.csv import guarded
-from ioh.sources.moments import parse_when
-from ioh.sources.period import read_period
 from tests import fakes
-from tests.sessions import Memory, recorded, samples_of
+from tests.hostile_recordings import frames
+from tests.sessions import Memory, Shown, recorded, samples_of
 
 SAMPLES = fakes.first(12)
-Shown = Callable[..., str]
 
 
 @pytest.fixture
 def session_file(tmp_path: Path) -> Path:
     path = tmp_path / "s.ioh"
-    memory = Memory()
-    writer = SessionWriter(memory, note="made\x1bup")
-    for tick, sample in enumerate(SAMPLES):
-        writer.write(sample)
-        if tick in {3, 7}:
-            writer.mark(f"run {tick}", sample.time_unix_s + 0.1)
-    writer.close()
-    path.write_bytes(bytes(memory.data))
+    path.write_bytes(recorded(SAMPLES, {3: "run 3", 7: "run 7"}, note="made\x1bup"))
     return path
-
-
-@pytest.fixture
-def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
-    def run(*args: str | Path, code: int = ExitCode.OK) -> str:
-        assert main([str(arg) for arg in args]) == code
-        out, err = capfd.readouterr()
-        assert err == ""
-        assert "\x1b" not in out
-        return out
-
-    return run
 
 
 def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> None:
@@ -157,10 +137,10 @@ def test_openmetrics_families_stand_together_and_histograms_add_up(
 
 def test_a_report_is_the_whole_span_as_one_interval(session_file: Path, shown: Shown) -> None:
     with Session(str(session_file)) as session:
-        period = read_period(session)
-        part = read_period(session, parse_when("run 3"), parse_when("run 7"))
+        period = read_aggregate(session)
+        part = read_aggregate(session, parse_when("run 3"), parse_when("run 7"))
         with pytest.raises(IohError, match="no interval"):
-            read_period(session, parse_when("100"))
+            read_aggregate(session, parse_when("100"))
     assert (period.ticks, part.ticks) == (11, 4)
     whole = derive(SAMPLES[0], SAMPLES[-1])
     for name, layer in whole.layers.items():
@@ -197,7 +177,7 @@ def test_a_layer_that_began_anew_is_told_and_never_mixed(tmp_path: Path, shown: 
         made.append(replace(sample, layers={**sample.layers, "platter": disk}))
     path.write_bytes(recorded(made))
     with Session(str(path)) as session:
-        period = read_period(session)
+        period = read_aggregate(session)
     shown_disk = period.snapshot.layers["platter"]
     assert not isinstance(shown_disk, Unavailable)
     count = sum(
@@ -242,10 +222,7 @@ def test_what_the_two_do_not_count_alike_is_said(
     other.write_bytes(recorded(made))
     told = shown("compare", session_file, other).split("\n\n")[0].splitlines()[2:]
     source = SAMPLES[0].layers["platter"].source  # type: ignore[union-attr]
-    assert told == [
-        f"!  platter: A is counted by {source}, B by proc",
-        f"!  platter: B: {note}",
-    ]
+    assert told == [f"!  platter: A is counted by {source}, B by proc", f"!  platter: B: {note}"]
 
 
 def test_changes_in_words() -> None:
@@ -266,24 +243,35 @@ def test_verify_tells_what_is_in_a_recording(session_file: Path, shown: Shown) -
     assert told.endswith("end        in order\nverdict    whole\n")
 
 
-def test_verify_finds_damage_and_repairs_what_can_be(
+def test_verify_tells_how_many_samples_damage_cost_and_copies_the_rest(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
-    data = bytearray(session_file.read_bytes())
-    with Session(str(session_file)) as session:
-        at = session._whole_entries()[0].offset
-    data[at + HEAD_BYTES + 40] ^= 1
-    session_file.write_bytes(data)
+    data = session_file.read_bytes()
+    ninth = next(frame for frame in frames(data) if (frame.kind, frame.number) == (Kind.DELTA, 9))
+    hurt = bytearray(data)
+    hurt[ninth.end - 1] ^= 1
+    session_file.write_bytes(hurt)
     new = tmp_path / "new.ioh"
     told = shown("verify", session_file, "--repair", new, code=ExitCode.FAILED)
-    assert f"! byte {at}: " in told
-    assert "given back by a parity record" in told
-    assert "verdict    DAMAGED: 0 samples lost" in told
-    assert samples_of(new.read_bytes()) == SAMPLES
+    assert f"! byte {ninth.offset}: {ninth.end - ninth.offset} bytes are damaged\n" in told
+    assert "samples    9, 8 s from" in told
+    assert "! samples 9 to 11 are lost\n" in told
+    assert "verdict    DAMAGED: 3 samples lost\n" in told
+    assert samples_of(new.read_bytes()) == SAMPLES[:9]
     assert new.stat().st_mode & 0o777 == 0o600
     again = shown("verify", new)
     assert "verdict    whole" in again
     assert again.count("run 3\n") == 1
+
+
+def test_verify_of_a_recording_whose_beginning_is_gone(session_file: Path, shown: Shown) -> None:
+    data = session_file.read_bytes()
+    fourth = next(frame for frame in frames(data) if frame.number == 4)
+    session_file.write_bytes(bytes(fourth.offset) + data[fourth.offset :])
+    told = shown("verify", session_file, code=ExitCode.FAILED)
+    assert "samples    none\n" in told
+    assert "layer" not in told
+    assert "verdict    DAMAGED: 12 samples lost\n" in told
 
 
 def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: Shown) -> None:
@@ -297,9 +285,9 @@ def test_verify_of_a_torn_recording(session_file: Path, tmp_path: Path, shown: S
 def test_nothing_is_made_of_a_recording_without_a_sample(
     session_file: Path, tmp_path: Path, shown: Shown
 ) -> None:
-    with Session(str(session_file)) as session:
-        at = session._whole_entries()[0].offset
-    session_file.write_bytes(session_file.read_bytes()[: at + HEAD_BYTES + 40])
+    data = session_file.read_bytes()
+    whole = next(frame for frame in frames(data) if frame.kind == Kind.WHOLE)
+    session_file.write_bytes(data[: whole.end - 9])
     told = shown("verify", session_file)
     assert "samples    none\n" in told
     assert "1970" not in told

@@ -13,14 +13,13 @@ import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import Sample
+from ioh.playback.time_range import parse_when, part_of
 from ioh.session import rotation
-from ioh.session.filename import part_name
 from ioh.session.output import FileOutput, NoRoomError, Output
-from ioh.session.parts import Earlier, earlier_parts
 from ioh.session.reader import Session
+from ioh.session.rotated_files import EarlierFiles, earlier_files, part_name
 from ioh.session.rotation import Recorder
 from ioh.session.stream import Tick
-from ioh.sources.moments import parse_when, part_of
 from tests import fakes
 
 
@@ -96,7 +95,7 @@ def _endless(path: Path, samples: list[Sample]) -> list[str]:
         max_bytes=10_000,
         keep=3,
         note="n",
-        earlier=earlier_parts(str(path)),
+        earlier=earlier_files(str(path)),
     )
     for sample in samples:
         assert recorder.write(sample)
@@ -125,11 +124,12 @@ def test_two_endless_recordings_do_not_share_a_name(tmp_path: Path) -> None:
     path = str(tmp_path / "r.ioh")
     under_way = Recorder(lambda part: FileOutput(part_name(path, part)), max_bytes=10_000)
     with pytest.raises(IohError, match=r"recording into .*r-0001\.ioh") as refused:
-        earlier_parts(path)
+        earlier_files(path)
     assert refused.value.code == ExitCode.USAGE
+    under_way.write(next(fakes.seeded()))
     under_way.close()
-    assert earlier_parts(path) == Earlier((part_name(path, 1),), 1)
-    assert earlier_parts(str(tmp_path / "nosuch" / "r.ioh")) == Earlier()
+    assert earlier_files(path) == EarlierFiles((part_name(path, 1),), 1)
+    assert earlier_files(str(tmp_path / "nosuch" / "r.ioh")) == EarlierFiles()
 
 
 class Disk:

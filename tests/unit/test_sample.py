@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import main
-from ioh.commands.sample import recording, sample_path, tell_nothing, why_nothing
+from ioh.commands.sample import SAMPLE, bundled_path, recording, tell_nothing, why_nothing
 from ioh.model.derive import derive
 from ioh.model.sample import LayerSample, OpTotals, Sample, Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
@@ -26,11 +26,11 @@ KNOWN_PROGRAMS = ("fio", "kworker", "jbd2", "ext4", "loop", "swapper", "umount",
 
 
 def bundled() -> list[Sample]:
-    return samples_of(sample_path().read_bytes())
+    return samples_of(bundled_path(SAMPLE).read_bytes())
 
 
 def test_the_recording_is_small_and_whole(capfd: pytest.CaptureFixture[str]) -> None:
-    assert sample_path().stat().st_size <= 150_000
+    assert bundled_path(SAMPLE).stat().st_size <= 150_000
     assert main(["verify", "sample"]) == 0
     assert "damaged" not in capfd.readouterr().out
 
@@ -65,15 +65,10 @@ def test_it_names_nothing_of_the_machine_it_was_made_on() -> None:
 
 
 def test_it_has_a_mark_for_each_part() -> None:
-    marks = [item for item in items(sample_path().read_bytes()) if isinstance(item, Mark)]
+    marks = [item for item in items(bundled_path(SAMPLE).read_bytes()) if isinstance(item, Mark)]
     note, *parts = [to_text(mark.text) for mark in marks]
     assert "Bundled with ioh" in note
-    assert parts == [
-        "random reads",
-        "scans",
-        "log writes",
-        "cached reads",
-    ]
+    assert parts == ["random reads", "scans", "log writes", "cached reads"]
 
 
 @pytest.mark.parametrize("command", ["replay --as-text", "text", "json", "report", "export"])
@@ -87,7 +82,7 @@ def test_every_command_takes_its_name(command: str, capfd: pytest.CaptureFixture
 
 def test_a_file_called_sample_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert recording("sample") == str(sample_path())
+    assert recording("sample") == str(bundled_path(SAMPLE))
     (tmp_path / "sample").write_bytes(b"")
     assert recording("sample") == "sample"
     assert recording("other.ioh") == "other.ioh"
@@ -107,7 +102,7 @@ NOTHING: dict[str, LayerSample | Unavailable] = {
 
 def test_what_counts_as_nothing() -> None:
     assert why_nothing(of(NOTHING)) == "no /proc"
-    assert why_nothing(of({})) == "no layer is there"
+    assert why_nothing(of({})) == "no layer is available"
     # --layers tcp: it is there, and nobody asked for more.
     assert why_nothing(of({"wire": NOTHING["wire"]})) == ""
     idle = LayerSample("proc", {"read": OpTotals(count_total=0)})

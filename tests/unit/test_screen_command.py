@@ -13,27 +13,31 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import build_parser, screen, terminal, with_command
+from ioh.commands.terminal import shows_unicode
 from ioh.session.reader import Session
 from tests import fakes
 from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 from tests.sessions import recorded
 
-DEMO = [sys.executable, "-m", "ioh", "demo"]
+LIVE = [sys.executable, "-m", "ioh", "--proc"]
 PRELOADED = """
 import sys
 from ioh.commands import build_parser, main
 from ioh.layers import all_layers
-import ioh.commands.screen, ioh.findings.engine, ioh.sources.demo, ioh.sources.stream_feed
-import ioh.sources.side_recording
+import ioh.commands.screen, ioh.findings.engine, ioh.live.source, ioh.feeds.stream_feed
+import ioh.feeds.screen_recorder, ioh.live.attached, ioh.procfs.host, ioh.bpf.libbpf, ioh.bpf.skips
+import ioh.bpf.server_files
 from ioh.tui.preload import preload_screen
 build_parser(), all_layers(), preload_screen(), ioh.findings.engine.Engine()
+import ioh.rights.user
+ioh.rights.user._import_what_is_out_of_reach_of = lambda user: None  # of a checkout below /root
 late = []
 class Hook:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] not in sys.stdlib_module_names:
             late.append(name)
 sys.meta_path.insert(0, Hook())
-code = main(["demo"])
+code = main(["--proc"])
 print("late:", *late, "end")
 sys.exit(code)
 """
@@ -104,21 +108,15 @@ def test_what_was_narrowed_is_printable() -> None:
     assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["text", "-t", "1", "-c", "0.1"],
-        ["json", "-t", "1", "-c", "0.1"],
-        ["record", "-t", "1", "-c", "0.1", "-o", "r.ioh"],
-        ["demo", "--text", "-t", "1"],
-        ["replay", "run.ioh", "--as-text"],
-    ],
-)
-def test_text_never_loads_the_screens_library(tmp_path: Path, words: list[str]) -> None:
+def test_text_never_loads_the_screens_library(tmp_path: Path) -> None:
     (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(3)))
+    commands = [
+        "text -t 1 -c 0.1", "json -t 1 -c 0.1", "record -t 1 -c 0.1 -o r.ioh",
+        "demo --text -t 1 --speed 10", "replay run.ioh --as-text",
+    ]  # fmt: skip
     program = (
         "import sys; from tests import fakes; fakes.install(); from ioh.commands import main; "
-        f"code = main({words!r}); "
+        f"code = max(main(words.split()) for words in {commands!r}); "
         "print(sorted(m for m in sys.modules if m.partition('.')[0] in ('textual', 'rich')), "
         "file=sys.stderr); sys.exit(code)"
     )
@@ -136,14 +134,14 @@ def test_text_never_loads_the_screens_library(tmp_path: Path, words: list[str]) 
 
 
 def test_a_terminal_that_shows_no_screen_gets_text(tmp_path: Path) -> None:
-    with PtyScreen([*DEMO, "-t", "1"], tmp_path, env={"TERM": "dumb"}) as shown:
+    with PtyScreen([*LIVE, "-t", "1"], tmp_path, env={"TERM": "dumb"}) as shown:
         assert shown.wait() == 0
         assert "avg_ms" in shown.text
         assert b"\x1b" not in shown.shown
 
 
 def test_a_key_ends_it(tmp_path: Path) -> None:
-    with PtyScreen(DEMO, tmp_path) as shown:
+    with PtyScreen(LIVE, tmp_path) as shown:
         shown.wait_for("nfs client", "block")
         shown.press("q")
         assert shown.wait() == 0
@@ -156,7 +154,7 @@ def test_a_key_ends_it(tmp_path: Path) -> None:
 def test_signals_end_it_and_the_terminal_is_as_it_was(
     tmp_path: Path, number: int, status: int
 ) -> None:
-    with PtyScreen(DEMO, tmp_path) as shown:
+    with PtyScreen(LIVE, tmp_path) as shown:
         shown.wait_for("block")
         start_recording(shown, tmp_path)
         os.kill(shown.pid, number)
@@ -197,13 +195,13 @@ def test_a_start_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> Non
 
 
 def test_the_time_asked_for_ends_it(tmp_path: Path) -> None:
-    with PtyScreen([*DEMO, "-t", "2"], tmp_path) as shown:
+    with PtyScreen([*LIVE, "-t", "2"], tmp_path) as shown:
         assert shown.wait() == 0
         assert LEFT in shown.shown
 
 
 def test_a_terminal_that_goes_ends_it_and_the_recording_in_order(tmp_path: Path) -> None:
-    with PtyScreen(DEMO, tmp_path) as shown:
+    with PtyScreen(LIVE, tmp_path) as shown:
         shown.wait_for("block")
         start_recording(shown, tmp_path)
         shown.close()
@@ -298,8 +296,26 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
     with PtyScreen([sys.executable, "-c", PRELOADED], tmp_path) as shown:
         shown.wait_for("block")
         shown.press("\x10")
-        shown.wait_for("Search for commands")
-        shown.press("zoo", ESC, "?", ESC, "2", "\r", ESC, "0", "h", "l", "g", "t")
+        shown.wait_for("command:")
+        shown.press(
+            "zoo",
+            ESC,
+            "m",
+            "a mark\r",
+            "?",
+            "/",
+            "mouse\r",
+            ESC,
+            ESC,
+            "2",
+            "\r",
+            ESC,
+            "0",
+            "h",
+            "l",
+            "g",
+            "t",
+        )
         shown.press("/", "abc", "\r", ESC, "f", ESC, "c", " ", "\x1b[D", "\x1b[H", "\x1b[F")
         shown.press("\x1b[<35;20;10M\x1b[<0;20;10M\x1b[<0;20;10m")
         start_recording(shown, tmp_path)
@@ -310,3 +326,21 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
         shown.press("q")
         assert shown.wait() == 0
         assert shown.text.rpartition("late:")[2].split() == ["end"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_unicode"),
+    [
+        ({"LANG": "de_DE.UTF-8"}, True),
+        ({"LC_ALL": "C.utf8", "LANG": "C"}, True),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, False),
+        ({"LC_ALL": "", "LC_CTYPE": "ca_ES.UTF-8@valencia"}, True),
+        ({"LANG": "de_DE@euro"}, False),
+        ({"LANG": "de_DE.UTF-8", "TERM": "linux"}, False),
+        ({}, False),
+    ],
+)
+def test_ascii_is_drawn_where_nothing_else_is_sure_to_be_shown(
+    environment: dict[str, str], *, is_unicode: bool
+) -> None:
+    assert shows_unicode(environment) == is_unicode

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from ioh.model.errors import ExitCode, IohError
-from ioh.session.frame import Kind
+from ioh.session.frame import MARKER, Kind
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
 from tests import fakes
+from tests.hostile_recordings import frames
 from tests.sessions import recorded, small
 
 LONG = list(itertools.islice(fakes.seeded(), 420))
@@ -86,33 +87,56 @@ def test_every_sample_is_found_by_number_and_by_time(long_file: Path) -> None:
 def test_the_index_and_a_look_at_everything_agree(long_file: Path, tmp_path: Path) -> None:
     data = long_file.read_bytes()
     broken = tmp_path / "broken.ioh"
-    at = data.rfind(b"\xf6ioh" + bytes([Kind.INDEX]))
+    at = data.rfind(MARKER + bytes([Kind.INDEX]))
     hurt = bytearray(data)
-    first = data.find(b"\xf6ioh" + bytes([Kind.INDEX]))
+    first = data.find(MARKER + bytes([Kind.INDEX]))
     assert 0 < first < at
+    wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
     for place in (at, first):
-        hurt[place + 25] ^= 1
+        hurt[place + 40] ^= 1
         broken.write_bytes(hurt)
         with Session(str(long_file)) as session, Session(str(broken)) as other:
             assert len(session) == len(other) == len(LONG)
-            places = [
-                [(e.offset, e.kind, e.tick) for e in s._places.entries] for s in (session, other)
-            ]
-            assert places[0] == places[1]
+            for tick in (*wholes, 419):
+                assert session.sample_at(tick) == other.sample_at(tick) == LONG[tick]
             assert session.is_ended
             assert other.is_ended
 
 
-def test_a_damaged_checkpoint_hides_no_sample(long_file: Path, tmp_path: Path) -> None:
+def test_behind_a_damaged_whole_sample_the_next_one_is_found(
+    long_file: Path, tmp_path: Path
+) -> None:
     hurt = bytearray(long_file.read_bytes())
-    with Session(str(long_file)) as session:
-        places = [e for e in session._places.entries if e.kind == Kind.CHECKPOINT]
+    places = [frame for frame in frames(bytes(hurt)) if frame.kind == Kind.WHOLE]
     hurt[places[1].offset + 100] ^= 1
     path = tmp_path / "hurt.ioh"
     path.write_bytes(hurt)
+    first, then = places[1].number, places[2].number
     with Session(str(path)) as session:
-        for tick in (places[1].tick, places[1].tick + 1, places[2].tick - 1, places[2].tick):
+        for tick in (first - 1, then, then + 1):
             assert session.sample_at(tick) == LONG[tick]
+        for tick in (first, first + 1, then - 1):
+            assert session.sample_at(tick) is None
+
+
+def test_a_file_whose_beginning_is_zeroed_opens(long_file: Path, tmp_path: Path) -> None:
+    data = long_file.read_bytes()
+    path = tmp_path / "hurt.ioh"
+    path.write_bytes(bytes(4096) + data[4096:])
+    places = [frame for frame in frames(data) if frame.kind == Kind.WHOLE]
+    with Session(str(long_file)) as whole, Session(str(path)) as session:
+        assert session.header == whole.header
+        assert len(session) == len(LONG)
+        for tick in (places[1].number, 200, 419):
+            assert session.sample_at(tick) == LONG[tick]
+        assert [item.tick for item in session.ticks(0)] == list(range(places[1].number, 420))
+
+
+def test_a_recording_of_format_1_says_how_to_convert_it() -> None:
+    path = Path(__file__).parents[1] / "data" / "session-v1.ioh"
+    with pytest.raises(IohError, match="has format 1") as refused:
+        Session(str(path))
+    assert refused.value.hint == f"Convert it with: ioh verify {path} --repair NEW"
 
 
 def test_a_growing_file_is_followed(tmp_path: Path) -> None:
@@ -147,7 +171,7 @@ def test_a_torn_file_opens_to_its_last_whole_sample(long_file: Path, tmp_path: P
 
 def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    for content in (b"", b"text\n", os.urandom(3 << 20), b"\xf6ioh" * 1000):
+    for content in (b"", b"text\n", os.urandom(3 << 20), MARKER * 1000):
         path.write_bytes(content)
         with pytest.raises(IohError, match="not a recording"):
             Session(str(path))
@@ -179,9 +203,9 @@ def test_another_format_or_other_buckets_are_refused_with_the_reason(
     from ioh.session import writer as module
 
     path = tmp_path / "a.ioh"
-    monkeypatch.setattr(module, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(module, "FORMAT_VERSION", 3)
     path.write_bytes(recorded(small(1)))
-    with pytest.raises(IohError, match="has format 2, this ioh reads up to 1"):
+    with pytest.raises(IohError, match="has format 3, this ioh reads up to 2"):
         Session(str(path))
     monkeypatch.undo()
     edges = {"fine_edges": [1], "size_edges_bytes": [1], "table_edges_us": [1]}

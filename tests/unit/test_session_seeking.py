@@ -1,61 +1,63 @@
-"""How far a reader has to go for any sample of a busy recording, and what damage costs there."""
+"""How far a reader has to go for any sample of a busy recording."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from random import Random
+from pathlib import Path
 
-from ioh.session.frame import Frame, FrameScanner, Kind
-from ioh.session.parity import GROUP_RECORDS
-from ioh.session.writer import SEEK_BYTES
+import pytest
+
+from ioh.session import reader
+from ioh.session.frame import Kind, make_frame
+from ioh.session.reader import Session
+from ioh.session.writer import MAX_DELTA_BYTES, MAX_DELTA_TICKS
 from tests.demo_samples import samples
-from tests.sessions import recorded, samples_of
-
-COUNT = 110
-WHOLE = (Kind.FULL, Kind.CHECKPOINT)
+from tests.hostile_recordings import begun, frames
+from tests.sessions import recorded, small
 
 
 @cache
 def busy() -> bytes:
-    return recorded(samples()[:COUNT])
+    return recorded(samples())
 
 
-def frames() -> list[Frame]:
-    scanner = FrameScanner()
-    scanner.feed(busy())
-    return [event for event in scanner.events(at_end=True) if isinstance(event, Frame)]
+def test_a_lost_sample_is_not_looked_for_in_all_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.ioh"
+    junk = [make_frame(Kind.DELTA, 2 + at, 2e9, b"junk") for at in range(30_000)]
+    path.write_bytes(begun() + b"".join(junk))
+    read: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, length: int, offset: int) -> bytes:
+        read.append(length)
+        return pread(fd, length, offset)
+
+    with Session(str(path)) as session:
+        assert len(session) == 30_002
+        monkeypatch.setattr(reader, "_MAX_STRETCH_BYTES", 1 << 17)
+        monkeypatch.setattr(os, "pread", counted)
+        assert session.sample_at(3) is None
+    assert 1 << 17 <= sum(read) < 1 << 18
 
 
 def test_no_sample_is_far_from_a_whole_one() -> None:
-    since = []
-    for frame in frames():
-        if frame.kind in WHOLE:
+    since: list[int] = []
+    for frame in frames(busy()):
+        if frame.kind == Kind.WHOLE:
             since.append(0)
         elif frame.kind == Kind.DELTA:
-            since[-1] += len(frame.raw)
-    largest = max(len(frame.raw) for frame in frames() if frame.kind == Kind.DELTA)
-    assert max(since) <= SEEK_BYTES + largest
-    assert len(since) >= 3
+            since[-1] += len(frame.payload)
+    largest = max(len(frame.payload) for frame in frames(busy()) if frame.kind == Kind.DELTA)
+    assert max(since) <= MAX_DELTA_BYTES + largest
+    assert len(since) >= 2
     # No more often than that: a whole sample is as large as several others.
-    assert min(since[:-1]) >= SEEK_BYTES
+    assert min(since[:-1]) >= MAX_DELTA_BYTES
 
 
-def test_reading_begins_between_groups_of_parity() -> None:
-    group = 0
-    for frame in frames():
-        if frame.kind == Kind.PARITY:
-            group = 0
-        elif frame.kind == Kind.CHECKPOINT:
-            assert group == 0
-        elif frame.kind not in {Kind.INDEX, Kind.END}:
-            group += 1
-        assert group <= GROUP_RECORDS
-
-
-def test_a_flipped_byte_of_a_short_group_is_put_right() -> None:
-    data, random = busy(), Random(4)
-    for _ in range(6):
-        at = random.randrange(frames()[0].end, len(data))
-        hurt = bytearray(data)
-        hurt[at] ^= 1 << random.randrange(8)
-        assert samples_of(bytes(hurt)) == samples()[:COUNT]
+def test_small_samples_are_not_many_between_whole_ones_either() -> None:
+    data = recorded(small(3 * MAX_DELTA_TICKS))
+    wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
+    assert wholes == [0, MAX_DELTA_TICKS + 1, 2 * (MAX_DELTA_TICKS + 1)]

@@ -46,9 +46,6 @@ def test_without_copies_each_skipped_run_is_an_event() -> None:
     ],
 )
 def test_an_event_is_lost_when_every_copy_was_busy(
-    monkeypatch: pytest.MonkeyPatch,
-    misses: list[int],
-    counts: list[tuple[int, int]],
-    lost: int,
+    monkeypatch: pytest.MonkeyPatch, misses: list[int], counts: list[tuple[int, int]], lost: int
 ) -> None:
     assert skipped_events(misses, turns(monkeypatch, *counts), COPIES) == lost

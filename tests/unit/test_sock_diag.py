@@ -17,8 +17,8 @@ from ioh.procfs.sock_diag import (
     STATE_CLOSE,
     Change,
     Counters,
-    Decoder,
     Details,
+    DiagDecoder,
     Dump,
     decode_details,
     encode_request,
@@ -48,13 +48,13 @@ def datagrams() -> Iterator[bytearray]:
 def decode(
     known: dict[int, Counters] | None = None, *, keep_closed: bool = False
 ) -> tuple[Dump, list[bool]]:
-    decoder = Decoder(known or {}, keep_closed=keep_closed)
+    decoder = DiagDecoder(known or {}, keep_closed=keep_closed)
     ended = [decoder.feed(data, len(data), SEQUENCE) for data in datagrams()]
     return decoder.dump, ended
 
 
 def feed(message: bytes, *, keep_closed: bool = False) -> Dump:
-    decoder = Decoder({}, keep_closed=keep_closed)
+    decoder = DiagDecoder({}, keep_closed=keep_closed)
     decoder.feed(bytearray(message), len(message), SEQUENCE)
     return decoder.dump
 
@@ -149,35 +149,6 @@ def test_details_of_a_shown_connection() -> None:
     assert details.delivery_bytes_per_s is not None
 
 
-@pytest.mark.parametrize(
-    ("info_bytes", "knows_sent", "known_details"),
-    [
-        (280, True, 7),
-        (216, True, 7),  # 4.19
-        (200, False, 7),  # 4.18
-        (192, False, 7),  # 4.10
-        (160, False, 3),  # 4.6
-        (104, False, 2),  # 3.14
-    ],
-)
-def test_an_older_kernels_shorter_tcp_info(
-    info_bytes: int, knows_sent: bool, known_details: int
-) -> None:
-    message = one_message()
-    full = feed(message).changed[0].counters
-    older = with_info(
-        message, info_of(message)[:info_bytes], after=struct.pack("=HHI", 8, 8, ~0 & 0xFFFFFFFF)
-    )
-    dump = feed(older + older)  # the second one takes the remembered place
-    assert dump.info_bytes == info_bytes
-    assert dump.knows_sent is knows_sent
-    counters = dump.changed[0].counters
-    assert counters.bytes_received == (full.bytes_received if info_bytes >= 136 else 0)
-    assert counters.bytes_sent == (full.bytes_sent if knows_sent else 0)
-    details = decode_details(dump.changed[0].message)
-    assert sum(value is not None for value in details) == known_details
-
-
 def test_a_newer_kernels_longer_tcp_info_is_the_same() -> None:
     message = one_message()
     newer = with_info(message, info_of(message) + bytes(range(64)))
@@ -203,8 +174,7 @@ def test_a_time_wait_socket_without_counters_is_left_out() -> None:
     bare = struct.pack("=I", start) + message[4:start]
     dump = feed(bare)
     assert dump.seen == {}
-    assert dump.info_bytes is None
-    assert decode_details(bare) == Details(None, None, None, None, None, None, None)
+    assert decode_details(bare) == Details()
 
 
 def test_a_connection_that_closed_meanwhile_is_the_probes() -> None:
@@ -249,7 +219,7 @@ def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> N
         at = data.draw(st.integers(0, len(message) - 1))
         message[at] = data.draw(st.integers(0, 255))
     cut = message[: data.draw(st.integers(0, len(message)))]
-    decoder = Decoder({}, keep_closed=True)
+    decoder = DiagDecoder({}, keep_closed=True)
     try:
         decoder.feed(cut + message, len(cut) + len(message), SEQUENCE)
         for change in decoder.dump.changed:

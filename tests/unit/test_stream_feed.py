@@ -8,22 +8,24 @@ import os
 import queue
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ioh.feeds import stream_feed
+from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
-from ioh.model.feed import Feed, FeedEnded, Moment
+from ioh.model.feed import Feed, FeedEnded, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.session import marks, output
 from ioh.session.reader import Session
-from ioh.sources import stream_feed
-from ioh.sources.stream_feed import StreamFeed
+from ioh.session.rotation import Recorder
 from tests import fakes
-from tests.feeds import Counting, Listener, told
+from tests.feeds import Listener
 
 SAMPLES = fakes.first(8)
 SNAPSHOTS = {
@@ -81,58 +83,18 @@ def test_it_is_a_feed(feed: StreamFeed) -> None:
     assert (port.extent.first, port.extent.last) == (1, 0)
 
 
-def test_every_interval_is_told_once(feed: StreamFeed, source: Source) -> None:
-    source.give(*SAMPLES)
-    source.stop()
-    with Listener(feed) as listener:
-        last = listener.wait_for_end()
-    assert listener.ticks == list(SNAPSHOTS)
-    assert listener.snapshots == SNAPSHOTS
-    assert (last.tick, last.status, last.error) == (None, "the end", None)
-    assert not feed.extent.is_growing
-
-
-def test_what_was_told_can_be_visited(feed: StreamFeed, source: Source) -> None:
+def test_what_was_told_can_be_visited_while_more_comes(feed: StreamFeed, source: Source) -> None:
     source.give(*SAMPLES[:5])
     with Listener(feed) as listener:
         listener.wait_for_tick(4)
-        extent = feed.extent
-        assert (extent.first, extent.last, extent.is_growing) == (1, 4, True)
-        assert (extent.start_unix_s, extent.end_unix_s) == (
-            SAMPLES[0].time_unix_s,
-            SAMPLES[4].time_unix_s,
-        )
-        for tick in (4, 1, 3, 2, 4):
-            assert feed.visit(tick) == SNAPSHOTS[tick]
-        for tick in (-1, 0, 5):
-            assert feed.visit(tick) is None
+        assert (feed.extent.first, feed.extent.last, feed.extent.is_growing) == (1, 4, True)
+        assert feed.visit(4) == SNAPSHOTS[4]
         source.give(SAMPLES[5])
         listener.wait_for_tick(5)
         assert feed.visit(5) == SNAPSHOTS[5]
-
-
-def test_times_lead_to_ticks(feed: StreamFeed, source: Source) -> None:
-    source.give(*SAMPLES[:5])
-    with Listener(feed) as listener:
-        listener.wait_for_tick(4)
-        at = [feed.tick_at(SAMPLES[0].time_unix_s + after) for after in (-9, 0, 1, 2.5, 4, 99)]
-    assert at == [1, 1, 1, 2, 4, 4]
-
-
-def test_walking_tells_the_same_numbers_without_tables(feed: StreamFeed, source: Source) -> None:
-    source.give(*SAMPLES)
-    with Listener(feed) as listener:
-        listener.wait_for_tick(7)
-        walked = dict(feed.walk(-5, 99))
-        assert list(feed.walk(3, 2)) == []
-        assert [tick for tick, _ in feed.walk(3, 5)] == [3, 4, 5]
-    assert list(walked) == list(SNAPSHOTS)
-    for tick, snapshot in walked.items():
-        for name, layer in snapshot.layers.items():
-            whole: Any = SNAPSHOTS[tick].layers[name]
-            found: Any = layer
-            assert found.ops == whole.ops
-            assert (found.tables, found.parts) == ({}, {})
+        feed.end()
+        listener.join()
+    assert isinstance(listener.news[-1].error, FeedEnded)
 
 
 def test_the_oldest_are_dropped_and_numbers_stay(
@@ -141,8 +103,8 @@ def test_the_oldest_are_dropped_and_numbers_stay(
     monkeypatch.setattr(stream_feed, "HISTORY_BYTES", 30_000)
     samples = fakes.first(60)
     with make(source) as feed, Listener(feed) as listener:
-        feed.note(Moment(samples[0].time_unix_s, "early"))
-        feed.note(Moment(samples[58].time_unix_s, "late"))
+        feed.note(TimelineEvent(samples[0].time_unix_s, "early"))
+        feed.note(TimelineEvent(samples[58].time_unix_s, "late"))
         source.give(*samples)
         listener.wait_for_tick(59)
         extent = feed.extent
@@ -156,49 +118,6 @@ def test_the_oldest_are_dropped_and_numbers_stay(
         assert feed.tick_at(samples[50].time_unix_s) == 50
         assert [tick for tick, _ in feed.walk(0, 99)] == list(range(extent.first, 60))
         assert [moment.text for moment in feed.moments()] == ["late"]
-
-
-def test_the_layers_chosen_are_all_there_is(source: Source) -> None:
-    source.give(*SAMPLES[:3])
-    with (
-        make(source, choose=lambda _: frozenset({"wire"})) as feed,
-        Listener(feed) as listener,
-    ):
-        listener.wait_for_tick(2)
-        for snapshot in (listener.snapshots[2], feed.visit(2)):
-            assert snapshot is not None
-            assert list(snapshot.layers) == ["wire"]
-
-
-def test_it_ends_after_the_time_asked_for(source: Source) -> None:
-    source.give(*SAMPLES)
-    with make(source, run_s=3.0) as feed, Listener(feed) as listener:
-        assert isinstance(listener.wait_for_end().error, FeedEnded)
-        listener.join()
-    assert listener.ticks == [1, 2, 3]
-
-
-@pytest.mark.parametrize("is_over", [False, True])
-def test_it_ends_the_screen_whenever_that_is_asked_for(
-    feed: StreamFeed, source: Source, is_over: bool
-) -> None:
-    source.give(*SAMPLES[:2])
-    if is_over:
-        source.stop()
-    with Listener(feed) as listener:
-        listener.wait_for_tick(1)
-        if is_over:
-            assert listener.wait_for_end().status == "the end"
-        feed.end()
-        listener.join()
-    assert isinstance(listener.news[-1].error, FeedEnded)
-
-
-def test_it_ends_the_screen_that_has_not_begun(feed: StreamFeed) -> None:
-    feed.end()
-    with Listener(feed) as listener:
-        listener.join()
-    assert [type(news.error) for news in listener.news] == [FeedEnded]
 
 
 def test_what_is_waited_for_is_told(source: Source) -> None:
@@ -225,17 +144,6 @@ def test_a_remark_comes_with_its_interval(source: Source) -> None:
     assert listener.statuses == ["of db01", "of db01"]
 
 
-def test_what_was_found_is_found_again(source: Source) -> None:
-    source.give(*SAMPLES)
-    with make(source, make_judge=Counting) as feed, Listener(feed) as listener:
-        listener.wait_for_tick(7)
-        assert [told(listener.snapshots[tick]) for tick in (1, 4, 7)] == ["1", "4", "7"]
-        for tick in (7, 2):
-            assert told(feed.visit(tick)) == told(feed.judge(tick, lambda _: True)) == str(tick)
-        for _, snapshot in feed.walk(1, 3):
-            assert snapshot.not_evaluated == ()
-
-
 def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
     failure = IohError("the sky fell", "Duck")
     source.give(SAMPLES[0])
@@ -244,13 +152,6 @@ def test_an_error_is_told_as_it_is(feed: StreamFeed, source: Source) -> None:
         last = listener.wait_for_end()
     assert last.error is failure
     assert not feed.extent.is_growing
-
-
-def test_stopped_before_it_runs(feed: StreamFeed) -> None:
-    feed.stop()
-    with Listener(feed) as listener:
-        listener.join()
-    assert listener.news == []
 
 
 def test_what_is_told_while_recording_is_recorded(
@@ -363,9 +264,9 @@ def test_a_full_disk_is_told_once_and_the_view_goes_on(
         assert feed.recording.failure == ""
     assert listener.ticks == [1, 2, 3, 4, 5, 6]
     assert listener.statuses == [
-        "recording stands still: No space left on device; goes on as soon as there is room",
+        "recording is paused: No space left on device; it resumes as soon as there is space",
         "recording again; see the gap",
-        "recording ended: Input/output error; what was written before is whole",
+        "recording ended: Input/output error",
     ]
 
 
@@ -379,12 +280,59 @@ def test_ioh_mark_reaches_the_recording_and_the_time_line(
         (path,) = here.iterdir()
         (running,) = [r for r in marks.running_recordings() if r.pid == os.getpid()]
         assert running.file == str(path)
-        assert marks.send_mark(running, "run 3\x1b[31m") == ""
+        assert marks.send_mark(running, "run 3\x1b[31m") == ("", "")
         feed.toggle_recording()
         assert not [r for r in marks.running_recordings() if r.pid == os.getpid()]
     assert [moment.text for moment in feed.moments()] == ["run 3\\x1b[31m"]
     with Session(str(path)) as session:
         assert [mark.text for mark in session.marks()] == ["run 3\x1b[31m"]
+
+
+def test_m_marks_the_time_line_and_what_is_recorded_meanwhile(
+    feed: StreamFeed, source: Source, here: Path
+) -> None:
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:3])
+        listener.wait_for_tick(2)
+        assert feed.set_mark("before", None) == "marked"
+        feed.toggle_recording()
+        (path,) = here.iterdir()
+        source.give(SAMPLES[3])
+        listener.wait_for_tick(3)
+        began_s = time.time()
+        assert feed.set_mark("run 3\x1b", None) == f"marked, also in {path}"
+        ended_s = time.time()
+        past_s = SAMPLES[1].time_unix_s
+        assert feed.set_mark("then", past_s) == "marked"
+        source.give(SAMPLES[4])
+        listener.wait_for_tick(4)
+        feed.toggle_recording()
+        assert feed.set_mark("after", None) == "marked"
+    with Session(str(path)) as session:
+        (mark,) = session.marks()
+        assert mark.text == "run 3\x1b"
+        assert began_s <= mark.time_unix_s <= ended_s
+    texts = {moment.text: moment.time_unix_s for moment in feed.moments()}
+    assert texts.keys() == {"before", "run 3\\x1b", "then", "after"}
+    assert texts["then"] == past_s
+
+
+def test_m_is_told_where_the_recording_cannot_take_it(
+    feed: StreamFeed, source: Source, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bool:
+        raise OSError(errno.EIO, "Input/output\x1b error")
+
+    with Listener(feed) as listener:
+        source.give(*SAMPLES[:2])
+        listener.wait_for_tick(1)
+        feed.toggle_recording()
+        assert list(here.iterdir())
+        monkeypatch.setattr(Recorder, "mark", fail)
+        said = feed.set_mark("run 3", None)
+        assert said.startswith("marked on the screen alone: ")
+        assert said.isprintable()
+        assert [moment.text for moment in feed.moments()] == ["run 3"]
 
 
 def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 import struct
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from ioh.layers import tcp, tcp_tables
@@ -23,12 +21,13 @@ from ioh.layers.tcp_tables import (
     service_name,
     service_port,
 )
-from ioh.model.derive import derive, derive_table
+from ioh.model.derive import derive
+from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.sample import HostSample, LayerSample, Sample, Table, Unavailable
-from ioh.procfs.interfaces import InterfaceCounters, Link, LinkTable
-from ioh.procfs.sock_diag import Counters, Dump, SockDiag
+from ioh.procfs.interfaces import Link, LinkTable
+from ioh.procfs.sock_diag import Dump, SockDiag
 
 TABLES = {table.name: table for table in SPEC.tables}
 
@@ -206,7 +205,7 @@ def test_round_trips_are_weighted_with_bytes_and_counted_by_connection() -> None
     assert (nothing.srtt_us, nothing.min_rtt_us, nothing.active) == (None, None, 0)
 
 
-NIC = InterfaceCounters("eth0", *(0,) * 13)
+NIC = type(psutil.net_io_counters(nowrap=False))(*(0,) * 8)
 
 
 class Links(LinkTable):
@@ -221,7 +220,7 @@ class Links(LinkTable):
 def used_pct(link: Link) -> tuple[object, object]:
     table = InterfaceTable(Links(link))
     older = table.update({"eth0": NIC}, 1_000_000_000)
-    later = replace(NIC, rx_bytes_total=12_500_000, tx_bytes_total=25_000_000)
+    later = NIC._replace(bytes_recv=12_500_000, bytes_sent=25_000_000)
     newer = table.update({"eth0": later}, 2_000_000_000)
     (row,) = derive_table(TABLES["interface"], older, newer, 1.0)
     return row.values["in_used_pct"], row.values["out_used_pct"]
@@ -240,50 +239,8 @@ def test_a_shaper_limits_what_goes_out(speed: int | None) -> None:
     assert out == pytest.approx(50)
 
 
-@pytest.mark.parametrize("link", [Link(), Link(speed_bits_per_s=10**10, is_virtual=True)])
-def test_share_of_an_unknown_speed_is_unknown(link: Link) -> None:
-    assert used_pct(link) == (None, None)
-
-
-class FakeBtf:
-    """A capable host; ``without`` takes one member away."""
-
-    def __init__(self, *without: str) -> None:
-        self.without = without
-
-    def offset(self, owner: str, path: str) -> int | None:
-        return None if path in self.without else 8
-
-    def enumerators(self, name: str) -> dict[str, int]:
-        return {"SOCK_DONE": 1} if name == "sock_flags" else {}
-
-
-def defines(btf: FakeBtf, filters: Filters | None = None, *, preempted: bool = False) -> Any:
-    host: Any = SimpleNamespace(btf=btf, preempted=preempted)
-    return Tcp.defines(host, filters or Filters())
-
-
-def test_constants_of_the_probe() -> None:
-    found = defines(FakeBtf(), Filters(port=2049))
-    source = (Path(__file__).parent.parent.parent / "probes/tcp.c").read_text()
-    for name in ("OFF_tcp_sock_bytes_received", "OFF_net_ns_inum", "SOCK_DONE", "MAX_CLOSED"):
-        assert name in found
-        assert name.removeprefix("OFF_") in source
-    assert found["NETNS_INUM"] == os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116
-    assert int(found["PORT"]).to_bytes(2, "little") == (2049).to_bytes(2, "big")
-    assert "PORT" not in defines(FakeBtf())
-    # By these several copies of the program know one change of a socket's state from the next.
-    for name in ("tcp_sock_write_seq", "tcp_sock_rcv_nxt"):
-        assert name in source
-        assert f"OFF_{name}" not in found
-        assert f"OFF_{name}" in defines(FakeBtf(), preempted=True)
-
-
-def test_a_kernel_without_ipv6_and_one_without_the_counters() -> None:
-    assert "OFF_sock_common_skc_v6_daddr" not in defines(FakeBtf("skc_v6_daddr"))
-    missing = defines(FakeBtf("bytes_sent"))
-    assert isinstance(missing, Unavailable)
-    assert "bytes_sent" in missing.reason
+def test_share_of_an_unknown_speed_is_unknown() -> None:
+    assert used_pct(Link()) == (None, None)
 
 
 class NoDiag(SockDiag):
@@ -299,22 +256,6 @@ def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.Mo
     assert sample.metrics["retrans_segs_total"] is not None
     assert "connection" not in sample.tables
     assert any("modprobe tcp_diag" in note for note in sample.notes)
-
-
-class OldDiag(SockDiag):
-    """Linux 4.18: no bytes_sent."""
-
-    def dump(self, known: object) -> Dump:
-        return Dump({1: Counters(5)}, [], set(), 200)
-
-
-def test_an_old_kernel_does_not_know_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp, "SockDiag", OldDiag)
-    sample = Tcp(Filters()).read_proc()
-    assert isinstance(sample, LayerSample)
-    assert sample.ops["in"].bytes_total == 0
-    assert sample.ops["out"].bytes_total is None
-    assert sample.metrics.get("retrans_bytes_total") is None
 
 
 def test_filters_that_do_not_apply_are_named() -> None:

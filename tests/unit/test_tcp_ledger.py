@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ioh.layers.tcp_ledger import Ending, Ledger, Totals, decode_endings
+from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Totals, decode_endings
 from ioh.procfs.sock_diag import Change, Counters, Dump
 
 # More are not made, or some seeds make them faster than a dump can tell of them.
@@ -32,16 +32,16 @@ def dump_of(known: dict[int, Counters], now: dict[int, Counters]) -> Dump:
         for cookie, counters in now.items()
         if known.get(cookie) != counters
     ]
-    return Dump(dict(now), changed, set(), 280)
+    return Dump(dict(now), changed, set())
 
 
-def tick(ledger: Ledger, now: dict[int, Counters], *endings: Ending) -> Totals:
+def tick(ledger: Ledger, now: dict[int, Counters], *endings: ConnectionEnd) -> Totals:
     ledger.apply(dump_of(ledger.known, now), list(endings))
     return ledger.totals
 
 
-def ending(cookie: int, counters: Counters, number: int | None = None) -> Ending:
-    return Ending(cookie, counters, 100, 2, pair_of(cookie if number is None else number))
+def ending(cookie: int, counters: Counters, number: int | None = None) -> ConnectionEnd:
+    return ConnectionEnd(cookie, counters, 100, 2, pair_of(cookie if number is None else number))
 
 
 def began(now: dict[int, Counters]) -> Ledger:
@@ -170,7 +170,7 @@ def test_endings_are_decoded_in_the_order_in_which_they_happened() -> None:
         return key, value
 
     first, second = decode_endings([item(2000, 20), item(1000, 10)])
-    assert first == Ending(3, Counters(10, 8, 2, 1, 4, 5), 250, 2, pair_of(9))
+    assert first == ConnectionEnd(3, Counters(10, 8, 2, 1, 4, 5), 250, 2, pair_of(9))
     assert second.counters.bytes_received == 20
 
 
@@ -181,7 +181,7 @@ class Kernel:
     rng: random.Random
     sockets: dict[int, list[int]] = field(default_factory=dict)
     cookies: dict[int, int] = field(default_factory=dict)
-    endings: list[Ending] = field(default_factory=list)
+    endings: list[ConnectionEnd] = field(default_factory=list)
     moved: list[int] = field(default_factory=lambda: [0, 0])
     number: int = 0
 
@@ -213,7 +213,7 @@ class Kernel:
             self.step()
         return dump_of(known, now)
 
-    def drain(self) -> list[Ending]:
+    def drain(self) -> list[ConnectionEnd]:
         """Entries made while the kernel's map is read may stay for the next time."""
         keep = self.rng.randrange(3)
         taken, self.endings = (self.endings, []) if keep else (self.endings[:-1], self.endings[-1:])

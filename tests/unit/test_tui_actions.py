@@ -6,18 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
 from ioh.tui.actions import Argument, Context, act, pasted, typed, with_valid_choice
+from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
-from ioh.tui.narrow import narrowed
 from ioh.tui.render.glyphs import UNICODE
-from ioh.tui.render.panels import PanelView, visible_rows
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.pages import Page
+from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
+from ioh.tui.render.top import shown_columns
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import Narrow, ViewState
 from tests.screens import LAYERS, kinds, minute, nothing_there, states, without
 
 LAST = minute()[-1]
 PAGE = 7
+TEXT = Page(ScreenFrame([Line(f"line {at}") for at in range(60)]))
 
 
 def do(
@@ -26,12 +30,17 @@ def do(
     argument: Argument = "",
     *,
     snapshot: Snapshot = LAST,
-    width: int = 120,
     page: int = PAGE,
 ) -> ViewState:
     """One action, as the screen does it."""
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
-    context = Context(PanelView(state, shown, (), UNICODE), LAYERS, width, page)
+    view = PanelView(state, shown, (), UNICODE)
+    layer = shown_layer(view)
+    spec = layer and table_spec(layer, state.table_of(layer.spec.name))
+    columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
+    text = None if state.screen == "main" else TEXT
+    first = 0 if text is None else text.scrolled(state, page)
+    context = Context(view, LAYERS, page, columns, text, first)
     changed = act(state, action, argument, context)
     after = narrowed(snapshot, changed.narrow) if changed.narrow else snapshot
     return with_valid_choice(changed, after)
@@ -117,11 +126,12 @@ def test_help_and_findings_come_and_go(screen: str) -> None:
     assert press(shown, other).screen not in {"main", screen}
 
 
-def test_pages_scroll_and_never_above_the_top() -> None:
+def test_pages_scroll_and_neither_above_the_top_nor_beyond_the_end() -> None:
     state = press(START, "question_mark", "down", "pagedown")
     assert state.scroll == 1 + PAGE
     assert press(state, "pageup", "pageup").scroll == 0
-    assert press(state, "escape").scroll == 0
+    assert press(state, *["pagedown"] * 20).scroll == len(TEXT.frame.lines) - PAGE - 1
+    assert press(state, "escape").screen == "main"
     assert press(state, "escape").chosen == START.chosen
 
 
@@ -165,7 +175,8 @@ def test_r_w_and_o_choose_among_a_layers_ops() -> None:
 def test_panels_are_one_key_away_from_everywhere(key: str, panel: str) -> None:
     for before in ((), ("question_mark",), ("f",), ("t",), ("4",)):
         state = press(START, *before, key)
-        assert (state.panel, state.screen, state.is_alone) == (panel, "main", False)
+        assert (state.panel, state.screen) == (panel, "main")
+        assert state.layer == state.chosen[0], "the overview has all of it in one"
     assert do(START, "panel", "nonsense") == START
 
 
@@ -178,7 +189,6 @@ def test_t_goes_through_the_breakdowns_in_a_ring() -> None:
         state = press(state, "t")
         seen.append(state.table_of("syscall").name)
     assert seen == names[1:] + names[:1]
-    assert state.is_alone
     assert do(START, "table", "file").table_of("syscall").name == "file"
 
 
@@ -255,6 +265,24 @@ def test_a_filter_has_an_end() -> None:
     assert len(state.table_of("syscall").pattern) == 80
 
 
+def test_the_cursor_of_a_breakdown_stays_on_its_row() -> None:
+    chosen = press(START, "tab", "down")
+    row = rows_of(chosen)[1]
+    layer = LAST.layers["syscall"]
+    assert isinstance(layer, LayerSnapshot)
+    busier = TableRow(("9999", "busier"), dict.fromkeys(layer.tables["process"][0].values, 1e12))
+    tables = {**layer.tables, "process": (busier, *layer.tables["process"])}
+    later = replace(LAST, layers={**LAST.layers, "syscall": replace(layer, tables=tables)})
+    narrowed_to = do(chosen, "open", snapshot=later).narrow
+    assert narrowed_to == Narrow("process", row, "syscall")
+    moved = do(chosen, "down", snapshot=later)
+    assert moved.table_of("syscall").cursor == 3
+    first = press(START, "tab")
+    assert do(first, "open", snapshot=later).narrow == Narrow(
+        "process", rows_of(START)[0], "syscall"
+    )
+
+
 def test_a_click_on_a_row_moves_there_and_again_narrows() -> None:
     once = do(START, "row", 2)
     assert (once.focus, once.table_of("syscall").cursor, once.narrow) == ("top", 2, None)
@@ -313,13 +341,12 @@ def test_no_key_does_harm_where_there_is_nothing() -> None:
                 do(valid, key.action, key.argument, snapshot=snapshot)
 
 
-def test_no_key_does_harm_in_any_state_at_any_width() -> None:
+def test_no_key_does_harm_in_any_state() -> None:
     for state in states():
         for key in KEYS:
-            for width in (20, 300):
-                do(state, key.action, key.argument, width=width)
+            do(state, key.action, key.argument)
     assert act(
-        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), 80, PAGE)
+        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), PAGE)
     ) == (START)
 
 
@@ -327,12 +354,3 @@ def test_every_key_has_one_meaning() -> None:
     names = [name for key in KEYS for name in key.names]
     assert len(names) == len(set(names))
     assert len({key.label for key in KEYS}) == len(KEYS)
-
-
-def test_back_brings_the_panel_that_the_breakdown_took_the_place_of() -> None:
-    """Where both fit, there is nothing to bring back."""
-    alone = do(START, "table", width=80)
-    assert alone.is_alone
-    assert not do(alone, "back", width=80).is_alone
-    zoomed = do(do(START, "layer", 5), "table")
-    assert do(zoomed, "back").layer == ""

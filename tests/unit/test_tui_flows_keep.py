@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.command import CommandPalette
 
-from ioh.tui import keeping
-from ioh.tui.keeping import stem_of, writable_folder, write_new
+from ioh.model.errors import ExitCode
+from ioh.tui import export_actions
+from ioh.tui.app import IohApp
+from ioh.tui.export_actions import stem_of, writable_folder, write_new
+from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
+from ioh.tui.palette import commands
+from ioh.tui.run import run_screen
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed, Stage, stage
-from tests.screens import MOMENTS, judged, minute
+from tests.screens import MOMENTS, judged, minute, without
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
 
@@ -51,8 +55,7 @@ def test_a_message_goes_away_by_itself_and_with_the_next_key() -> None:
     async def flow(on: Stage) -> None:
         await on.push(2)
         await on.press("R")
-        on.app._message_until_s -= 3600
-        on.app._check()
+        await on.later(3600)
         assert "recording" not in on.lines[-1]
         await on.press("R", "down")
         assert "recording" not in on.lines[-1]
@@ -65,7 +68,7 @@ def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(folder: Path) 
         await on.push(5)
         shown = on.text
         await on.press("S")
-        stem = stem_of(minute()[4].time_unix_s)
+        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
         assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
         assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
         for path in folder.iterdir():
@@ -75,7 +78,8 @@ def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(folder: Path) 
         assert "date: " in text
         assert "latency" in text
         root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
-        drawn = "".join(root.itertext()).replace("\xa0", " ")
+        # A word of two colours is two elements.
+        drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
         for line in shown.splitlines():
             for word in line.split()[:3]:
                 assert word in drawn
@@ -86,7 +90,7 @@ def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(folder: Path) 
 def test_s_never_writes_over_anything(folder: Path) -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        stem = stem_of(minute()[4].time_unix_s)
+        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
         (folder / f"{stem}.svg").write_text("mine")
         (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
         await on.press("S", "S")
@@ -100,14 +104,14 @@ def test_s_never_writes_over_anything(folder: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "writable_folder", lambda: "/proc/1/nowhere")
+    monkeypatch.setattr(export_actions, "writable_folder", lambda: "/proc/1/nowhere")
 
     async def flow(on: Stage) -> None:
         await on.push(5)
         await on.press("S")
         assert "cannot save: " in on.lines[-1]
         await on.push(1)
-        assert "R app" in on.text
+        assert "1 app " in on.text
 
     stage(flow, live())
 
@@ -147,15 +151,38 @@ def test_c_copies_the_whole_breakdown(
     stage(flow, live(), size=(80, 24))
 
 
-def test_the_palette_finds_and_runs_every_key_by_its_name() -> None:
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("zoom into block", "Zoom into block"),
+        ("exit", "Quit"),
+        ("pause", "Pause / resume"),
+        ("freeze", "Pause / resume"),
+        ("search", "Filter rows"),
+        ("theme", "Colours: dark"),
+        ("refresh", "Replay half as fast; live: a longer interval (1, 2, 5, 10 s)"),
+        ("screenshot", "Save a picture (SVG) and the numbers (text)"),
+    ],
+)
+def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -> None:
+    titles = [command.title for command in commands(typed, ("syscall", "block"))]
+    assert first in titles[:3]
+    assert len(titles) < 10
+    assert not commands("no such thing", ())
+
+
+def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
         await on.press("ctrl+p")
-        await on.until(lambda: isinstance(on.app.screen, CommandPalette))
-        await on.press(*"zoom into block")
-        await on.pilot.pause(0.4)
+        assert "command: _" in on.lines[-1]
+        await on.press(*"zoom into", "down", "down", "up")
+        assert "▸ 2      Zoom into nfs client" in on.text
         await on.press("enter")
-        await on.until(lambda: on.app.state.layer == "block")
+        assert on.app.state.layer == "nfs_client"
+        await on.press("ctrl+p", *"zoom into b")
+        await on.click("Zoom into block", into=3)
+        assert on.app.state.layer == "block"
         assert "── block" in on.text
 
     stage(flow, live())
@@ -164,12 +191,13 @@ def test_the_palette_finds_and_runs_every_key_by_its_name() -> None:
 def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        await on.press("ctrl+p")
-        await on.until(lambda: isinstance(on.app.screen, CommandPalette))
-        await on.press("q", "R", "S", "5", "down", "up", "escape")
-        await on.until(lambda: not isinstance(on.app.screen, CommandPalette))
+        await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
+        assert "no command of that name" not in on.text
+        await on.press("ctrl+p", *"qRS5")
+        assert "no command of that name" in on.text
+        await on.press("down", "pageup", "escape")
         assert on.feed.calls == []
-        assert on.app.state.layer == ""
+        assert (on.app.state.screen, on.app.state.layer) == ("main", "")
         await on.push(1)
         assert on.app.return_value is None
 
@@ -179,13 +207,11 @@ def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it() -> None
 def test_themes_are_chosen_from_the_palette() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        by_name = {c.title: c.callback for c in on.app.get_system_commands(on.app.screen)}
-        for theme in ("light", "mono", "dark"):
-            by_name[f"Colours: {theme}"]()
-            await on.pilot.pause()
-        styles = on.app._canvas.styles_by_name
-        by_name["Colours: light"]()
-        assert on.app._canvas.styles_by_name != styles
+        styles = on.canvas.styles_by_name
+        for theme in ("mono", "dark", "light"):
+            await on.press("ctrl+p", *f"colours {theme}", "enter")
+        assert on.canvas.styles_by_name != styles
+        assert on.app.state.screen == "main"
 
     stage(flow, live())
 
@@ -193,12 +219,61 @@ def test_themes_are_chosen_from_the_palette() -> None:
 def test_every_command_of_the_palette_does_something_harmless(folder: Path) -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        for command in on.app.get_system_commands(on.app.screen):
-            if command.title != "End":
-                command.callback()
-                await on.pilot.pause()
+        for command in commands("", ("syscall", "block")):
+            if command.title != "Quit":
+                on.app.do(command.action, command.argument)
+                await on.press("escape")
         await on.push(1)
         assert on.app.return_value is None
+
+    stage(flow, live())
+
+
+def test_m_marks_this_moment_or_the_one_shown() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("m", *"fio q", "backspace", "R", "enter")
+        assert on.app.state.screen == "main"
+        assert "marked" in on.lines[-1]
+        await on.press("m", "enter")
+        assert "a mark needs a text" in on.lines[-1]
+        await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
+
+    feed = live()
+    stage(flow, feed)
+    then_s = minute()[4].time_unix_s
+    assert [c for c in feed.calls if c.startswith("mark")] == [
+        "mark fio R None",
+        f"mark then {then_s}",
+    ]
+
+
+def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page() -> None:
+    async def flow(on: Stage) -> None:
+        on.feed.intervals[0] = without(minute()[0], "nfs_client")
+        await on.push(1)
+        await on.press("2")
+        assert on.app.state.layer == ""
+        assert "nfs_client is inactive: the last mount is gone" in on.lines[-1]
+
+    stage(flow, live())
+
+
+def test_an_esc_that_was_none_is_taken_back() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        await on.press("2", "escape", NO_ESCAPE, "down")
+        assert on.app.state.layer == "nfs_client"
+
+    stage(flow, live())
+
+
+@pytest.mark.parametrize("typing", ["slash", "m", "ctrl+p"])
+def test_ctrl_z_suspends_whatever_is_being_typed(typing: str) -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        await on.press(typing, "x", "ctrl+z")
+        assert on.app._message[0].startswith("no job control here")
 
     stage(flow, live())
 
@@ -206,21 +281,32 @@ def test_every_command_of_the_palette_does_something_harmless(folder: Path) -> N
 def test_the_mouse_chooses_lines_rows_headings_and_breakdowns() -> None:
     async def flow(on: Stage) -> None:
         await on.push(5)
-        await on.click("W block")
-        assert on.app.state.chosen == ("block", "write")
-        await on.click("R app")
+        await on.click("5 block")
+        assert on.app.state.chosen == ("block", "read")
+        await on.click("1 app")
         assert on.app.state.chosen == ("syscall", "read")
-        await on.click("W MB/s", into=1)
+        await on.click("W MB/s pid", into=1)
         assert "W MB/s↓" in on.text
-        await on.click("files", into=1)
+        await on.click("by processes", into=1)
         assert on.app.state.table_of("syscall").name == "file"
-        await on.click("processes", into=1)
-        row = next(line for line in on.lines if "dbwriter" in line)
-        await on.click(row.strip()[-30:], into=20)
-        assert on.app.state.focus == "top"
-        row = next(line for line in on.lines if "dbwriter" in line)
-        await on.click(row.strip()[-30:], into=20)
-        assert "only 4110 dbwriter" in on.lines[0]
+        await on.press("t", "t")
+        await on.click("4122 dbserver")
+        assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
+        await on.click("4122 dbserver")
+        assert "only 4122 dbserver" in on.lines[0]
+
+    stage(flow, live())
+
+
+def test_a_click_on_a_row_of_any_panel_chooses_that_row() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(5)
+        assert on.app.state.chosen[0] == "syscall"
+        await on.click("10.0.0.7:871")
+        assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
+        assert on.app.state.table_of("tcp").key[0] == "10.0.0.7:871"
+        await on.click("10.0.0.7:871")
+        assert "only 10.0.0.7:871" in on.lines[0]
 
     stage(flow, live())
 
@@ -248,21 +334,21 @@ def test_the_wheel_moves_what_it_is_turned_over() -> None:
     async def turn(on: Stage, over: str, kind: Wheel) -> None:
         y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
         x = on.lines[y].index(over)
-        on.app._canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
+        on.canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
         await on.pilot.pause()
 
     async def flow(on: Stage) -> None:
         await on.push(5)
         down, up = events.MouseScrollDown, events.MouseScrollUp
-        await turn(on, "R app", down)
+        await turn(on, "1 app", down)
         assert on.app.state.chosen != ("syscall", "read")
-        await turn(on, "Layers", up)
+        await turn(on, " READ ", up)
         assert on.app.state.chosen == ("syscall", "read")
         await turn(on, "4122 dbserver", down)
         state = on.app.state
         assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
         assert state.table_of("syscall").cursor == 1
-        await turn(on, "R block", down)
+        await turn(on, "5 block", down)
         assert on.app.state.focus != state.focus
         await on.press("question_mark")
         await turn(on, "Esc", down)
@@ -277,15 +363,15 @@ def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
         await on.push(50)
         await on.click("A critical thing", into=3)
         assert "go there" in on.text
+        assert "Enter go there" in on.lines[-1]
         await on.click("go there", into=1)
         await on.until(lambda: on.app.travel.position.tick in {33, 34})
-        assert "── Layers ──" in on.text, "to look at what was done then"
+        assert " READ " in on.text, "to look at what was done then"
         await on.press("end", "f")
         await on.until(lambda: on.app.travel.position.tick == 50)
-        assert "Enter go to the first" in on.lines[-1]
-        await on.press("enter")
-        await on.until(lambda: on.app.travel.position.tick in {33, 34})
-        assert "── Layers ──" in on.text
+        await on.press("down", "enter")
+        await on.until(lambda: on.app.travel.position.tick in {20, 21})
+        assert " READ " in on.text
 
     feed = live()
     stage(flow, feed)
@@ -303,4 +389,11 @@ def test_pictures_of_a_light_screen_are_light(folder: Path) -> None:
 
 
 def test_names_of_files_say_when() -> None:
-    assert stem_of(START_S).startswith("ioh-202611")
+    assert stem_of("db 01/x", START_S).startswith("ioh-db_01_x-202611")
+
+
+def test_a_crash_that_was_told_on_the_terminal_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(IohApp, "run", lambda *_, **__: None)
+    assert run_screen(live(), ScreenOptions(mouse=False)) == ExitCode.FAILED

@@ -101,9 +101,11 @@ def test_brackets_go_to_marks_and_gaps_and_say_them() -> None:
         await on.press("left_square_bracket")
         await on.shows(at(11), "mark: fio run 3 starts")
         await on.press("left_square_bracket")
-        assert "no mark, gap or finding that way" in on.lines[-1]
-        await on.press("right_square_bracket")
-        await on.until(lambda: on.app.travel.position.tick == 35)
+        assert "no further mark, gap or finding" in on.lines[-1]
+        for _ in range(2):
+            await on.press("right_square_bracket")
+            await on.until(lambda: on.app.travel.position.tick == 35)
+        assert "no further mark, gap or finding" in on.lines[-1]
 
     stage(flow, live())
 
@@ -149,11 +151,13 @@ def test_speed_keys_change_the_pace_of_a_recording() -> None:
     stage(flow, replay(), options=ScreenOptions(utc=True, speed=8.0))
 
 
-def test_live_has_no_speed() -> None:
+def test_live_the_same_keys_change_the_interval() -> None:
     async def flow(on: Stage) -> None:
         await on.push(2)
-        await on.press("plus")
-        assert "only a recording can be played faster" in on.lines[-1]
+        await on.press("minus", "minus", "minus", "minus", "plus")
+        assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
+        assert "one interval every 5 s" in on.lines[-1]
+        assert "LIVE 5s" in on.lines[0]
 
     stage(flow, live())
 
@@ -180,7 +184,7 @@ def test_the_end_says_what_can_be_done_until_a_key_is_pressed() -> None:
         on.feed.say(News(status="the end of the recording", is_over=True))
         await on.shows("END", "Space plays it again")
         assert on.lines[-1].strip().endswith("q ends")
-        on.app._check()
+        await on.later(3600)
         assert "q ends" in on.lines[-1], "it stays"
         await on.press("left")
         await on.shows("PAUSED", at(SECONDS - 1))
@@ -224,7 +228,7 @@ def test_a_recording_opened_in_its_middle_has_a_past() -> None:
     async def flow(on: Stage) -> None:
         on.feed.told = 29
         on.feed.push()
-        await on.until(lambda: on.app._past.missing(30, 30, 1) is None)
+        await on.until(lambda: on.feed.walked >= set(range(1, 30)))
         assert at(30) in on.lines[0]
         assert "▁" in on.text or "█" in on.text
 
@@ -236,7 +240,7 @@ def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it() -> None:
         await on.push(30)
         await on.press("tab", "enter")
         assert "only 4121 dbserver" in on.lines[0]
-        await on.until(lambda: on.app._past.missing(30, 30, 1) is None)
+        await on.until(lambda: on.feed.walked >= set(range(1, 30)))
         await on.press("escape", "escape")
         assert "only" not in on.lines[0]
 

@@ -1,7 +1,7 @@
 """Every screen at three sizes, as committed; IOH_REGENERATE_GOLDEN=1 writes the files anew.
 
 Text with the styles of its spans for all of them, where a difference can be read; pictures
-(SVG) of the main ones, as S saves them and as the terminal library exports them.
+(SVG) of the main ones, as S saves them, in every theme; each panel by itself.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from pathlib import Path
 import pytest
 
 from ioh.model.feed import RecordingState
+from ioh.model.snapshot import LayerSnapshot
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.narrow import narrowed
+from ioh.tui.drill_down import narrowed
+from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
-from ioh.tui.render.line import Frame
+from ioh.tui.render.compare import Compared
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.panel import boxed
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import Narrow, ViewState
 from ioh.tui.theme import styles_for
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed, Stage, stage
-from tests.screens import LAYERS, MOMENTS, judged, minute, screen_data, without
+from tests.screens import LAYERS, MOMENTS, judged, kinds, minute, screen_data, without
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tui"
 SIZES = ((80, 24), (120, 40), (200, 60))
@@ -47,9 +51,7 @@ def paused() -> tuple[ViewState, ScreenData]:
 
 
 def replayed() -> tuple[ViewState, ScreenData]:
-    return main(panel="graph"), screen_data(
-        judged(), mode="replay", shown="playing", title="run.ioh", speed=8.0
-    )
+    return main(), screen_data(judged(), mode="replay", shown="playing", title="run.ioh", speed=8.0)
 
 
 def narrow() -> tuple[ViewState, ScreenData]:
@@ -58,24 +60,41 @@ def narrow() -> tuple[ViewState, ScreenData]:
     return state, screen_data(snapshot, history=(), narrowed="only 4121 dbserver")
 
 
+def troubled() -> tuple[ViewState, ScreenData]:
+    """The network loses segments."""
+    return main(), screen_data(kinds()["trouble"])
+
+
+def compared() -> tuple[ViewState, ScreenData]:
+    marks = tuple(moment for moment in MOMENTS if moment.until_unix_s is None)
+    then = Compared(minute()[10], marks[0].text, marks)
+    return ViewState(screen="compare"), replace(screen_data(judged()), compared=then)
+
+
 SCREENS = {
     "overview": live(main()),
     **{f"zoom-{layer}": live(main(layer)) for layer in LAYERS},
     "heat": live(main("block", "heat")),
-    "graph": live(main(panel="graph")),
+    "graph": live(main("syscall", "graph")),
     "findings": live(ViewState(screen="findings")),
     "help": live(ViewState(screen="help")),
     "paused": paused(),
     "replay": replayed(),
     "narrow": narrow(),
     "one-gone": (main(), screen_data(without(judged(), "nfs_client"))),
+    "losing": troubled(),
+    "commands": live(ViewState(screen="commands", prompt="command", typed="pau")),
+    "compare": compared(),
+    "mark": live(replace(main(), prompt="mark", typed="fio run 4")),
     "waiting": (ViewState(), screen_data(None, status="compiling the probes: nfs_client")),
 }
 PICTURES = ("overview", "zoom-block", "findings")
-EXPORTS = {"overview": (), "heat": ("l",), "help": ("question_mark",)}
+THEMES: tuple[ThemeName, ...] = ("dark", "light", "mono")
+# Of a panel: as it is on a terminal of that size, at 80 columns on one that is high enough.
+PANEL_SIZES = ((80, 12), (120, 7), (200, 10))
 
 
-def as_text(frame: Frame) -> str:
+def as_text(frame: ScreenFrame) -> str:
     """The frame, then the styles of each line: ``from-to style``."""
     styles = []
     for y, line in enumerate(frame.lines):
@@ -115,19 +134,30 @@ def test_a_picture_is_as_committed(screen: str, size: tuple[int, int]) -> None:
     check(name_of(screen, size, "svg"), svg(frame, styles_for("dark", "truecolor"), "ioh db01"))
 
 
-@pytest.mark.parametrize("screen", EXPORTS)
-def test_what_the_terminal_library_shows_is_as_committed(screen: str) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(30)
-        await on.press(*EXPORTS[screen])
-        check(f"export-{screen}-80x24.svg", on.app.export_screenshot(title="ioh"))
+@pytest.mark.parametrize("theme", THEMES[1:])
+def test_a_picture_in_other_colours_is_as_committed(theme: ThemeName) -> None:
+    state, data = SCREENS["overview"]
+    frame, styles = draw(state, data, *SIZES[1]), styles_for(theme, "truecolor")
+    made = svg(frame, styles, "ioh db01", is_light=theme == "light")
+    check(name_of(f"overview-{theme}", SIZES[1], "svg"), made)
 
-    feed = FakeFeed(minute(), moments=MOMENTS)
-    stage(flow, feed, size=(80, 24))
+
+@pytest.mark.parametrize("size", PANEL_SIZES)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_panel_is_as_committed(layer: str, size: tuple[int, int]) -> None:
+    state, data = troubled()
+    assert data.snapshot is not None
+    view = PanelView(state, data.snapshot, data.points, data.glyphs, data.tick)
+    shown = [data.snapshot.layers[name] for name in LAYERS]
+    one, below = [*shown, None][LAYERS.index(layer) :][:2]
+    assert isinstance(one, LayerSnapshot)
+    assert below is None or isinstance(below, LayerSnapshot)
+    check(name_of(f"panel-{layer}", size, "frame"), as_text(boxed(view, one, below, *size)))
 
 
 def test_every_golden_file_has_its_case() -> None:
     wanted = {name_of(screen, size, "frame") for screen in SCREENS for size in SIZES}
     wanted |= {name_of(screen, size, "svg") for screen in PICTURES for size in SIZES}
-    wanted |= {f"export-{screen}-80x24.svg" for screen in EXPORTS}
+    wanted |= {name_of(f"overview-{theme}", SIZES[1], "svg") for theme in THEMES[1:]}
+    wanted |= {name_of(f"panel-{layer}", s, "frame") for layer in LAYERS for s in PANEL_SIZES}
     assert {path.name for path in GOLDEN.iterdir()} == wanted

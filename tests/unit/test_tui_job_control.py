@@ -19,7 +19,8 @@ from tests.sessions import recorded
 from tests.unit.test_tui_terminal import check_saved, run_until_ticks
 
 SHELL = ("bash", "--norc", "--noprofile", "-i")
-DEMO = f"{sys.executable} -m ioh demo --utc --seed 3"
+DEMO = f"{sys.executable} -m ioh demo --utc"
+LIVE = f"{sys.executable} -m ioh --proc --utc"
 CTRL_Z = "\x1a"
 PROMPT = {"PS1": "ready> ", "NO_COLOR": "", "HISTFILE": ""}
 SIZE = (110, 30)
@@ -53,19 +54,19 @@ def wait_for_screen(on: Emulated) -> None:
 
 
 def test_the_shell_has_its_terminal_until_fg(tmp_path: Path) -> None:
-    with shell(tmp_path, DEMO) as on:
+    with shell(tmp_path, LIVE) as on:
         wait_for_screen(on)
         run_until_ticks(on, 2)
         on.press("3", CTRL_Z)
         on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
-        assert "ioh demo" in on.lines[0], "what stood there before is there again"
+        assert "ioh --proc" in on.lines[0], "what stood there before is there again"
         assert "Stopped" in ask(on, "jobs")
         assert termios.tcgetattr(on.fd)[3] & termios.ISIG
         time.sleep(1.7)
         on.press("fg\r")
         wait_for_screen(on)
         on.wait_until(lambda: "interval" in on.lines[0])
-        on.wait_until(lambda: "stood still" in on.lines[-1])
+        on.wait_until(lambda: "suspended" in on.lines[-1])
         run_until_ticks(on, 3)
         on.press(" ")
         check_saved(on, tmp_path, 1)
@@ -91,7 +92,7 @@ def test_every_program_of_a_pipe_stops_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_in_the_background_it_goes_on_and_leaves_the_terminal_alone(tmp_path: Path) -> None:
-    with shell(tmp_path, DEMO) as on:
+    with shell(tmp_path, LIVE) as on:
         wait_for_screen(on)
         on.press("R")
         on.wait_until(lambda: "REC" in on.lines[0])
@@ -180,7 +181,7 @@ def test_nobody_else_takes_the_key(tmp_path: Path, text: str) -> None:
         on.wait_until(lambda: has_prompt(on))
         on.press("fg\r")
         on.wait_until(lambda: on.lines[0].startswith(" ioh "))
-        wanted = "filter:" if text == "/" else "Search for commands"
+        wanted = "filter:" if text == "/" else "command:"
         on.wait_until(lambda: any(wanted in line for line in on.lines))
         on.press("\x03")
         on.wait_until(lambda: has_prompt(on))
@@ -191,7 +192,7 @@ def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> N
         "import sys, time\n"
         "class Slow:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'ioh.sources.demo': time.sleep(3)\n"
+        "        if name == 'ioh.tui.app': time.sleep(3)\n"
         "sys.meta_path.insert(0, Slow())\n"
         "from ioh.commands import main\n"
         "sys.exit(main(['demo', '--utc']))\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.feed import Extent, Moment, RecordingState
+from ioh.model.feed import Extent, RecordingState, TimelineEvent
 from ioh.model.snapshot import HostStats
 from ioh.sinks.cells import display_width
 from ioh.tui.render.footer import render_keys, render_message, render_prompt
@@ -179,22 +179,26 @@ def test_what_was_just_passed_is_said() -> None:
     assert passed(11, 12) == ""
     assert passed(33, 34) == "GAP of 4 s: the disk was full"
     assert passed(30, 31) == ""
-    assert passed_moment((Moment(START_S, "zero"),), START_S - 1, START_S) == "mark: zero"
+    assert passed_moment((TimelineEvent(START_S, "zero"),), START_S - 1, START_S) == "mark: zero"
     assert passed_moment((), 0, 1e12) == ""
 
 
 def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
-    line, hits = render_keys(300, is_replay=False)
-    for said in ("1-9 layer", "Tab focus", "? help", "R rec", "S save", "q quit"):
+    line, hits = render_keys(300, 5, is_replay=False)
+    for said in ("1-5 layer", "Tab focus", "? help", "m mark", "R rec", "S save", "q quit"):
         assert said in line.text
     for hit in hits:
         label = line.text[hit.left : hit.right].split()[0]
         assert label
         assert hit.action == "key"
-    assert "+- speed" in render_keys(300, is_replay=True)[0].text
+    assert "+- speed" in render_keys(300, 5, is_replay=True)[0].text
     assert "+- speed" not in line.text
+    assert "layer" not in render_keys(300, 0, is_replay=True)[0].text
+    for width in (80, 300):
+        zoomed = render_keys(width, 5, is_replay=True, is_zoomed=True)[0].text
+        assert zoomed.startswith(" Esc back  ")
     for width in range(1, 300, 7):
-        cut, cut_hits = render_keys(width, is_replay=True)
+        cut, cut_hits = render_keys(width, 5, is_replay=True)
         assert cut.width == width
         assert all(hit.right <= width for hit in cut_hits)
         assert "~" not in cut.text, "a key is there or not, never half"
@@ -202,14 +206,14 @@ def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
 
 @pytest.mark.parametrize("is_replay", [False, True])
 def test_a_newcomers_keys_are_among_those_of_80_columns(*, is_replay: bool) -> None:
-    text = render_keys(80, is_replay=is_replay)[0].text
-    for said in ("1-9 layer", "Tab focus", "f findings", "? help", "Space pause", "q quit"):
+    text = render_keys(80, 5, is_replay=is_replay)[0].text
+    for said in ("1-5 layer", "Tab focus", "f findings", "? help", "Space pause", "q quit"):
         assert said in text
-    assert ("R rec" in render_keys(300, is_replay=is_replay)[0].text) != is_replay
+    assert ("R rec" in render_keys(300, 5, is_replay=is_replay)[0].text) != is_replay
 
 
 def test_prompt_and_message_fit() -> None:
-    assert render_prompt("abc", 80).text.startswith(" filter: abc_   Enter")
+    assert render_prompt("filter", "abc", 80).text.startswith(" filter: abc_   Enter")
     for width in (1, 5, 20, 300):
-        assert render_prompt("abc" * 20, width).width == width
+        assert render_prompt("command", "abc" * 20, width).width == width
         assert render_message("said " * 20, width).width == width

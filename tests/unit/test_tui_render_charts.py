@@ -1,31 +1,31 @@
-"""Sparklines, charts, heat maps and size × latency tables: the right size, and true to the data."""
+"""Trends, charts, heat maps and size × latency tables: the right size, and true to the data."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ioh.model.hist import (
-    LATENCY_BUCKETS,
-    SIZE_BUCKETS,
-    SizeLatencyHist,
-    latency_index,
-    size_index,
-)
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.sinks.cells import display_width
 from ioh.tui.render.glyphs import ASCII, UNICODE, Glyphs
 from ioh.tui.render.heat import render_heat_map
+from ioh.tui.render.line import Line
 from ioh.tui.render.sizelat import (
     HEAT_LEVELS,
+    axis_for,
     column_label,
     heat_level,
     heat_scale,
     hidden_sizes,
     render_size_latency,
+    shaded,
     size_label,
 )
-from ioh.tui.render.spark import render_chart, render_spark, resampled
+from ioh.tui.render.spark import render_bars, render_chart
+from ioh.tui.render.trends import binned, per_column
 
 GLYPHS = st.sampled_from([UNICODE, ASCII])
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
@@ -49,41 +49,45 @@ def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
     return SizeLatencyHist(tuple(cells))
 
 
-@given(VALUES, GLYPHS)
-def test_a_spark_has_one_bar_a_value(values: list[float | None], glyphs: Glyphs) -> None:
-    text = render_spark(values, glyphs)
-    assert display_width(text) == len(values)
-    for value, bar in zip(values, text, strict=True):
+@example([1.1e-308], 1, UNICODE, 0)
+@given(VALUES, st.integers(1, 4), GLYPHS, st.sampled_from((0, 1)))
+def test_bars_are_as_many_as_values(
+    values: list[float | None], height: int, glyphs: Glyphs, gap: int
+) -> None:
+    lines = render_bars(values, height, glyphs, gap=bool(gap))
+    assert {display_width(text) for text in lines} == {len(values)}
+    for value, bar in zip(values, lines[-1], strict=True):
         assert (bar == " ") == (not value), "something above 0 is seen, 0 and unknown are not"
     known = [value for value in values if value]
     if known:
-        assert text[values.index(max(known))] == glyphs.bars[-1]
+        highest = lines[0][values.index(max(known))]
+        assert highest == glyphs.bars[-2 if gap else -1], "a gap is left to what is above"
 
 
-def test_sparks_by_hand() -> None:
-    assert render_spark([], UNICODE) == ""
-    assert render_spark([None, None], UNICODE) == "  "
-    assert render_spark([5.0], UNICODE) == "█"
-    assert render_spark([0, 1e-9, 4, 8], UNICODE) == " ▁▄█"
-    assert render_spark([1, 2], UNICODE, top=8) == "▁▂"
-    assert render_spark([16], UNICODE, top=8) == "█"
-    assert render_spark([0, 1, 8], ASCII) == " .@"
+def test_bars_by_hand() -> None:
+    assert render_bars([], 1, UNICODE) == [""]
+    assert render_bars([None, None], 1, UNICODE) == ["  "]
+    assert render_bars([0, 1e-9, 4, 8], 1, UNICODE) == [" ▁▄█"]
+    assert render_bars([1, 2, 16], 1, UNICODE, top=8) == ["▁▂█"]
+    assert render_bars([0, 1, 8], 1, ASCII) == [" .@"]
+    assert render_bars([8, 4], 2, UNICODE, gap=True) == ["▇ ", "██"]
 
 
-@given(VALUES, st.integers(0, 90))
-def test_resampling_has_the_width_and_stays_within(values: list[float | None], width: int) -> None:
-    made = resampled(values, width)
-    assert len(made) == width
-    known = [float(value) for value in values if value is not None]
-    for value in made:
-        if value is not None:
-            assert min(known) * 0.999999 <= value <= max(known) * 1.000001
+@given(VALUES, st.integers(1, 90), st.integers(0, 10**6))
+def test_a_trend_moves_by_whole_columns(values: list[float | None], width: int, tick: int) -> None:
+    """The next interval moves the bars on by none or one, and changes the last one only."""
+    before, after = binned(values, width, tick), binned([*values, 5.0], width, tick + 1)
+    assert len(before) == len(after) == width
+    moved = (tick + 1) % per_column(width) == 0
+    # The oldest intervals are no longer among the values, or not yet.
+    kept = max(0, min(width, len(values) // per_column(width)) - 2)
+    assert after[width - 1 - kept : -1] == before[width - 1 - kept + moved :][:kept]
 
 
-def test_resampling_by_hand() -> None:
-    assert resampled([1, 3, None, 5], 2) == [2, 5]
-    assert resampled([None, None, 4], 3) == [None, None, 4]
-    assert resampled([], 2) == [None, None]
+def test_trends_by_hand() -> None:
+    assert binned([1.0, 2.0, 3.0], 60, 9) == [*[None] * 57, 1.0, 2.0, 3.0]
+    assert binned([1.0, None, 3.0, 5.0], 30, 3) == [*[None] * 28, 1.0, 4.0]
+    assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
 
 
 @given(VALUES, st.integers(1, 90), st.integers(1, 12), GLYPHS)
@@ -161,41 +165,58 @@ def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     assert heat_level(largest, scale) == HEAT_LEVELS - 1
 
 
+def table(made: SizeLatencyHist | None, width: int, height: int) -> list[str]:
+    return [line.text for line in render_size_latency(made, width, height, UNICODE, "read")]
+
+
 def test_without_a_histogram_the_table_says_so() -> None:
-    assert "not measured" in render_size_latency(None, 60, 5)[0].text
-    assert "none in this interval" in render_size_latency(hist(), 60, 5)[0].text
+    assert "no histogram" in table(None, 60, 5)[0]
+    assert "none in this interval" in table(hist(), 60, 5)[0]
 
 
 def test_the_table_holds_every_operation() -> None:
     made = hist((8192, 90, 7), (8192, 500, 11), (1 << 20, 3000, 5), (100, 1, 10_000))
-    lines = [line.text.split() for line in render_size_latency(made, 200, 20)]
-    head, *rows = lines
+    head, *rows = (line.split() for line in table(made, 200, 20))
     assert head[:2] == ["size", "count"]
-    assert [row[:2] for row in rows] == [[".5K", "10k"], ["8K", "18"], ["1M", "5"]] or [
-        row[:2] for row in rows
-    ] == [["512", "10k"], ["8K", "18"], ["1M", "5"]]
-    by_time = dict(zip(head[2:], rows[1][2:], strict=True))
+    assert [row[:2] for row in rows] == [["512", "10000"], ["8K", "18"], ["1M", "5"]]
+    by_time = dict(zip(head[2:], rows[1][2:], strict=False))
     assert by_time[column_label(latency_index(90))] == "7"
     assert by_time[column_label(latency_index(500))] == "11"
     assert set(by_time.values()) == {"7", "11", "."}
 
 
-@pytest.mark.parametrize("width", [1, 14, 20, 26, 40, 80])
-def test_a_narrow_table_joins_columns_and_loses_nothing(width: int) -> None:
-    made = hist(*((4096, 1 << n, n + 1) for n in range(20)))
-    head, row = (line.text.split() for line in render_size_latency(made, width, 5))
-    assert len(head) == len(row)
-    assert row[1] == "210"
-    assert sum(int(cell) for cell in row[2:]) == 210
-    if len(head) < 20:
-        assert head[2].startswith("≤") or head[-1].startswith(">")
+@pytest.mark.parametrize("room", [4, 13, 25, 26, 40, 52, 80, 104, 300])
+@pytest.mark.parametrize("widest", [1, 2, 3, 4])
+def test_the_axis_joins_the_fast_and_never_the_slow(room: int, widest: int) -> None:
+    axis = axis_for(room, widest)
+    assert axis.width <= room
+    assert axis.cell <= widest
+    counts = list(range(1, LATENCY_BUCKETS + 1))
+    joined = axis.joined(counts)
+    assert joined[1:] == counts[axis.first + 1 :], "the slow ones apart"
+    assert sum(joined) == sum(counts)
+    assert (axis.first == 0) == (room >= LATENCY_BUCKETS)
+    heading = axis.heading(2)
+    assert len(heading) == 2 + axis.width
+    for label in re.finditer(r"\S+", heading):
+        name = label[0].lstrip("≤")
+        bucket = next(b for b in range(LATENCY_BUCKETS) if column_label(b) == name)
+        assert label.end() == 2 + (bucket - axis.first + 1) * axis.cell, "right above its column"
+
+
+def test_a_tail_of_one_in_a_thousand_is_seen() -> None:
+    row = hist((4096, 100, 1000), (4096, 9_000_000, 1)).row(size_index(4096))
+    axis = axis_for(26)
+    text = shaded(Line(), row, axis, UNICODE, "read", largest=1000).text
+    assert text[latency_index(100)] == "█"
+    assert text[latency_index(9_000_000)] == "░"
+    assert set(text) == {"█", "░", "·", " "}
 
 
 def test_a_low_table_keeps_the_busiest_sizes() -> None:
     made = hist((4096, 50, 100), (8192, 50, 3), (65536, 50, 70), (1 << 20, 50, 1))
-    sizes = [line.text.split()[0] for line in render_size_latency(made, 60, 3)[1:]]
-    assert sizes == ["4K", "64K"]
-    assert len(render_size_latency(made, 60, 1)) == 2
+    assert [text.split()[0] for text in table(made, 60, 3)[1:]] == ["4K", "64K"]
+    assert len(table(made, 60, 1)) == 2
 
 
 def test_labels_name_the_upper_edge_and_more() -> None:
@@ -207,7 +228,7 @@ def test_sizes_without_a_line_are_counted() -> None:
     four = hist(*((1024 << n, 50.0, n + 1) for n in range(4)))
     assert hidden_sizes(None, 5) == hidden_sizes(hist(), 1) == 0
     for height in (1, 2, 3, 4, 5, 9):
-        lines = render_size_latency(four, 80, height)
+        lines = table(four, 80, height)
         assert hidden_sizes(four, height) == 4 - (len(lines) - 1)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ioh.sinks.cells import display_width
 from ioh.tui.changes import changed_runs
 from ioh.tui.render.columns import Column, cells, fitting, titles
-from ioh.tui.render.line import Frame, Line, beside, clipped, heading
+from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
 
 TEXT = st.text(st.sampled_from("ab .数é\u0301👍"), max_size=12) | st.just("  ")
 SPANS = st.lists(st.tuples(TEXT, st.sampled_from(["", "dim", "sel", "read"])), max_size=6)
@@ -95,7 +95,7 @@ def columns_of(line: Line) -> list[tuple[str, str]]:
 
 
 def test_beside_keeps_widths_and_moves_clicks() -> None:
-    left, right = Frame(), Frame()
+    left, right = ScreenFrame(), ScreenFrame()
     left.add(Line("left"), (0, 4, "choose", "a"))
     right.add(Line("one"), (0, 3, "row", 0))
     right.add(Line("two"), (0, 3, "row", 1))
@@ -109,7 +109,7 @@ def test_beside_keeps_widths_and_moves_clicks() -> None:
 
 
 def test_clipped_fills_and_cuts_lines_and_clicks() -> None:
-    frame = Frame()
+    frame = ScreenFrame()
     for at in range(4):
         frame.add(Line(str(at)), (0, 1, "row", at))
     assert clipped(frame, 2).text() == "0\n1\n"

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ioh.commands import main
 from ioh.model.errors import ExitCode, IohError
+from ioh.playback.replay import ReplaySource
 from ioh.session.reader import Session
-from ioh.sources.replay import ReplaySource
 from tests import fakes
-from tests.sessions import recorded
+from tests.sessions import Shown, recorded
 
 ROOT = Path(__file__).parents[2]
 UNREADABLE = "/proc/self/mem"  # its first page is never there: EIO, as from a bad disk
@@ -28,18 +27,9 @@ def session_file(tmp_path: Path) -> Path:
     return path
 
 
-def refused(capfd: pytest.CaptureFixture[str], *args: str | Path) -> str:
-    """The one line that a command ends with."""
-    assert main([str(arg) for arg in args]) != ExitCode.OK
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
-def test_a_read_error_is_one_line(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    told = refused(capfd, command, UNREADABLE)
+def test_a_read_error_is_one_line(command: str, refused: Shown) -> None:
+    told = refused(command, UNREADABLE, code=ExitCode.FAILED)
     assert f"cannot read {UNREADABLE}: Input/output error" in told
     assert "--repair" not in told
 
@@ -71,32 +61,40 @@ def test_a_read_error_of_stdin_is_one_line() -> None:
 @pytest.mark.parametrize("command", ["text", "json", "replay", "report", "export", "verify"])
 @pytest.mark.parametrize(("data", "why"), [(b"", " (empty)"), (b"x" * 4000, "")])
 def test_what_is_no_recording_is_named(
-    command: str, data: bytes, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, data: bytes, why: str, tmp_path: Path, refused: Shown
 ) -> None:
     path = tmp_path / "other\x1b"
     path.write_bytes(data)
-    assert f"other\\x1b is not a recording of ioh{why}. " in refused(capfd, command, path)
+    assert f"other\\x1b is not a recording of ioh{why}. " in refused(
+        command, path, code=ExitCode.FAILED
+    )
 
 
 def test_of_two_the_one_that_is_no_recording_is_named(
-    session_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    session_file: Path, tmp_path: Path, refused: Shown
 ) -> None:
     (tmp_path / "b.ioh").touch()
-    assert "b.ioh is not" in refused(capfd, "compare", session_file, tmp_path / "b.ioh")
+    assert "b.ioh is not" in refused("compare", session_file, tmp_path / "b.ioh", code=1)
 
 
-def test_a_cycle_longer_than_the_recording_is_told(
-    session_file: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    told = refused(capfd, "text", session_file, "-c", "3600")
+def test_a_cycle_longer_than_the_recording_is_told(session_file: Path, refused: Shown) -> None:
+    told = refused("text", session_file, "-c", "3600")
     assert "-c 3600 is longer than what was recorded, 11 s, in " in told
-    told = refused(capfd, "json", session_file, "-c", "8", "--from", "3", "--to", "8")
+    told = refused("json", session_file, "-c", "8", "--from", "3", "--to", "8")
     assert "-c 8 is longer than that part of what was recorded, 5 s, in " in told
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-@pytest.mark.parametrize("words", [["--help"], ["nonsense"], ["demo", "--text", "-t", "1"]])
-def test_closed_descriptors_are_no_traceback(closed: tuple[int, ...], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        *((["demo", "--text", "-t", "1"], fds) for fds in ((0,), (1,), (2,), (0, 1, 2))),
+        (["--help"], (1,)),
+        (["--help"], (0, 1, 2)),
+        (["nonsense"], (2,)),
+        (["nonsense"], (0, 1, 2)),
+    ],
+)
+def test_closed_descriptors_are_no_traceback(words: list[str], closed: tuple[int, ...]) -> None:
     with_closed = "import os, sys; [os.close(int(fd)) for fd in sys.argv[1].split()]; "
     start = with_closed + "os.execv(sys.executable, [sys.executable, '-m', 'ioh', *sys.argv[2:]])"
     done = subprocess.run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tests.scenarios.anomalies import AIO, DIRECT, PSYNC
+from tests.scenarios.plays import AIO, DIRECT, PSYNC
 from tests.vm.disks import FEW_SEGMENTS, NAMES
 from tests.vm.stage import VmStage
 

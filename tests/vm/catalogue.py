@@ -27,12 +27,13 @@ VM_ANOMALIES = (
              "nfs_fragmentation", ("single_stream", "nfs_latency", "nfsd_threads")),
     Scenario("silent_server", "v4.2: the network is gone while 4 reads are under way",
              nfs.silent_server, "nfs_no_answer",
-             ("tcp_retransmits", "nfs_latency", "nfs_retransmits")),
+             ("tcp_retransmits", "tcp_no_answer", "nfs_latency", "nfs_retransmits")),
     Scenario("silent_for_stat", "v3: the network is gone while a program looks at a file's "
              "attributes", nfs.silent_for_stat, "nfs_no_answer",
-             ("tcp_retransmits", "nfs_retransmits")),
+             ("tcp_retransmits", "tcp_no_answer", "nfs_retransmits")),
     Scenario("lost_calls", "a network that is gone for 0.9 s again and again, v3, timeo=5",
-             nfs.lost_calls, "nfs_retransmits", ("tcp_retransmits", "nfs_latency")),
+             nfs.lost_calls, "nfs_retransmits",
+             ("tcp_retransmits", "tcp_no_answer", "nfs_latency")),
 )  # fmt: skip
 
 VM_HEALTHY = (

@@ -8,11 +8,7 @@ import pytest
 
 from tests.kernel.part import Part, part_of
 from tests.kernel.rig import Ioh
-from tests.vm.nfs import (
-    Server,
-    mounted,
-    watching,
-)
+from tests.vm.nfs import Server, mounted, watching
 
 
 @pytest.fixture(scope="session")

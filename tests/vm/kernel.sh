@@ -74,6 +74,6 @@ version=${1##*/}
 /sbin/depmod -b "$new" "$version"
 rm -rf "$new/root" "$new/apt"
 echo "$version" >"$new/version"
-rm -rf "$dir"
-mv "$new" "$dir"
+# What another one has fetched meanwhile may be in use.
+[ -s "$dir/version" ] || { rm -rf "$dir" && mv "$new" "$dir"; }
 echo "$dir"

@@ -1,8 +1,8 @@
-"""Records the NFS session that other tests replay: ``python -m tests.vm.make_session``.
+"""Records NFS sessions: ``python -m tests.vm.make_session [demo]``.
 
-A virtual machine is NFS server and client at once.  Seven phases, each with a mark at its start;
-about 90 s, half of it under emulation for the machine to start.  Only fio's system calls are
-recorded, so that no path of the machine that made it is in the file.
+Without an argument the one that other tests replay, else the one that ``ioh demo`` plays.  A
+virtual machine is NFS server and client at once.  Each phase has a mark at its start.  Only fio's
+system calls are recorded, so that no path of the machine that made it is in the file.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.vm.nfs import Server, mounted
 
 ROOT = Path(__file__).parents[2]
 SESSION = ROOT / "tests" / "data" / "nfs-session.ioh"
+DEMO = ROOT / "ioh" / "data" / "demo.ioh"
 KERNEL = "6.1"
 PHASE_S = 8
 STARTED_S = 300
@@ -34,23 +35,38 @@ JOBS = {
     "v4.2: reads, 20 ms and 1 % loss on the way": ("4.2", {"rw": "read", "bs": "64k", "direct": 1}),
 }
 BAD_LINK = "v4.2: reads, 20 ms and 1 % loss on the way"
+DEMO_JOBS = {
+    "random reads, 8 at once": (
+        "4.2",
+        {"rw": "randread", "bs": "8k", "direct": 1, "ioengine": "libaio", "iodepth": 8},
+    ),
+    "a scan": ("4.2", {"rw": "read", "bs": "1m", "direct": 1}),
+    "log writes": ("4.2", {"rw": "write", "bs": "16k", "fdatasync": 1}),
+    BAD_LINK: JOBS[BAD_LINK],
+    "reads of the client's cache": ("4.2", {"rw": "randread", "bs": "8k", "rate_iops": 800}),
+}
+DEMO_PHASE_S = 24
 
 
-def main() -> None:
-    """Outside of the machine: start it, and keep what it recorded."""
+def main(session: Path, module: str = "tests.vm.make_session") -> None:
+    """Outside of the machine: start it, and keep what ``module`` recorded in it."""
     with tempfile.TemporaryDirectory() as out:
         kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
-        inside = f"{sys.executable} -m tests.vm.make_session"
+        inside = f"{sys.executable} -m {module} {session.name}"
         environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "900"}
         boot = [str(ROOT / "tests/vm/boot.sh"), kernel, f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"]
         subprocess.run(boot, cwd=ROOT, env=environment, check=True)
-        shutil.copyfile(Path(out) / SESSION.name, SESSION)
-    SESSION.chmod(0o644)
-    print(f"{SESSION}: {SESSION.stat().st_size} bytes")
+        shutil.copyfile(Path(out) / session.name, session)
+    session.chmod(0o644)
+    print(f"{session}: {session.stat().st_size} bytes")
 
 
-def record(out: Path) -> None:
+def record(name: str, out: Path) -> None:
     """Inside: the workload under ``ioh record``."""
+    is_demo = name == DEMO.name
+    jobs, seconds = (DEMO_JOBS, DEMO_PHASE_S) if is_demo else (JOBS, PHASE_S)
+    if is_demo:
+        run("hostname", "demo")
     server = Server()
     with (
         mounted("4.2", "rsize=131072", "wsize=131072") as new,
@@ -61,29 +77,29 @@ def record(out: Path) -> None:
             fio(place, {"rw": "write", "bs": "1m", "end_fsync": 1, "time_based": 0})
         server.drop_caches()
         # On a local file system first: what is written to the outer one costs a tick.
-        local = Path("/tmp") / SESSION.name
+        local = Path("/tmp") / name
         arguments = ["record", "-o", str(local), "--comm", "fio", "--note", NOTE]
-        # Probes that came late would make its first half minute one from /proc.
-        patient = f"import ioh.sources.live as live; live.ATTACH_TIMEOUT_S = {STARTED_S};"
-        patient += f"import ioh.commands; raise SystemExit(ioh.commands.main({arguments!r}))"
-        recorder = subprocess.Popen([sys.executable, "-c", patient], env=ioh_environment(), cwd="/")
-        wait_until_recording(local)
-        for name, (version, options) in JOBS.items():
-            run(*ioh_command("mark", name, "--file", str(local)))
-            run_phase(server, name, places[version], options)
+        recorder = start_recorder(local, arguments)
+        for phase, (version, options) in jobs.items():
+            run(*ioh_command("mark", phase, "--file", str(local)))
+            run_phase(server, phase, places[version], {"runtime": seconds, **options})
         run(*ioh_command("mark", "idle", "--file", str(local)))
         time.sleep(4)
         recorder.terminate()
         assert recorder.wait(30) == 0
-        shutil.copyfile(local, out / SESSION.name)
+        shutil.copyfile(local, out / name)
 
 
-def wait_until_recording(path: Path) -> None:
-    """Wait until the probes run: the file begins with the first tick."""
+def start_recorder(path: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """``ioh record`` into a file, which begins when all probes run: none comes late."""
+    patient = f"import ioh.live.attaching as live; live.ATTACH_TIMEOUT_S = {STARTED_S};"
+    patient += f"import ioh.commands; raise SystemExit(ioh.commands.main({arguments!r}))"
+    recorder = subprocess.Popen([sys.executable, "-c", patient], env=ioh_environment(), cwd="/")
     deadline = time.monotonic() + STARTED_S
     while not path.exists() or path.stat().st_size == 0:
         assert time.monotonic() < deadline, "ioh did not start"
         time.sleep(0.5)
+    return recorder
 
 
 def run_phase(server: Server, name: str, place: Path, options: dict[str, object]) -> None:
@@ -104,6 +120,6 @@ def fio(place: Path, options: dict[str, object]) -> None:
 
 if __name__ == "__main__":
     if os.environ.get("IOH_IN_VM"):
-        record(Path(sys.argv[1]))
+        record(sys.argv[1], Path(sys.argv[2]))
     else:
-        main()
+        main(DEMO if sys.argv[1:] == ["demo"] else SESSION)

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -196,10 +197,7 @@ class ClientCounts:
 
 
 def minus(newer: ProcedureStats, older: ProcedureStats) -> ProcedureStats:
-    names = ProcedureStats.__dataclass_fields__
-    return ProcedureStats(
-        **{name: (getattr(newer, name) or 0) - (getattr(older, name) or 0) for name in names}
-    )
+    return ProcedureStats(*map(sub, newer, older))
 
 
 def mount_of(place: Path) -> NfsMount:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.scenarios.anomalies import AIO, DIRECT, PSYNC
+from tests.scenarios.plays import AIO, DIRECT, PSYNC
 from tests.vm.stage import FILE, FILE_BYTES, SERVED, VmStage
 
 SECONDS = 12

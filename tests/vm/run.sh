@@ -7,8 +7,10 @@
 vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_multipath.py tests/vm/test_passthrough.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
-vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py"
+vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py tests/vm/test_nfs_bench.py"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"
+# Layer db, which needs Linux 5.15.
+vm_function_tests="tests/kernel/test_functions.py"
 # One transfer size instead of three: what CI runs on its second kernel.
 vm_short_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py -k '131072 or not equal'"
 # All that is compared on the outer kernel, too: calls, TCP and requests.  One run each, which
@@ -59,9 +61,10 @@ tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's argu
         say "Linux 5.10 has no BTF of modules: only what needs none is run"
         set -- "$vm_layer_tests" "$vm_tests_without_module_btf"
         ;;
-    *:short) set -- "$vm_layer_tests" "$vm_short_tests" ;;
+    *:short) set -- "$vm_layer_tests" "$vm_function_tests" "$vm_short_tests" ;;
     *:all)
-        set -- "$vm_layer_tests" "$vm_module_tests" "$vm_nfs_tests" "$vm_findings_tests"
+        set -- "$vm_layer_tests" "$vm_function_tests" "$vm_module_tests" "$vm_nfs_tests"
+        set -- "$@" "$vm_findings_tests"
         ;;
     *)
         say "VM_TESTS: all, short or kernel, not $tests"
@@ -84,42 +87,14 @@ test_in_vms() {
     esac
 }
 
-# Each in a process group of its own, with a launcher of its own: ended as one, too.
+# Each with a launcher of its own.
 test_beside() {
-    vm_told=$(mktemp -d)
-    vm_running=
-    trap 'end_machines; exit 143' TERM HUP
-    trap 'end_machines; exit 130' INT
     vm_count=0
     for vm_kernel in $KERNEL; do
-        say "Linux $vm_kernel is tested; what its machine says is shown when all have ended"
-        KERNEL=$vm_kernel setsid "$root/ioh.sh" --test-vm "$@" >"$vm_told/$vm_kernel" 2>&1 &
-        vm_running="$vm_running $!/$vm_kernel"
+        start "tests in a virtual machine, Linux $vm_kernel" \
+            env KERNEL="$vm_kernel" "$root/ioh.sh" --test-vm "$@"
         vm_count=$((vm_count + 1))
-        [ $((vm_count % $(nproc))) != 0 ] || wait_for_machines
+        [ $((vm_count % $(nproc))) != 0 ] || finish
     done
-    wait_for_machines
-    rm -rf "$vm_told"
-}
-
-wait_for_machines() {
-    for vm_one in $vm_running; do
-        step "tests in a virtual machine, Linux ${vm_one#*/}" told_by "$vm_one"
-    done
-    vm_running=
-}
-
-told_by() {
-    vm_status=0
-    wait "${1%%/*}" || vm_status=$?
-    cat "$vm_told/${1#*/}"
-    return "$vm_status"
-}
-
-end_machines() {
-    for vm_one in $vm_running; do
-        kill -s TERM -- "-${vm_one%%/*}" 2>/dev/null || :
-    done
-    wait
-    rm -rf "$vm_told"
+    finish
 }

@@ -18,9 +18,7 @@ from tests.kernel import tcp_load
 from tests.kernel.fio_truth import Load
 from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, Volume
-from tests.vm.nfs import (
-    watching,
-)
+from tests.vm.nfs import watching
 
 LOADS = [
     Load("psync", 1, "randrw", "4k", 4, 1, 1),

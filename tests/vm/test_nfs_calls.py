@@ -11,12 +11,7 @@ from pathlib import Path
 
 from tests.kernel.part import Part, part_of
 from tests.kernel.rig import MIB, Ioh, about, aligned, opened, run
-from tests.vm.nfs import (
-    ATTACHED_S,
-    Server,
-    mounted,
-    wait_for_source,
-)
+from tests.vm.nfs import ATTACHED_S, Server, mounted, wait_for_source
 
 RSIZE = 128 << 10
 CALLS = 8

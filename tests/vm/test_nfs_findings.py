@@ -11,12 +11,7 @@ import pytest
 
 from tests.kernel.part import Part, part_of
 from tests.kernel.rig import Ioh, fio
-from tests.vm.nfs import (
-    Server,
-    client_counts,
-    mounted,
-    watching,
-)
+from tests.vm.nfs import Server, client_counts, mounted, watching
 
 SECONDS = 20
 LIMIT = 32 << 10

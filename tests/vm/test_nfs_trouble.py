@@ -14,13 +14,7 @@ import pytest
 
 from tests.kernel.part import part_of
 from tests.kernel.rig import MIB, Ioh, aligned, fio, opened
-from tests.vm.nfs import (
-    Server,
-    client_counts,
-    mount_of,
-    mounted,
-    wait_for_source,
-)
+from tests.vm.nfs import Server, client_counts, mount_of, mounted, wait_for_source
 
 
 @pytest.mark.parametrize("version", ["3", "4.2"])

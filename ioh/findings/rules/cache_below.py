@@ -9,12 +9,12 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom, devices
-from ioh.findings.evenness import is_share_even
+from ioh.findings.dispersion import is_share_even
+from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, Window, duration_s, layer_of, op_of
-from ioh.findings.words import duration, per_s, percent, rate, size
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
     LATENCY_EDGES_US,
@@ -126,10 +126,9 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
     yield Verdict(
         subject=f"disk {device.name}",
         severity="info",
-        confidence="medium",
-        cause=f"{device.name} says that it turns, and answers {per_s(device.sum.ops_per_s)} reads "
-        f"a second at random places within {duration(service_us)} each: no turning disk can. A "
-        "cache answers, of its controller or array, or it is no such disk.",
+        cause=f"{device.name} claims to rotate, but answers {per_s(device.sum.ops_per_s)} reads "
+        f"a second at random places within {duration(service_us)} each, which no rotating disk "
+        "can: a cache of its controller or array answers, or it does not rotate.",
         evidence=(
             Evidence(
                 f"{duration(service_us)} from issue to completion; half a turn at 15,000 rpm "
@@ -261,31 +260,43 @@ RULE = Rule(
     title="Cached below",
     layer="block",
     judge=judge,
-    watches="Reads of loop devices beside those of the disk below; disks that turn and answer "
-    "random reads too fast; reads of one size that take either short or long, of disks and of NFS.",
+    watches="Reads of loop devices compared with those of the disk below; rotating disks that "
+    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
+    "or slow.",
     sources="The block probe: bytes and times of each device, position of the requests; the "
     "histograms of size and latency; /sys/block/*/queue/rotational.",
-    blind="A cache that answers everything on a disk that does not turn looks like a fast disk. "
-    "The loop device with --device, which looks at no other. Two speeds beside writes or reads of "
-    "another size that the slow ones may have waited for.",
-    false_alarm="Two speeds: a limit that lets bursts through, where a busy machine hides its "
-    "clockwork (else see device_limit), two files on fast and slow parts of one volume. Too fast: "
-    "an array or a hypervisor that calls its flash a turning disk (known virtual disks are left "
+    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
+    "with --device, which measures only one. Two speeds while there are writes or reads of "
+    "another size, for which the slow ones may have waited.",
+    false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
+    "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
+    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
     "out).",
+    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
+    "nobody has read before",
+    check="sync; echo 3 > /proc/sys/vm/drop_caches",
     thresholds=(
-        Threshold("ops_min_per_s", 200, "as many random reads as two turning disks can serve"),
+        Threshold("ops_min_per_s", 200, "what two rotating disks serve at random"),
         Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("turning_min_us", 1000, "half a turn of the fastest there is takes 2,000"),
-        Threshold("sequential_max_pct", 30.0, "in order, a disk reads ahead by itself"),
-        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
-        Threshold("between_max_pct", 6.0, "more, and it is a slope, not two heaps"),
-        Threshold("hit_max_us", 600, "what is slower is no memory, but a queue that lets some by"),
+        Threshold("turning_min_us", 1000, "half a rotation of the fastest disk takes 2,000"),
         Threshold(
-            "even_max", 0.3, "standard deviations from the mean share: chance keeps few so near"
+            "sequential_max_pct", 30.0, "a disk reads ahead by itself when requests are sequential"
         ),
-        Threshold("others_max", 0.5, "times the share of the slow: other I/O that they wait for"),
+        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
+        Threshold("between_max_pct", 6.0, "with more in between, there are no two groups"),
+        Threshold(
+            "hit_max_us",
+            600,
+            "slower reads do not come from memory, but from a queue that lets some pass",
+        ),
+        Threshold(
+            "even_max", 0.3, "standard deviations from the mean share; chance rarely stays so close"
+        ),
+        Threshold(
+            "others_max", 0.5, "times the share of slow reads: other I/O that they may wait for"
+        ),
         Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
-        Threshold("modes_ops_min", 600, "60 in the smaller heap, within 6 s"),
+        Threshold("modes_ops_min", 600, "60 in the smaller group, within 6 s"),
     ),
     needs=("block",),
     probed=("block",),

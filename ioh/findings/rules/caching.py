@@ -1,28 +1,30 @@
-"""Reads that come from this machine's memory and say nothing about the storage."""
+"""Reads and writes that end in this machine's memory and say nothing about the storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size
 from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, rows_of
-from ioh.findings.words import duration, per_s, percent, program, rate
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Local files by calls, NFS files by bytes."""
+    """Local files by calls, NFS files by bytes; writes by what the disks take of them."""
     recent = window.recent(SPAN_S)
     read = sum_op(recent, "syscall", "read_buffered")
     fast = read.bytes_per_s >= limits["bytes_min_per_s"]
-    if not window.covers(SPAN_S) or not (fast or read.ops_per_s >= limits["calls_min_per_s"]):
+    if not window.covers(SPAN_S):
         return
-    yield from _local(window, limits)
-    yield from _nfs(window, limits)
+    if fast or read.ops_per_s >= limits["calls_min_per_s"]:
+        yield from _local(window, limits)
+        yield from _nfs(window, limits)
+    yield from _writes(window, limits)
 
 
 def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -30,12 +32,16 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
     read = sum_op(recent, "syscall", "read_buffered")
     calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
     cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
-    fetched = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
+    fetched, packed, unpacked = (
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
+        for name in ("lower", "packed", "unpacked")
+    )
     elsewhere = off_disk_bytes(recent, "read")
     if not calls or elsewhere > read.bytes / 2:
         return
     # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
-    spared = 1 - min(1.0, (fetched + elsewhere) / read.bytes) if read.bytes else 0.0
+    brought = fetched + unpacked - packed + elsewhere
+    spared = 1 - min(1.0, brought / read.bytes) if read.bytes else 0.0
     at_end = sum_metric(recent, "syscall", "read_calls_at_end_per_s") or 0.0
     # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
     share = cached / max(calls, read.count - at_end)
@@ -52,11 +58,11 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
         f"{duration(read.latency_us or 0)} each is the speed of memory, not of the storage.",
         evidence=(
             Evidence(
-                f"{percent(share)} of the read calls submitted nothing below",
+                f"{percent(share)} of the read calls submitted no I/O below",
                 "cached_pct",
                 share * 100,
                 limits["cached_min_pct"],
-                "probe: requests charged to the call",
+                "probe: requests of each call",
             ),
             Evidence(
                 f"{rate(read.bytes_per_s)} read, {rate(fetched / read.seconds)} of it fetched",
@@ -66,7 +72,44 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice="Nothing is wrong, unless you mean to test the storage: then use O_DIRECT, drop the "
         "cache before, or read far more than there is memory.",
-        command="echo 3 > /proc/sys/vm/drop_caches   # before each run; or: fio --direct=1 ...",
+        command="sync; echo 3 > /proc/sys/vm/drop_caches   # before each run",
+    )
+
+
+def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Buffered writes of somebody who waits for no disk in the end."""
+    recent = window.recent(SPAN_S)
+    wrote = sum_op(recent, "syscall", "write_buffered")
+    local = wrote.bytes - off_disk_bytes(recent, "write")
+    if local / wrote.seconds < limits["bytes_min_per_s"]:
+        return
+    rows = rows_of(window.newest, "syscall", "process")
+    top = max(rows, key=lambda row: row.values.get("write_bytes_per_s") or 0.0, default=None)
+    if top is None or top.values.get("syncs_per_s"):
+        return
+    reached = sum_op(recent, "block", "write").bytes
+    if (1 - reached / local) * 100 < limits["unwritten_min_pct"]:
+        return
+    yield Verdict(
+        subject="written",
+        title="Cached writes",
+        severity="info",
+        confidence="high",
+        cause=f"{program(top.key, 'Many programs')} writes {rate(local / wrote.seconds)} to the "
+        f"page cache, and the disks take {rate(reached / wrote.seconds)} meanwhile: "
+        f"{duration(wrote.latency_us or 0)} a write is the speed of memory, not of the storage.",
+        evidence=(
+            Evidence(
+                f"{size(local)} written without O_DIRECT and fsync, {size(reached)} reached a disk",
+                "write_bytes_per_s",
+                local / wrote.seconds,
+                limits["bytes_min_per_s"],
+                "probes of both layers",
+            ),
+        ),
+        advice="The rest is written back later. To test the storage, write with O_DIRECT or count "
+        "the time of an fsync in the end (dd conv=fsync, fio --end_fsync=1).",
+        command="grep -E '^(Dirty|Writeback):' /proc/meminfo",
     )
 
 
@@ -96,7 +139,7 @@ def _nfs(window: Window, limits: Limits) -> Iterator[Verdict]:
             *_beyond_links(window, app / SPAN_S),
         ),
         advice="To test the server, read with O_DIRECT or drop this client's cache before.",
-        command="fio --direct=1 ...",
+        command="echo 3 > /proc/sys/vm/drop_caches   # before each run",
     )
 
 
@@ -126,17 +169,21 @@ RULE = Rule(
     layer="syscall",
     judge=judge,
     watches="The share of reads that touched no lower layer, where there are many of them, and of "
-    "bytes of NFS files that no READ fetched.",
-    sources="The probes charge each request to the call that submitted it; mountstats' bytes.",
+    "bytes of NFS files that no READ fetched; fast buffered writes beside what the disks take.",
+    sources="The probes count each request for the call that submitted it; bytes from mountstats.",
     blind="Caches inside the disk, the array or the NFS server (see server_cache); mappings.",
-    false_alarm="A machine that works from its memory is a good machine; this matters to who "
-    "benchmarks. Holes of sparse files look cached too (see holes).",
+    false_alarm="Working from memory is good; it matters only to a benchmark of the storage. "
+    "Holes of sparse files look cached, too (see holes).",
+    wrong_if="column bi (KB read from disks a second) is as much as the programs read",
+    check="vmstat 1 5",
     thresholds=(
         Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("bytes_min_per_s", 200e6, "slower reading is no benchmark of a cache"),
-        Threshold("calls_min_per_s", 20000, "as many small reads as a fast disk can serve"),
+        Threshold("bytes_min_per_s", 200e6, "slower I/O is not worth reporting"),
+        Threshold("unwritten_min_pct", 50.0, "then most of it is in memory only"),
+        Threshold("calls_min_per_s", 20000, "what a fast disk serves in small reads"),
     ),
     probed=("syscall",),
+    yields_to=("holes",),
     hold_s=2.0,
     span_s=10.0,
 )

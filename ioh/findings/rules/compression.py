@@ -1,19 +1,23 @@
-"""More bytes written than the disks get: the file system compresses, or drops copies."""
+"""More bytes written than the disks get, or read than they give: compressed, or copies dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, rows_of, seconds_of
-from ioh.findings.words import rate, size, times
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window, duration_s, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
 SPAN_S = 6.0
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
+_ADVICE = (
+    "A test with such data measures the CPU: use data that does not compress "
+    "(fio --refill_buffers)."
+)
 
 
 def _is_written(snapshot: Snapshot) -> bool:
@@ -25,10 +29,47 @@ def _is_written(snapshot: Snapshot) -> bool:
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Reads and writes, each by itself."""
+    if window.covers(SPAN_S):
+        yield from _reads(window, limits)
+        yield from _writes(window, limits)
+
+
+def _reads(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """What was unpacked, where the file system tells."""
+    recent = window.recent(SPAN_S)
+    packed, unpacked = (
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
+        for name in ("packed", "unpacked")
+    )
+    seconds = duration_s(recent)
+    if not packed or unpacked / seconds < limits["bytes_min_per_s"]:
+        return
+    ratio = unpacked / packed
+    if ratio < limits["ratio_min"]:
+        return
+    yield Verdict(
+        subject="read",
+        severity="info",
+        confidence="high",
+        cause=f"Programs read compressed files: {rate(packed / seconds)} of the disks become "
+        f"{rate(unpacked / seconds)} ({times(ratio)} to 1).",
+        evidence=(
+            Evidence(
+                f"{size(packed)} fetched, {size(unpacked)} unpacked",
+                "read_unpacked_bytes_per_s",
+                ratio,
+                limits["ratio_min"],
+                "probe: compressed bios of btrfs",
+            ),
+        ),
+        advice=_ADVICE,
+    )
+
+
+def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
     """What programs wrote to such file systems beside what reached the disks."""
     recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     if not any(recent.each(_is_written)):
         return
     by_type: dict[str, float] = {}
@@ -53,7 +94,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         severity="info",
-        confidence="medium",
         cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
         f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
         evidence=(
@@ -65,8 +105,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 "probes of both layers; /proc/vmstat nr_dirty",
             ),
         ),
-        advice="A test with such data measures the CPU: use data that does not compress.",
-        command="fio --refill_buffers --buffer_compress_percentage=0 ...",
+        advice=_ADVICE,
     )
 
 
@@ -75,14 +114,20 @@ RULE = Rule(
     title="Compressed or deduplicated",
     layer="block",
     judge=judge,
-    watches="Bytes that programs wrote and synced on file systems that can compress, beside bytes "
-    "that the disks wrote.",
+    watches="Bytes that programs wrote and synced on file systems that can compress, compared "
+    "with bytes that the disks wrote; compressed bytes that buffered reads of btrfs fetched, "
+    "compared with what they became.",
     sources="The probes of both layers, the type of each mount.",
-    blind="Compression in an array or a disk; whether it is compression or deduplication; reads.",
+    blind="Compression in an array or a disk; whether it is compression or deduplication; reads "
+    "of other file systems than btrfs (before Linux 6.4 of btrfs, too), by io_uring, libaio, "
+    "O_DIRECT or page faults.",
     false_alarm="The same blocks written again before they are written back once.",
+    wrong_if="none of these file systems is mounted with compression, and none is on a volume "
+    "that compresses or deduplicates",
+    check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
     thresholds=(
-        Threshold("ratio_min", 1.5, "less is within what write-back puts off"),
-        Threshold("bytes_min_per_s", 5e6, "less is no benchmark"),
+        Threshold("ratio_min", 1.5, "a smaller ratio may be delayed write-back"),
+        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
     ),
     needs=("block",),
     probed=("syscall",),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric
 from ioh.findings.window import Window, duration_s, rows_of
-from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -33,7 +33,7 @@ _DROPS = (
     (
         "in_discards",
         "drops_min_per_s",
-        "IP packets are dropped on arrival for want of memory",
+        "IP packets are dropped on arrival for lack of memory",
         "Give the network buffers more memory.",
         "nstat -az IpInDiscards; sysctl net.core.rmem_max",
     ),
@@ -70,7 +70,6 @@ def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
             whose = f"{_bits(shaped or 0)} that tc (tbf) lets out" if is_shaped else _bits(speed)
             yield Verdict(
                 subject=f"{name} {way}",
-                severity="warning",
                 confidence="high",
                 cause=f"Interface {name} is full {word}: {rate(moved)} is "
                 f"{percent(used[-1] / 100)} of {'the' if is_shaped else 'its'} {whose}.",
@@ -105,7 +104,6 @@ def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
         if a_second >= limits[threshold]:
             yield Verdict(
                 subject=metric,
-                severity="warning",
                 confidence="high",
                 cause=f"{per_s(a_second)} {what}, each second.",
                 evidence=(
@@ -147,9 +145,7 @@ def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
             continue
         yield Verdict(
             subject=" ".join(row.key),
-            severity="warning",
-            confidence="medium",
-            cause=f"The receiver {row.key[1]} holds {row.key[0]} up for at least "
+            cause=f"The receiver {row.key[1]} blocks {row.key[0]} for at least "
             f"{percent(held / 100)} of the time: its window is full at {rate(out)}.",
             evidence=(
                 Evidence(
@@ -171,20 +167,25 @@ RULE = Rule(
     title="Connection limit",
     layer="tcp",
     judge=judge,
-    watches="Use of each link's speed, dropped packets and refused connections, connections held "
-    "up by their receiver's window.",
+    watches="How much of each link's speed is used; dropped packets and refused connections; "
+    "connections limited by their receiver's window.",
     sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
     "/proc/net/snmp and netstat, TCP_INFO.",
     blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
     "root (htb, a cloud's own). Fibre Channel.",
     false_alarm="A pipe to a slow program is limited by its window on purpose.",
+    wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
+    "or sndbuf_limited",
+    check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
     thresholds=(
         Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),
-        Threshold("overflows_min_per_s", 1.0, "each is a connection refused or late by a second"),
+        Threshold(
+            "overflows_min_per_s", 1.0, "each one is a connection refused, or delayed by a second"
+        ),
         Threshold("drops_min_per_s", 10.0, "each costs a retransmission"),
-        Threshold("busy_min_pct", 90.0, "it has data to send all the time"),
-        Threshold("window_min_pct", 50.0, "most of that time it may not"),
-        Threshold("window_bytes_min_per_s", 1e6, "a trickle is limited by its program"),
+        Threshold("busy_min_pct", 90.0, "the connection always has data to send"),
+        Threshold("window_min_pct", 50.0, "and may not send it for most of the time"),
+        Threshold("window_bytes_min_per_s", 1e6, "slower connections are limited by their program"),
     ),
     needs=("tcp",),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ioh.findings.format_sentence import duration, size, times
 from ioh.findings.nfs import mounts, off_disk_bytes
-from ioh.findings.pieces import Pieces
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s
-from ioh.findings.words import duration, size, times
 from ioh.model.finding import Evidence
 
 SOON_S = 5.0
@@ -38,12 +38,12 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 
 def _has_calls(recent: Stretch, kind: str, limits: Limits) -> bool:
-    """Whether there are enough calls just now: else, as most often, there is nothing to tell."""
+    """Whether there are enough calls just now: else, as most often, there is nothing to say."""
     return sum_op(recent, "syscall", f"{kind}_buffered").ops_per_s >= limits["calls_min_per_s"]
 
 
 def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:
-    """What other threads than the callers' send, as far as it can be told of these intervals.
+    """What other threads than the callers' send, as far as these intervals show it.
 
     ``pending`` as for _is_joined, of writes.
     """
@@ -160,7 +160,6 @@ def _verdict(  # noqa: PLR0913
         ),
         advice="Good for throughput. Calls are faster than the storage, and each request slower "
         "than one of the calls' size would be: to measure the storage, use O_DIRECT.",
-        command="fio --direct=1 ...",
     )
 
 
@@ -169,19 +168,25 @@ RULE = Rule(
     title="Consolidation",
     layer="syscall",
     judge=judge,
-    watches="How many calls became one request or RPC, where the same bytes went down.",
-    sources="Reads: the probe's charge of requests to calls. Writes and NFS: rates of both layers "
-    "over 5 s, with how much more is dirty after them (/proc/meminfo), or over 30 s without, since "
+    watches="How many calls became one request or RPC, if the bytes above and below agree.",
+    sources="Reads: the probe counts the requests of each call. Writes and NFS: rates of both "
+    "layers over 5 s, less what is still dirty (/proc/meminfo), or over 30 s without that, since "
     "write-back belongs to no call.",
-    blind="Joining inside the disk or the server.",
-    false_alarm="None: it is told, not warned of. Bytes written twice before they are written "
-    "back once keep it silent.",
+    blind="Merging inside the disk or the server.",
+    false_alarm="None: this is information, not a warning. The rule is silent if bytes are "
+    "overwritten before write-back.",
+    wrong_if="the requests (rareq-sz, wareq-sz) are no larger than the calls",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("ratio_min", 4.0, "two to one is what neighbours in a queue give by chance"),
-        Threshold("calls_min_per_s", 1000, "with fewer calls nobody measures the storage"),
+        Threshold("ratio_min", 4.0, "two to one happens by chance in a queue"),
+        Threshold("calls_min_per_s", 1000, "smaller loads are ignored"),
         Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
-        Threshold("bytes_off_max_pct", 20.0, "else the bytes below are not those above"),
-        Threshold("gone_min_pct", 20.0, "of the bytes have gone down: less may be a journal's"),
+        Threshold(
+            "bytes_off_max_pct", 20.0, "otherwise the bytes below are not those of the calls"
+        ),
+        Threshold(
+            "gone_min_pct", 20.0, "share of the bytes written below; less may be only the journal"
+        ),
     ),
     needs=("block",),
     probed=("syscall",),

@@ -9,10 +9,10 @@ from statistics import median
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom
-from ioh.findings.evenness import strays
+from ioh.findings.dispersion import strays
+from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Stretch, Window, layer_of
-from ioh.findings.words import duration, per_s, percent, rate, times
 from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.snapshot import OpStats, Snapshot
@@ -150,10 +150,8 @@ def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict
     could = per_s(typical.under_way / held.p50_us * 1e6)
     return Verdict(
         subject=device.name,
-        severity="warning",
-        confidence="medium",
         cause=f"{device.name} does {what}, second after second, with {times(typical.under_way)} "
-        f"under way: a limit on the volume holds it there. Half of its requests take at most "
+        f"in flight: a limit on the volume holds it there. Half of its requests take at most "
         f"{duration(held.p50_us)}, at which it could do {could} a second; others are held back, "
         f"and the mean is {duration(held.mean_us)}.",
         evidence=(
@@ -188,22 +186,27 @@ RULE = Rule(
     title="Volume at its limit",
     layer="block",
     judge=judge,
-    watches="Requests and bytes of each device, second by second, while several are always under "
-    "way: whether each does the same, though some requests are quick and others are held.",
+    watches="Requests and bytes of each device, second by second, while several are always in "
+    "flight: whether they stay constant although some requests are fast and others are delayed.",
     sources="The block probe: counts, bytes and times of each device.",
-    blind="A limit that spaces requests out evenly makes all of them equally slow, as a slow disk "
-    "would. One that is reached for less than 7 s, or while now more and now fewer wait. Limits of "
-    "control groups, which act above the device: see io_limit.",
-    false_alarm="A disk that stalls by a clock of its own, such as a cache that is flushed each "
-    "tenth of a second.",
+    blind="A limit that spaces requests evenly: all are equally slow, as on a slow disk. A limit "
+    "reached for less than 7 s, or while the number of waiting requests varies. Limits of "
+    "control groups, which act above the device (see io_limit).",
+    false_alarm="A disk that stalls periodically, for example to flush its cache every tenth of "
+    "a second.",
+    wrong_if="requests and bytes a second vary by more than a few percent while aqu-sz stays "
+    "above 1",
+    check="iostat -x 1 10",
     thresholds=(
-        Threshold("ops_min_per_s", 50, "of fewer requests a second has one more or less"),
-        Threshold("depth_min", 1.5, "with one at a time it waits for its program, too"),
-        Threshold("flat_max_pct", 1.0, "the speed of a disk varies by more, that of a limit not"),
-        Threshold("held_ratio_min", 4.0, "in a mere queue all wait, and median and mean are alike"),
-        Threshold("even_max", 0.1, "standard deviations of what chance makes of these times"),
-        Threshold("waiting_max", 0.5, "the same of how many are under way, which a program sets"),
-        Threshold("depth_off_max_pct", 2.0, "who waits always asks for the next one at once"),
+        Threshold("ops_min_per_s", 50, "at lower rates the counts vary too much"),
+        Threshold("depth_min", 1.5, "with one at a time the disk also waits for the program"),
+        Threshold("flat_max_pct", 1.0, "a disk's own speed varies by more"),
+        Threshold("held_ratio_min", 4.0, "in a plain queue all wait, so median and mean are alike"),
+        Threshold("even_max", 0.1, "in standard deviations that chance gives these times"),
+        Threshold("waiting_max", 0.5, "the same for the number in flight, which a program sets"),
+        Threshold(
+            "depth_off_max_pct", 2.0, "a program that waits always submits the next one at once"
+        ),
     ),
     needs=("block",),
     probed=("block",),

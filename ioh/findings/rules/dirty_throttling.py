@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import duration, percent, rate, size
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window
-from ioh.findings.words import duration, percent, rate, size
 from ioh.model.finding import Evidence
 
 SPAN_S = 3.0
@@ -32,11 +32,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     if buffered.bytes_per_s < limits["bytes_min_per_s"] or slowest < limits["pause_min_ms"] * 1e3:
         return
     yield Verdict(
-        severity="warning",
         confidence="high",
         cause=f"{size(waiting)} wait for write-back, {percent(waiting / begins)} of where the "
-        f"kernel slows writers down: writes take up to {duration(slowest)}, and "
-        f"{rate(buffered.bytes_per_s)} is what the disks take.",
+        f"kernel slows writers down: writes take up to {duration(slowest)}, and the disks take "
+        f"only {rate(buffered.bytes_per_s)}.",
         evidence=(
             Evidence(
                 f"dirty and under write-back {size(waiting)}, throttling begins at {size(begins)}",
@@ -54,8 +53,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             ),
             Evidence(f"the disks write {rate(below.bytes_per_s)}", "bytes_per_s"),
         ),
-        advice="The cache is full of writes: the disks' speed is all there is. Lower limits make "
-        "stalls shorter, higher ones only later.",
+        advice="The cache is full of writes, so writers run at the disks' speed. Lower limits "
+        "make stalls shorter; higher ones only delay them.",
         command="sysctl vm.dirty_background_bytes vm.dirty_bytes vm.dirty_background_ratio "
         "vm.dirty_ratio",
     )
@@ -66,16 +65,18 @@ RULE = Rule(
     title="Writers are throttled",
     layer="syscall",
     judge=judge,
-    watches="Dirty memory and memory under write-back, beside the kernel's limits, and pauses of "
-    "buffered writes.",
+    watches="Dirty memory and memory under write-back, compared with the kernel's limits; pauses "
+    "of buffered writes.",
     sources="/proc/vmstat: nr_dirty, nr_writeback, nr_dirty_threshold, "
     "nr_dirty_background_threshold; the probe's slowest write.",
     blind="Limits of a control group's memory or of one device (bdi) throttle earlier.",
-    false_alarm="None known: both must be so, much to write back and paused writes.",
+    false_alarm="None known: both must hold, much to write back and paused writes.",
+    wrong_if="Dirty and Writeback together stay far below the limit",
+    check="grep -E '^(Dirty|Writeback):' /proc/meminfo; sysctl vm.dirty_bytes vm.dirty_ratio",
     thresholds=(
         Threshold("used_min_pct", 95.0, "throttling begins at the middle of the two limits"),
         Threshold("pause_min_ms", 5.0, "the kernel pauses a writer for 10 to 200 ms at a time"),
-        Threshold("bytes_min_per_s", 1e6, "slower writers are not what fills the cache"),
+        Threshold("bytes_min_per_s", 1e6, "slower writers do not fill the cache"),
     ),
     probed=("syscall",),
 )

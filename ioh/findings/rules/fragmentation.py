@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
+from ioh.findings.format_sentence import per_s, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.pieces import Pieces, how
 from ioh.findings.read_ahead import ReadAhead, read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, duration_s
-from ioh.findings.words import per_s, size, times
+from ioh.findings.window import Stretch, Window, busiest_file, duration_s
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -43,12 +44,13 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         pieces, is_buffered = found(recent, ops)
         if pieces is None:
             continue
-        if pieces.per_call < limits["ratio_min"] or pieces.piece_size > limits["piece_max_bytes"]:
+        # Of exactly two, the edges of the time looked at may cut one off.
+        if pieces.per_call < 0.97 * limits["ratio_min"]:
             continue
         if pieces.call_size < limits["ratio_min"] * pieces.piece_size * 0.9:
             continue
         if pieces.conserves(limits["bytes_off_max_pct"] / 100):
-            yield from _verdict(recent, pieces, f"{op}s", op, is_buffered=is_buffered)
+            yield from _verdict(recent, pieces, limits, op, is_buffered=is_buffered)
 
 
 _Found = tuple[Pieces | None, bool]
@@ -58,9 +60,9 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     """Read calls that reached a device, all of them direct or all of them buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
-    calls, cached, bytes_ = (
+    calls, cached, bytes_, at_end = (
         sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("read_calls", "read_calls_cached", "read_lower_bytes")
+        for name in ("read_calls", "read_calls_cached", "read_lower_bytes", "read_calls_at_end")
     )
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
@@ -69,13 +71,13 @@ def _reads(recent: Stretch, ops: float) -> _Found:
         return None, is_buffered  # READs are charged to their calls, too
     if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
         return None, is_buffered
-    if is_buffered:
-        # Read-ahead serves some calls from what others fetched: per call, all calls count.
-        made = Pieces(calls, main.bytes, ops, bytes_, main.latency_us)
-    else:
-        # Buffered calls that touched nothing stand beside the direct ones and fetched nothing.
-        made = Pieces(uncached, main.bytes, ops, bytes_, main.latency_us)
-    return made, is_buffered
+    # Read-ahead serves some calls from what others fetched: per call, all calls count.  Buffered
+    # calls that touched nothing stand beside direct ones and fetched nothing.
+    made = calls if is_buffered else uncached
+    asked: float = main.bytes
+    if main.count and not (is_buffered or at_end):
+        asked *= made / main.count  # asynchronous calls begin in one interval and end in others
+    return Pieces(made, asked, ops, bytes_, main.latency_us), is_buffered
 
 
 def _writes(recent: Stretch, ops: float) -> _Found:
@@ -96,36 +98,32 @@ def _writes(recent: Stretch, ops: float) -> _Found:
 
 
 def _verdict(
-    recent: Sequence[Snapshot], pieces: Pieces, verb: str, op: str, *, is_buffered: bool
+    recent: Sequence[Snapshot], pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
 ) -> Iterator[Verdict]:
+    verb = f"{op}s"
     device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
     if device is not None:
-        timed = Pieces(
-            pieces.calls,
-            pieces.call_bytes,
-            pieces.pieces,
-            pieces.piece_bytes,
-            pieces.above_us,
-            device.sum.latency_us,
-        )
-        pieces = timed
+        pieces = replace(pieces, below_us=device.sum.latency_us)
+    order = how(pieces)
+    is_serial = order == "one after another"
+    if pieces.piece_size > limits["piece_max_bytes" if not is_serial else "serial_max_bytes"]:
+        return
     ahead = read_ahead(recent, device) if is_buffered else None
     limit = _which_limit(pieces, device, ahead)
     if limit is None:
         limit = _limit_above(recent, op, pieces)
     if limit is None and pieces.per_call < 4:
         return  # nothing to point at, and little to gain
-    advice, command = (limit.advice, limit.command) if limit else _unknown_limit(ahead)
+    advice, command = (limit.advice, limit.command) if limit else _unknown_limit(recent, ahead)
     name = device.name if device is not None else ""
-    order = how(pieces)
-    is_serial = order == "one after another"
     shown = [f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"]
     if order:
         shown.append(order)
     where = f" {limit.name} of {limit.device} is {size(limit.bytes)}." if limit is not None else ""
     yield Verdict(
         subject=f"{verb} {name}".strip(),
-        severity="warning" if is_serial and limit is not None else "info",
+        # What no setting changes is nothing wrong: the memory of dd is scattered as any program's.
+        severity="warning" if is_serial and limit is not None and limit.command else "info",
         confidence="high" if limit is not None else "low",
         cause=f"{verb.capitalize()} of {size(pieces.call_size)} become {', '.join(shown)}.{where}",
         evidence=tuple(_evidence(recent, pieces, device, limit, verb)),
@@ -134,13 +132,15 @@ def _verdict(
     )
 
 
-def _unknown_limit(ahead: ReadAhead | None) -> tuple[str, str]:
+def _unknown_limit(recent: Sequence[Snapshot], ahead: ReadAhead | None) -> tuple[str, str]:
     """What to do, and the command, where no setting that is known has that size."""
     if ahead is not None and ahead.is_btrfs:
-        advice = "No limit of the device explains it: see the window of btrfs' own read-ahead."
+        advice = "No limit of the device explains it: check the read-ahead of btrfs itself."
         return advice, f"grep . {ahead.file}"
-    advice = "No limit of the device explains it: the file may lie in many pieces, or the buffer "
-    return advice + "may not be aligned, or lie scattered in memory.", "filefrag -v FILE"
+    advice = "No limit of the device explains it: the file may be fragmented, or the buffer "
+    name = busiest_file(recent)
+    command = f"filefrag {name}" if name else ""
+    return advice + "unaligned or scattered in memory.", command
 
 
 def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None) -> _Limit | None:
@@ -154,19 +154,20 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
         return _request_limit(device, request, hardware, pieces.call_size)
     if ahead is not None and ahead.bytes and pieces.is_cut_at(ahead.bytes):
         command = ahead.set_to(_round_kb(pieces.call_size))
-        advice = "The page cache fetches no more at a time: widen its window to the reads' size."
+        advice = "The page cache fetches no more at a time: raise its read-ahead to the size of "
+        "the reads."
         return _Limit("read_ahead_kb", ahead.device, ahead.file, ahead.bytes, advice, command)
     if pieces.is_cut_at(chunk) and chunk:
         return _chunk_limit(device, "chunk_sectors", chunk)
     if segments and pieces.is_cut_at(segments * PAGE_BYTES):
-        advice = "The buffer lies in too many pieces of memory: use huge pages for it."
+        advice = "The buffer is spread over too many pieces of memory: use huge pages for it."
         file = device.queue_file("max_segments")
         return _Limit("max_segments x 4 KB", device.name, file, segments * PAGE_BYTES, advice, "")
     return None
 
 
 def _limit_above(recent: Sequence[Snapshot], op: str, pieces: Pieces) -> _Limit | None:
-    """The chunk of an array above the disks: md tells it as its largest request."""
+    """The chunk of an array above the disks: md gives it as its largest request."""
     for device in passing(recent, op):
         for name in ("chunk_sectors", "max_sectors_kb"):
             limit = device.setting(
@@ -198,8 +199,8 @@ def _request_limit(
 
 def _round_kb(bytes_: float) -> int:
     """A size to set, of a mean that a few calls of another size have shifted a little."""
-    power = 1 << round(math.log2(bytes_ / 1024))
-    return power if abs(bytes_ / 1024 - power) <= 0.02 * power else int(bytes_) // 1024
+    power = 1 << max(0, round(math.log2(max(bytes_, 1024) / 1024)))
+    return power if abs(bytes_ / 1024 - power) <= 0.02 * power else max(1, int(bytes_) // 1024)
 
 
 def _evidence(
@@ -216,7 +217,7 @@ def _evidence(
         "each caller's own context",
         f"{verb[:-1]}_lower_ops_per_op",
         pieces.per_call,
-        source="probe: requests charged to the call",
+        source="probe: requests of each call",
     )
     yield Evidence(
         f"{size(pieces.call_bytes)} asked, {size(pieces.piece_bytes)} submitted",
@@ -230,7 +231,7 @@ def _evidence(
     if device is not None and pieces.at_once is not None:
         yield Evidence(
             f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
-            f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} under way at a time",
+            f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} in flight at a time",
             "latency_us",
             pieces.above_us,
         )
@@ -243,22 +244,25 @@ RULE = Rule(
     judge=judge,
     watches="How many requests each read, and each direct or synchronous write, becomes, whether "
     "one after another or at once, and which limit of the device has just that size.",
-    sources="The probes charge every request to the call that submitted it; limits from "
+    sources="The probes count every request for the call that submitted it; limits from "
     "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
     "chunk_sectors.",
     blind="Buffered writes are written back by the kernel later and belong to no call (see "
-    "consolidation). Direct and buffered reads of one interval are not judged when mixed.",
-    false_alarm="Striped arrays cut on purpose, and their pieces go at once: that is only told, "
-    "not warned of.",
+    "consolidation). An interval with both direct and buffered reads is not evaluated.",
+    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
+    "reported as information, not as a warning. So is a limit that cannot be set.",
+    wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two requests a call cost next to nothing"),
+        Threshold("ratio_min", 2.0, "fewer than two requests a call cost almost nothing"),
         Threshold(
             "piece_max_bytes",
             262144,
             "from 256 KB on the transfer takes longer than what each request costs",
         ),
-        Threshold("bytes_off_max_pct", 25.0, "else other I/O than these calls' is in the sum"),
-        Threshold("pieces_min_per_s", 50, "fewer requests a second are no load"),
+        Threshold("serial_max_bytes", 589824, "512 KB, if a call waits for one after the other"),
+        Threshold("bytes_off_max_pct", 25.0, "otherwise other I/O is in the sum"),
+        Threshold("pieces_min_per_s", 50, "smaller loads are ignored"),
     ),
     needs=("block",),
     probed=("syscall",),

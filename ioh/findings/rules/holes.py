@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ioh.findings.devices import devices
+from ioh.findings.format_sentence import duration, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, Window
-from ioh.findings.words import duration, percent, rate, size
+from ioh.findings.window import Stretch, Window, busiest_file
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Direct reads that reach no device; buffered ones that fill the page cache from nowhere."""
+    """Direct reads that reach no device; buffered ones of what is in no block of its file."""
     if window.covers(SPAN_S):
         yield from _direct(window, limits)
         yield from _buffered(window, limits)
@@ -40,7 +40,6 @@ def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         subject="direct",
-        severity="warning",
         confidence="high",
         cause=f"At least {percent(share)} of what is read with O_DIRECT ({rate(direct.bytes_per_s)}"
         f", {duration(direct.latency_us or 0)} each) reaches no device: holes, or blocks that "
@@ -55,78 +54,68 @@ def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
             ),
         ),
         advice="Write the whole file before you measure reads of it.",
-        command="filefrag -v FILE | head; du --apparent-size FILE; du FILE",
+        command=_show_files(recent),
     )
 
 
 def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     read = sum_op(recent, "syscall", "read_buffered")
-    if read.bytes_per_s < limits["bytes_min_per_s"]:
+    looked, holes = (
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
+        for name in ("looked", "hole")
+    )
+    if read.bytes_per_s < limits["bytes_min_per_s"] or not looked:
         return
-    asked = read.bytes - off_disk_bytes(recent, "read")
-    fetched = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
-    written = sum_op(recent, "syscall", "write").bytes
-    then, now = recent[0].host.cached_bytes, recent[-1].host.cached_bytes
-    if then is None or now is None or asked / read.seconds < limits["bytes_min_per_s"]:
-        return
-    # Pages that came into the cache and were neither read from anywhere nor written.
-    came = max(fetched, _read_by_anybody(recent))
-    appeared = now - then - came - written - _in_images(recent)
-    seen_s = read.seconds - recent[0].interval_s
-    expected = asked * seen_s / read.seconds
-    if fetched > asked / 10 or appeared < limits["buffered_min_pct"] / 100 * expected:
+    share = holes / looked
+    if share * 100 < limits["buffered_min_pct"]:
         return
     yield Verdict(
         subject="buffered",
-        severity="warning",
-        confidence="medium",
-        cause=f"Reads of {rate(read.bytes_per_s)} fill the page cache with {size(appeared)} that "
-        "no device was asked for: holes, or blocks that were allocated and never written.",
+        confidence="high",
+        cause=f"About {percent(share)} of what is read through the page cache "
+        f"({rate(read.bytes_per_s)}) is in no block of its file: holes.",
         evidence=(
             Evidence(
-                f"the page cache grew by {size(now - then)}, {size(came)} were fetched and "
-                f"{size(written)} written",
-                "cached_bytes",
-                appeared,
-                expected,
-                "/proc/meminfo Cached; probe of calls",
+                f"of {size(looked)} looked at, {size(holes)} made no request, and memory holds "
+                "more than twice as much of their files as these have blocks",
+                "read_hole_bytes_per_s",
+                share * 100,
+                limits["buffered_min_pct"],
+                "probe of calls: pages in memory beside i_blocks",
             ),
         ),
         advice="Write the whole file before you measure reads of it.",
-        command="filefrag -v FILE | head; du --apparent-size FILE; du FILE",
+        command=_show_files(recent),
     )
 
 
-def _read_by_anybody(recent: Stretch) -> float:
-    """What disks and servers gave, to page faults of mappings, too, which no call tells of."""
-    return float(sum(sum_op(recent, layer, "read").bytes for layer in ("block", "nfs_client")))
-
-
-def _in_images(recent: Stretch) -> int:
-    """What went through loop devices, whose files are in the page cache beside what lies on them.
-
-    Unless they read and write past it, which nothing here tells.
-    """
-    found = (device for op in ("read", "write") for device in devices(recent, op))
-    return sum(device.sum.bytes for device in found if device.is_stacked)
+def _show_files(recent: Stretch) -> str:
+    """The command that shows the blocks of the file that is read most; "" without its path."""
+    name = busiest_file(recent)
+    return f"du --apparent-size -k {name}; du -k {name}; filefrag {name}" if name else ""
 
 
 RULE = Rule(
     name="holes",
-    title="Reads of nothing",
+    title="Reads of holes",
     layer="syscall",
     judge=judge,
-    watches="Direct reads' bytes beside what any device was asked for; growth of the page cache "
-    "beside what was fetched and written.",
-    sources="The probes of both layers, /proc/meminfo.",
-    blind="Which file. Thin volumes and arrays answer reads of unwritten blocks themselves.",
-    false_alarm="Files in memory (tmpfs) and on network file systems are left out by their file "
-    "system's type.",
+    watches="Bytes of direct reads compared with bytes requested from devices; for buffered reads, "
+    "the pages in memory compared with the blocks of the file.",
+    sources="The probes of both layers; of the buffered reads, one per millisecond and CPU.",
+    blind="Thin volumes and arrays answer reads of unwritten blocks themselves. Buffered reads of "
+    "blocks that were allocated and never written, of other file systems than ext4, btrfs and XFS "
+    "(XFS since Linux 5.13), and by io_uring or libaio.",
+    false_alarm="A file whose holes were read before and that is now read elsewhere. Files in "
+    "memory (tmpfs) and on network file systems are left out by their file system's type.",
+    wrong_if="the disks read (rkB/s) as much as the program does once this machine's caches are "
+    "dropped",
+    check="sync; echo 3 > /proc/sys/vm/drop_caches; iostat -x 1 5",
     thresholds=(
-        Threshold("direct_min_pct", 20.0, "a last block beyond the end of file is less"),
-        Threshold("buffered_min_pct", 50.0, "other programs make the cache grow as well"),
-        Threshold("bytes_min_per_s", 20e6, "less is no benchmark"),
+        Threshold("direct_min_pct", 20.0, "the last block of a file, beyond its end, is less"),
+        Threshold("buffered_min_pct", 50.0, "most of what is read"),
+        Threshold("bytes_min_per_s", 20e6, "smaller loads are ignored"),
     ),
     needs=("block",),
     probed=("syscall",),

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from ioh.findings.devices import devices
+from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, rows_of
-from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import TableRow
 
 SPAN_S = 5.0
 
@@ -39,8 +40,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 what = say(limit) if unit == "bytes" else f"{say(limit)} {op}s a second"
                 yield Verdict(
                     subject=f"{op}s {row.key[0]} {row.key[1]}",
-                    severity="warning",
-                    confidence="medium",
                     cause=f"{row.key[1]} carries {percent(value / limit)} of what control group "
                     f"{row.key[0]} may {op} ({what}): the limit sets the speed, not the disk.",
                     evidence=(
@@ -54,11 +53,18 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                     ),
                     advice="Raise the limit (of a systemd unit by systemctl set-property), or "
                     f"accept that {op}s wait: nothing is wrong with the disk.",
-                    # systemd's names have backslashes, and anybody's may have anything.
-                    command=f"grep . {shlex.quote(f'/sys/fs/cgroup{row.key[0]}/io.max')} "
-                    f"{shlex.quote(f'/sys/fs/cgroup/blkio{row.key[0]}')}"
-                    f"/blkio.throttle.{op}_*_device",
+                    command=_show(row, op),
                 )
+
+
+def _show(row: TableRow, op: str) -> str:
+    """The command that shows the limit; "" where a recording does not know the version."""
+    version, group = row.values.get("cgroup_version"), row.key[0]
+    # systemd's names have backslashes, and anybody's may have anything.
+    if version == 2:
+        return f"cat {shlex.quote(f'/sys/fs/cgroup{group}/io.max')}"
+    folder = shlex.quote(f"/sys/fs/cgroup/blkio{group}")
+    return f"grep . {folder}/blkio.throttle.{op}_*_device" if version == 1 else ""
 
 
 RULE = Rule(
@@ -66,14 +72,17 @@ RULE = Rule(
     title="I/O limit of a control group",
     layer="block",
     judge=judge,
-    watches="Devices on which a control group has a limit, and whether they carry just that much.",
+    watches="Devices on which a control group has a limit, and whether their rate equals it.",
     sources="/sys/fs/cgroup: io.max, or blkio.throttle.* of version 1, read every 30 s.",
     blind="Limits that parents inherit by weight (io.weight, io.latency, io.cost); which group's "
     "I/O it is, when several use the device.",
-    false_alarm="A device that several groups use may carry that much by chance.",
+    false_alarm="A device used by several groups may reach that rate by chance.",
+    wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
+    "(blkio.throttle)",
+    check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
     thresholds=(
-        Threshold("used_min_pct", 90.0, "below, there is room left"),
-        Threshold("used_max_pct", 110.0, "above, somebody without the limit uses the device"),
+        Threshold("used_min_pct", 90.0, "below, the limit is not reached"),
+        Threshold("used_max_pct", 110.0, "above, somebody outside the limit uses the device"),
     ),
     needs=("block",),
     hold_s=4.0,

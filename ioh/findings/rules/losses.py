@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import percent
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window
-from ioh.findings.words import percent
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import LayerSnapshot
 
@@ -15,8 +15,8 @@ _LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, -
 _ADVICE = {
     "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
     "them: for it, layer block has the true numbers.",
-    "uring_unseen": "A program wants no completions of io_uring (IOSQE_CQE_SKIP_SUCCESS), or its "
-    "ring is too small for them: for it, layer block has the true numbers.",
+    "uring_unseen": "A program asks for no completions of io_uring (IOSQE_CQE_SKIP_SUCCESS), or "
+    "its ring is too small for them: for it, layer block has the true numbers.",
     "unseen": "The kernel completed requests without running the probe; counts and bytes of "
     "/proc/diskstats (iostat -x 1) are whole.",
     "recursion": "Too many CPUs preempt the probe at once: take this layer's numbers as lower "
@@ -41,7 +41,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         yield Verdict(
             subject=name,
             layer=name,
-            severity="warning",
             confidence="high",
             cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
             f"({percent(share)}): its counts and rates are too small by that much.",
@@ -66,10 +65,12 @@ RULE = Rule(
     judge=judge,
     watches="The share of events that each layer's probe saw and could not account for.",
     sources="The probes' own counters of losses, by reason.",
-    blind="What a probe never saw is not in it, but for block, which is compared with diskstats.",
-    false_alarm="Operations under way when ioh attached are lost once, not for seconds.",
+    blind="Events that a probe never saw, except in layer block, which is compared with diskstats.",
+    false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
+    wrong_if="the counts agree with the kernel's own within 1 %",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("lost_min_pct", 1.0, "a mean or a rate is off by less than its third digit"),
-        Threshold("lost_min", 50, "a handful of a nearly idle second is no share to speak of"),
+        Threshold("lost_min_pct", 1.0, "below, means and rates are right to two digits"),
+        Threshold("lost_min", 50, "a few events of a nearly idle second mean little"),
     ),
 )

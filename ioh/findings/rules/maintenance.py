@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, duration_s, rows_of, seconds_of
-from ioh.findings.words import percent, rate
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -20,15 +20,16 @@ _UPKEEP = re.compile(
     r"fsck.*|e2fsck|xfs_repair|badblocks|e4defrag|duperemove|mdadm|lvconvert|pvmove|zpool|updatedb.*"
 )
 _SOURCE = "/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, /proc/net/unix"
+# A scrub is known by a device of the file system, a balance by where it is mounted.
 _BTRFS = {
-    "scrub": "btrfs scrub status MOUNT; btrfs scrub cancel MOUNT   # resume goes on later",
-    "balance": "btrfs balance status MOUNT; btrfs balance pause MOUNT",
+    "scrub": "btrfs scrub status {0}; btrfs scrub cancel {0}   # resume goes on later",
+    "balance": 'btrfs balance pause "$(findmnt -n -f -o TARGET -S {0})"',
 }
 _BTRFS_OTHER = "btrfs filesystem show"
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Jobs that the kernel tells of, upkeep's share of the I/O, and discards."""
+    """Jobs that the kernel reports, upkeep's share of the I/O, and discards."""
     jobs = rows_of(window.newest, "block", "job")
     recent = window.recent(SPAN_S)
     for row in jobs:
@@ -38,7 +39,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         fast = f" at {rate(speed)}" if speed else ""
         yield Verdict(
             subject=f"{row.key[0]} {row.key[1]}",
-            severity="warning",
             confidence="high",
             cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
             f"every disk below. All disks read {rate(read)} and write {rate(written)}.",
@@ -46,9 +46,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 Evidence(f"{row.key[1]} under way{progress}", "done_pct", done, None, _SOURCE),
             ),
             advice="Measure again when it has ended, or slow it down meanwhile.",
-            command=_BTRFS.get(row.key[1], _BTRFS_OTHER)
-            if row.key[0].startswith("btrfs ")
-            else "sysctl dev.raid.speed_limit_max=20000   # KB/s; default 200000",
+            command=_command(row.key[0], row.key[1]),
         )
     if not jobs:  # else who does them is no second thing
         yield from _upkeep(window, limits)
@@ -57,6 +55,14 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 def _has_upkeep(snapshot: Snapshot) -> bool:
     return any(_UPKEEP.fullmatch(row.key[1]) for row in rows_of(snapshot, "block", "process"))
+
+
+def _command(device: str, job: str) -> str:
+    if not device.startswith("btrfs "):
+        return "sysctl dev.raid.speed_limit_max=20000   # KB/s; default 200000"
+    _, is_known, names = device.partition(" on ")
+    node = shlex.quote(f"/dev/{names.partition(',')[0]}")
+    return _BTRFS.get(job, _BTRFS_OTHER).format(node) if is_known else _BTRFS_OTHER
 
 
 def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -89,10 +95,9 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     yield Verdict(
         subject="upkeep",
-        severity="warning",
         confidence="high",
         cause=f"{names} makes {percent(upkeep / total)} of the disks' I/O "
-        f"({rate(upkeep / total * moved)}): upkeep, not work.",
+        f"({rate(upkeep / total * moved)}): maintenance, not work.",
         evidence=(
             Evidence(
                 f"{rate(upkeep / seconds)} of {rate(total / seconds)} submitted",
@@ -118,7 +123,6 @@ def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
         return
     yield Verdict(
         subject="discard",
-        severity="warning",
         confidence="high",
         cause=f"{rate(discard.bytes_per_s)} are being discarded (trim): many disks serve nothing "
         "else meanwhile.",
@@ -148,11 +152,15 @@ RULE = Rule(
     blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
     "other program than btrfs-progs started, in another network namespace.",
     false_alarm="A program of one of these names that does real work.",
+    wrong_if="no such job is under way and no such program runs",
+    check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
     thresholds=(
         Threshold("share_min_pct", 20.0, "less does not change what is measured"),
-        Threshold("bytes_min_per_s", 10e6, "less is a trickle"),
+        Threshold("bytes_min_per_s", 10e6, "smaller loads are ignored"),
         Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
-        Threshold("discard_lasting_min_pct", 80.0, "of the intervals: a deleted file is in one"),
+        Threshold(
+            "discard_lasting_min_pct", 80.0, "of the intervals; deleting one file shows in only one"
+        ),
     ),
     needs=("block",),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ioh.findings.nfs import Mount, mounts
-from ioh.findings.pieces import how
+from ioh.findings.format_sentence import duration, per_s, size, times
+from ioh.findings.nfs import MountRow, mounts
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.split_ratio import how
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, duration_s, metric_of
-from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 yield _verdict(recent, mount, op, limit)
 
 
-def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) -> Verdict:
+def _verdict(recent: Sequence[Snapshot], mount: MountRow, op: str, limit: float) -> Verdict:
     pieces, setting, rpc = mount.pieces, f"{op[0]}size", op.upper()
     kinds = ("direct", "sync") if op == "write" else ("direct",)
     own = sum(sum_op(recent, "syscall", f"{op}_{kind}").bytes for kind in kinds)
@@ -52,7 +52,6 @@ def _verdict(recent: Sequence[Snapshot], mount: Mount, op: str, limit: float) ->
     seconds, place = duration_s(recent), shlex.quote(mount.point)
     return Verdict(
         subject=f"{op}s {mount.point}",
-        severity="warning",
         confidence="high" if is_own else "medium",
         cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.in_a_call)} "
         f"{rpc}s of {size(pieces.piece_size)}{measured}. {setting}={limit:.0f} on {mount.export}.",
@@ -96,14 +95,16 @@ RULE = Rule(
     sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
     "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
     "this machine.",
-    blind="Several mounts at one mount point; what the server was asked for at mount time.",
-    false_alarm="Read-ahead and write-back join small calls again: only calls larger than the "
-    "limit are judged, by mean size.",
+    blind="Several mounts at one mount point; which sizes were requested at mount time.",
+    false_alarm="Read-ahead and write-back merge small calls, so only calls larger than the "
+    "limit are evaluated, by mean size.",
+    wrong_if="READs and WRITEs (kB/op) are as large as the calls",
+    check="nfsiostat 1 5",
     thresholds=(
         Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
         Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
-        Threshold("bytes_off_max_pct", 20.0, "else the two layers did not move the same data"),
-        Threshold("pieces_min_per_s", 5, "synchronous ones are slow just because they are cut"),
+        Threshold("bytes_off_max_pct", 20.0, "otherwise the two layers moved different data"),
+        Threshold("pieces_min_per_s", 5, "synchronous calls are slow because they are split"),
     ),
     needs=("nfs_client",),
     probed=("syscall",),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, nfsd_threads
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
-from ioh.findings.words import duration, percent
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -104,7 +104,6 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
     return Verdict(
         subject=f"{op} client",
-        severity="warning",
         confidence="high",
         cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
         f"before they are sent: too few slots or connections ({connections:.0f}).",
@@ -123,7 +122,7 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
         ),
         advice="Give the mount more connections (nconnect) or sessions more slots "
         "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
-        command="mount -o nconnect=8 SERVER:/EXPORT /MOUNT   # after umount",
+        command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # mount anew, with nconnect=8",
     )  # fmt: skip
 
 
@@ -137,7 +136,6 @@ def _between(
     where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
     return Verdict(
         subject=f"{op} network",
-        severity="warning",
         confidence="low" if is_starved else "medium",
         cause=f"{where} takes {duration(gap)} of each {op.upper()}'s {duration(whole)}, the "
         f"server only {duration(served)}.",
@@ -161,8 +159,6 @@ def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> V
     """The server is this machine, and its threads are what the calls wait for."""
     return Verdict(
         subject=f"{op} threads",
-        severity="warning",
-        confidence="medium",
         cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
         f"waiting for one of the server's {threads.count} threads, all of which are busy.",
         evidence=(
@@ -190,8 +186,6 @@ def _round_trip(recent: Sequence[Snapshot]) -> Iterator[Evidence]:
 def _network(op: str, wire: float, whole: float) -> Verdict:
     return Verdict(
         subject=f"{op} network",
-        severity="warning",
-        confidence="medium",
         cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}.",
         evidence=(
             Evidence(
@@ -206,8 +200,6 @@ def _network(op: str, wire: float, whole: float) -> Verdict:
 def _server(op: str, server_us: float, whole: float) -> Verdict:
     return Verdict(
         subject=f"{op} server",
-        severity="warning",
-        confidence="medium",
         cause=f"The server takes {duration(server_us)} of each {op.upper()}'s {duration(whole)}: "
         "neither this client nor the network adds it.",
         evidence=(
@@ -232,20 +224,26 @@ RULE = Rule(
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
     "trip on port 2049; the server's own time and busy threads where it is this machine.",
-    blind="The server's parts, from a client.",
+    blind="Where a server spends its time, seen from a client.",
     false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
     "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
     "looks like the network.",
+    wrong_if="another part of avg RTT and avg exe is the larger one",
+    check="nfsiostat 1 5",
     thresholds=(
-        Threshold("whole_min_ms", 2.0, "a faster call is a good one"),
+        Threshold("whole_min_ms", 2.0, "faster calls are fine"),
         Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
         Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
         Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
-        Threshold("calls_min_per_s", 5, "25 in 5 s; a long way makes them few"),
-        Threshold("threads_waiting_min_pct", 50.0, "of the requests wait for a thread of nfsd"),
-        Threshold("threads_busy_min_pct", 75.0, "of nfsd's threads; only where it counts no waits"),
+        Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
+        Threshold(
+            "threads_waiting_min_pct", 50.0, "share of requests that wait for an nfsd thread"
+        ),
+        Threshold(
+            "threads_busy_min_pct", 75.0, "share of nfsd's threads, where it does not count waits"
+        ),
         Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
-        Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
+        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
     ),
     needs=("nfs_client",),
     hold_s=4.0,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
+from ioh.findings.format_sentence import duration
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured
 from ioh.findings.window import Stretch, Window, rows_of
-from ioh.findings.words import duration
 from ioh.model.finding import Evidence
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
@@ -69,7 +69,7 @@ def _waiting(ops: Mapping[str, OpStats]) -> int:
 
 def _verdict(server: str, waited_s: float, row: TableRow, calls: int, newest: Snapshot) -> Verdict:
     kinds = (
-        f"READs, WRITEs and COMMITs under way: {calls}" if calls else "sent since the last reply"
+        f"READs, WRITEs and COMMITs in flight: {calls}" if calls else "sent since the last reply"
     )
     since = duration(waited_s * 1e6)
     evidence = [
@@ -101,8 +101,8 @@ def _verdict(server: str, waited_s: float, row: TableRow, calls: int, newest: Sn
         cause=f"{server} does not answer: requests for {row.key[0]} have waited for {since} at "
         f"least ({kinds}), and programs with them.",
         evidence=tuple(evidence),
-        advice="The network has lost the server, or the server is down or stuck: see whether it "
-        "answers a ping, then an empty call. A hard mount waits until it does.",
+        advice="The network is broken, or the server is down or stuck: check whether it answers "
+        "a ping, then an empty call. A hard mount waits until it does.",
         command=f"ping -c 3 {host}; rpcinfo -t {host} nfs; ss -tion dport = :2049",
     )
 
@@ -122,14 +122,16 @@ RULE = Rule(
     title="NFS server does not answer",
     layer="nfs_client",
     judge=judge,
-    watches="READs, WRITEs and COMMITs under way while none of their mount ends; requests of any "
-    "kind that a mount's connections sent after the last reply.",
+    watches="READs, WRITEs and COMMITs in flight on a mount on which none completes; requests of "
+    "any kind sent after a connection's last reply.",
     sources="The probe of the NFS client; /proc/self/mountstats, each connection's requests and "
     "replies; TCP's unacknowledged segments.",
-    blind="Calls other than READ, WRITE and COMMIT that were sent within the same interval as the "
-    "last reply came, until the client sends another one. Calls sent before ioh was started.",
-    false_alarm="A server that needs so long for what it was asked: a COMMIT of gigabytes, a file "
-    "that comes from tape. A call whose program was killed is waited for 150 s.",
+    blind="Calls other than READ, WRITE and COMMIT sent in the same interval as the last reply, "
+    "until the client sends another one. Calls sent before ioh started.",
+    false_alarm="A server that needs so long for the request: a COMMIT of gigabytes, a file on "
+    "tape. A call whose program was killed counts for 150 s.",
+    wrong_if="the server answers a ping of its NFS program, and the counts of READ and WRITE rise",
+    check="mountstats",
     thresholds=(
         Threshold("silent_min_s", 5.0, "the slowest disk answers within 1 s, a busy server in 2"),
     ),

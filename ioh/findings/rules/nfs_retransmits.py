@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import per_s
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured
 from ioh.findings.window import Window, duration_s
-from ioh.findings.words import per_s
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -43,9 +43,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         major = f", {given_up[server]:.0f} of them after a major timeout" * (given_up[server] >= 1)
         yield Verdict(
             subject=server,
-            severity="warning",
             confidence="high",
-            cause=f"Calls to {server} were sent {count:.0f} times more than once within "
+            cause=f"Calls to {server} were retransmitted {count:.0f} times within "
             f"{seconds:.0f} s{major}: no reply came within the mount's timeo, or the connection "
             "broke. Each of them waited that long.",
             evidence=(
@@ -57,23 +56,25 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                     "/proc/self/mountstats: transmissions less operations",
                 ),
             ),
-            advice="The network loses the server, or the server does not answer: look at TCP's "
-            "retransmits and at the server's load. With TCP timeo=600 (60 s) is right: a smaller "
-            "one repeats calls that a busy server has already.",
+            advice="Packets are lost, or the server does not answer: check TCP retransmits and "
+            "the server's load. Over TCP, timeo=600 (60 s) is right; a smaller value repeats "
+            "calls that a busy server already has.",
             command="nfsstat -m; mountstats -r; ss -tion dport = :2049",
         )
 
 
 RULE = Rule(
     name="nfs_retransmits",
-    title="NFS calls sent again",
+    title="NFS retransmits",
     layer="nfs_client",
     judge=judge,
-    watches="Calls that were transmitted more often than once, by server.",
+    watches="Calls that were transmitted more than once, by server.",
     sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
-    blind="A call counts when it has ended: as long as a server is gone nothing is told here (see "
-    "nfs_no_answer). What TCP repeats below is no second call (see tcp_retransmits).",
-    false_alarm="A server that was restarted: its clients send again what it had not answered.",
+    blind="A call counts when it has completed: while a server is gone, nothing is reported here "
+    "(see nfs_no_answer). What TCP retransmits below is not a second call (see tcp_retransmits).",
+    false_alarm="A restarted server: its clients send again what it had not answered.",
+    wrong_if="column retrans stands still",
+    check="nfsstat -rc",
     thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
     needs=("nfs_client",),
     span_s=SPAN_S,

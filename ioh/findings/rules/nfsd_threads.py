@@ -24,7 +24,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     if not threads.are_all_busy(limits["waiting_min_pct"], limits["busy_min_pct"]):
         return
     yield Verdict(
-        severity="warning",
         confidence="high" if threads.waiting_share is not None else "medium",
         cause=f"All {threads.count} threads of nfsd are busy: within {duration_s(recent):.0f} s "
         f"{threads.said}, and calls wait for one.",
@@ -47,15 +46,17 @@ RULE = Rule(
     title="nfsd threads all busy",
     layer="nfs_server",
     judge=judge,
-    watches="Requests that find no idle thread; where the server does not count them, threads "
-    "serving a call at each look, beside how many there are.",
+    watches="Requests that find no idle thread; where the server does not count them, how many "
+    "of its threads are busy at each sample.",
     sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
     blind="How long a call waited for its thread.",
     false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
+    wrong_if="column packets-deferred stands still and threads are idle",
+    check="cat /proc/fs/nfsd/pool_stats",
     thresholds=(
         Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
-        Threshold("requests_min_per_s", 10.0, "fewer only where the looks say so, too"),
-        Threshold("busy_min_pct", 85.0, "of all threads; between two calls each is idle shortly"),
+        Threshold("requests_min_per_s", 10.0, "fewer only if the samples agree"),
+        Threshold("busy_min_pct", 85.0, "of all threads; each is idle briefly between two calls"),
     ),
     needs=("nfs_server",),
     hold_s=3.0,

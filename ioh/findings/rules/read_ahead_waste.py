@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ioh.findings.devices import carrier
+from ioh.findings.devices import PAGE_BYTES, carrier
+from ioh.findings.format_sentence import percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.read_ahead import read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, duration_s, metric_of
-from ioh.findings.words import percent, rate, size, times
 from ioh.model.finding import Evidence
 
 SPAN_S = 8.0  # found within 10 s of its begin, wherever in an interval that lies
@@ -28,7 +28,12 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     direct = sum_op(recent, "syscall", "read_direct")
     ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
     fetched = charged - direct.bytes
-    wanted = buffered.bytes
+    calls, cached = (
+        sum_metric(recent, "syscall", f"read_calls{name}_per_s") or 0.0 for name in ("", "_cached")
+    )
+    # Whole pages are fetched: of a read that is no multiple of them one more.
+    is_rounded = buffered.avg_bytes % PAGE_BYTES > 1
+    wanted = buffered.bytes + is_rounded * (calls - cached) * PAGE_BYTES
     # What an NFS file's readers fetched is charged to them as well, and cannot be told apart.
     if not ops or not wanted or off_disk_bytes(recent, "read") > wanted / 10:
         return
@@ -37,27 +42,28 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     ratio = fetched / wanted
     if ratio < limits["ratio_min"]:
         return
-    size_below = fetched / ops
-    device = carrier(recent, "read", fetched, size_below)
+    device = carrier(recent, "read", fetched, fetched / ops)
     ahead = read_ahead(recent, device)
+    if ahead.bytes is not None and ahead.bytes <= PAGE_BYTES:
+        return  # nothing is read ahead: something else reads more than was asked
     random_pct = 100 - (metric_of(window.newest, "block", "sequential_pct") or 0.0)
     window_text = ""
     if ahead.bytes:
         window_text = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})"
     yield Verdict(
         subject=ahead.device,
-        severity="warning",
         confidence="high" if ratio >= 2 * limits["ratio_min"] else "medium",
-        cause=f"Reads of {size(buffered.avg_bytes)} fetch {times(ratio)} times what they want: "
-        f"{rate(fetched / buffered.seconds)} from the disk for {rate(wanted / buffered.seconds)}"
+        cause=f"Reads of {size(buffered.avg_bytes)} fetch {times(ratio)} times what they need: "
+        f"{rate(fetched / buffered.seconds)} from the disk for {rate(buffered.bytes_per_s)}"
         f"{window_text}.",
         evidence=(
             Evidence(
-                f"{size(fetched)} fetched in the readers' own context, {size(wanted)} read",
+                f"{size(fetched)} fetched in the readers' own context for {size(buffered.bytes)}, "
+                f"{size(wanted)} in whole pages",
                 "read_lower_bytes_per_s",
                 ratio,
                 limits["ratio_min"],
-                "probe: requests charged to the call",
+                "probe: requests of each call",
             ),
             Evidence(
                 f"{percent(random_pct / 100)} of the requests begin elsewhere than the last ended",
@@ -67,8 +73,14 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice="Make the window small for random reads, or have the program say so "
         "(posix_fadvise POSIX_FADV_RANDOM).",
-        command=ahead.set_to(16),
+        command=ahead.set_to(_less(wanted / ops, ahead.bytes)),
     )
+
+
+def _less(used: float, now: float | None) -> int:
+    """The window in KB that fetches about what was used of a request, and less than ``now``."""
+    most = min(used, now / 2) if now else used
+    return 1 << max(2, int(most / 1024).bit_length() - 1)
 
 
 RULE = Rule(
@@ -76,15 +88,18 @@ RULE = Rule(
     title="Read-ahead fetches too much",
     layer="syscall",
     judge=judge,
-    watches="Bytes that buffered reads submitted themselves, beside the bytes that they returned.",
-    sources="The probe's charge of requests to calls; read_ahead_kb from sysfs.",
-    blind="Faults of mappings fetch ahead, too, and belong to no call. Read-ahead over NFS. "
-    "How large the window of btrfs is, which is no device's.",
-    false_alarm="A sequential reader is ahead by one window, once; file systems that compress or "
-    "use large records read more than was asked.",
+    watches="Bytes that buffered reads fetched themselves, compared with the bytes that they "
+    "returned.",
+    sources="The probe's count of requests of each call; read_ahead_kb from sysfs.",
+    blind="Page faults of mappings, which read ahead, too, and belong to no call. Read-ahead "
+    "over NFS. The read-ahead window of btrfs, which belongs to no device.",
+    false_alarm="A sequential reader is one window ahead, once; file systems that compress or "
+    "use large records read more than was requested.",
+    wrong_if="the disk reads (rkB/s) no more than the programs do",
+    check="iostat -x 1 5",
     thresholds=(
         Threshold("ratio_min", 1.5, "over 8 s read-ahead of a sequential reader adds little"),
-        Threshold("bytes_min_per_s", 5e6, "less hurts no disk"),
+        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
     ),
     needs=("block",),
     probed=("syscall",),

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import Device, bottom
+from ioh.findings.format_sentence import duration, per_s, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window, op_of, rows_of
-from ioh.findings.words import duration, per_s, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -52,7 +52,6 @@ def _verdict(recent: Sequence[Snapshot], op: str, device: Device, service_us: fl
     full = f" of {room:.0f}" if room else ""
     return Verdict(
         subject=f"{op}s {device.name}",
-        severity="warning",
         confidence="high",
         cause=f"{device.name} is saturated: {op}s wait {duration(total.queue_us or 0)} in the "
         f"queue for {duration(service_us)} of service, with {times(depth)}{full} in flight at "
@@ -79,16 +78,22 @@ RULE = Rule(
     title="Saturated disk",
     layer="block",
     judge=judge,
-    watches="Time in the queue (accepted to issued) beside service time (issued to completed).",
+    watches="Time in the queue (accepted to issued) compared with service time (issued to "
+    "completed).",
     sources="The block probe; nr_requests from sysfs.",
-    blind="Queues inside the device: an NVMe disk takes everything at once and gets slow itself. "
-    "What waits for a free request (nr_requests) is not accepted yet: see time_above_disk.",
-    false_alarm="One burst of write-back queues for a moment; it must last.",
+    blind="Queues inside the device: an NVMe disk accepts everything at once and becomes slow "
+    "itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
+    "time_above_disk).",
+    false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
+    wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
+    check="iostat -x 1 5",
     thresholds=(
         Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
-        Threshold("queue_min_ms", 2.0, "a shorter wait hurts nobody"),
-        Threshold("lasting_min_pct", 60.0, "of the intervals: a burst of write-back is in one"),
-        Threshold("ops_min_per_s", 50, "fewer are no load"),
+        Threshold("queue_min_ms", 2.0, "shorter waits do no harm"),
+        Threshold(
+            "lasting_min_pct", 60.0, "of the intervals; a burst of write-back is in only one"
+        ),
+        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
     ),
     needs=("block",),
     probed=("block",),

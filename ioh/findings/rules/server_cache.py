@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window
-from ioh.findings.words import duration, per_s, percent
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -52,12 +52,14 @@ RULE = Rule(
     judge=judge,
     watches="The share of READs whose nfsd thread submitted nothing to a block device.",
     sources="The probe of nfsd.",
-    blind="A server on another machine, and caches of its disks or of an array: a disk that says "
-    "it turns and answers in 0.1 ms may as well be a virtual one.",
+    blind="A server on another machine. Caches of its disks or of an array: a disk that claims "
+    "to rotate and answers in 0.1 ms may as well be a virtual one.",
     false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
+    wrong_if="the server's disks read (rkB/s) as much as its clients do",
+    check="iostat -x 1 5",
     thresholds=(
         Threshold("cached_min_pct", 80.0, "below, the disks still set the mean"),
-        Threshold("reads_min_per_s", 100, "fewer a turning disk would serve as well"),
+        Threshold("reads_min_per_s", 100, "a rotating disk could serve fewer"),
     ),
     probed=("nfs_server",),
     hold_s=3.0,

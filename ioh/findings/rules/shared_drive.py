@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ioh.findings.devices import devices
+from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import OpSum
-from ioh.findings.window import Recall, Window, duration_s, row_of, rows_of, seconds_of
-from ioh.findings.words import duration, per_s, percent, times
+from ioh.findings.window import Recall, Stretch, Window, duration_s, row_of, rows_of, seconds_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import OpStats, Snapshot
 
 RECENT_S = 4.0
 BEFORE_S = 10.0
-SPAN_S = 35.0
+REMOTE_S = 30.0
+SPAN_S = 150.0
+_Key = tuple[str, ...]
+
+
+class _Rivals(NamedTuple):
+    """Who came, with the share of the requests now, and the intervals with and without them.
+
+    Shape:
+        ``victim`` did most without them.
+    """
+
+    shares: list[tuple[str, float]]
+    recent: Stretch
+    calm: list[Snapshot]
+    victim: _Key
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -30,22 +46,22 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     ]
     if not slow:
         return
+    rivals = _rivals(window, recent, limits)
     # Between the two lies what is neither: a rival may have begun in the middle of it.
-    everything = window.recent(SPAN_S - 5)
+    everything = window.recent(REMOTE_S)
     before = everything[: len(everything) - len(window.recent(2 * RECENT_S))]
-    if duration_s(before) < BEFORE_S * 0.95:
+    calm = rivals.calm if rivals is not None else before
+    if duration_s(calm) < BEFORE_S * 0.95:
         return
     for op, device in slow:
-        old, worst_us = _before(before, op, device.name)
+        old, worst_us = _before(calm, op, device.name)
         new = device.sum
         # One interval of the time before nearly as slow: then it is nothing new.
         is_new = worst_us * limits["worst_min"] <= (new.latency_us or 0.0)
         if not is_new or not _is_slower(old, new, limits):
             continue
-        names = _rivals(before, recent, limits)
-        is_remote = not names and _is_same_load(old, new, limits)
-        if names or is_remote:
-            yield _verdict(op, device.name, old, new, names)
+        if rivals is not None or _is_same_load(old, new, limits):
+            yield _verdict(op, device.name, old, new, rivals)
 
 
 def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
@@ -75,7 +91,8 @@ def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum,
         time_us += ops * await_us
         worst_us = max(worst_us, await_us)
     mean_us = time_us / count if count else None
-    return OpSum(duration_s(snapshots), round(count), round(size), mean_us), worst_us
+    stats = OpStats(count=round(count), bytes=round(size), latency_us=mean_us)
+    return OpSum(duration_s(snapshots), ((0.0, stats),)), worst_us
 
 
 def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
@@ -90,56 +107,90 @@ def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
     return same_size and (same_depth or same_rate)
 
 
-def _moved(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], float]:
+def _requests(snapshot: Snapshot) -> dict[_Key, float]:
     """Requests that each process submitted, a second."""
-    sums: dict[tuple[str, ...], float] = {}
+    return {
+        row.key: sum(row.values.get(f"{op}s_per_s") or 0.0 for op in ("read", "write"))
+        for row in rows_of(snapshot, "block", "process")
+    }
+
+
+def _rivals(window: Window, recent: Stretch, limits: Limits) -> _Rivals | None:
+    """Who takes a share now and was not there before, while those who were there get less."""
+    everything = window.recent(SPAN_S - 5)
+    rates = everything.each(_requests)
+    now = _means(recent, rates[-len(recent) :])
+    total = sum(now.values())
+    if not total:
+        return None
+    calm = list(zip(everything, rates, strict=True))[: -len(recent)]
+    shares: list[tuple[str, float]] = []
+    for key, ops in sorted(now.items(), key=lambda item: -item[1]):
+        without = [pair for pair in calm if pair[1].get(key, 0.0) < ops / 10]
+        is_new = sum(s.interval_s for s, _ in without) >= BEFORE_S * 0.95
+        if ops / total * 100 >= limits["rival_min_pct"] and is_new and len(shares) < 3:
+            shares.append((program(key, "another"), ops / total))
+            calm = without
+    old = _means([s for s, _ in calm], [ops for _, ops in calm])
+    if not shares or not old:
+        return None
+    victim = max(old, key=lambda key: old[key])
+    # Who has ended has nobody to share with.
+    if not 0 < now.get(victim, 0.0) <= (1 - limits["drop_min_pct"] / 100) * old[victim]:
+        return None
+    return _Rivals(shares, recent, [s for s, _ in calm], victim)
+
+
+def _means(snapshots: Sequence[Snapshot], rates: Sequence[dict[_Key, float]]) -> dict[_Key, float]:
+    sums: dict[_Key, float] = {}
+    for snapshot, found in zip(snapshots, rates, strict=True):
+        for key, ops in found.items():
+            sums[key] = sums.get(key, 0.0) + ops * snapshot.interval_s
+    seconds = duration_s(snapshots)
+    return {key: value / seconds for key, value in sums.items()}
+
+
+def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
+    """A process' reads and writes a second, and how long they took; "" of none."""
+    count = time_us = 0.0
     for snapshot in snapshots:
-        seconds = seconds_of(snapshot, "block")
-        for row in rows_of(snapshot, "block", "process"):
-            ops = sum(row.values.get(f"{op}s_per_s") or 0.0 for op in ("read", "write"))
-            sums[row.key] = sums.get(row.key, 0.0) + ops * seconds
-    all_s = duration_s(snapshots)
-    return {key: value / all_s for key, value in sums.items()}
+        for row in rows_of(snapshot, "syscall", "process"):
+            if row.key == key:
+                for op in ("read", "write"):
+                    calls = (row.values.get(f"{op}s_per_s") or 0.0) * snapshot.interval_s
+                    count += calls
+                    time_us += calls * (row.values.get(f"{op}_latency_us") or 0.0)
+    if not count:
+        return "", ""
+    return per_s(count / duration_s(snapshots)), duration(time_us / count)
 
 
-def _rivals(
-    before: Sequence[Snapshot], recent: Sequence[Snapshot], limits: Limits
-) -> list[tuple[str, float]]:
-    """Who is new and takes a share, while those who were there get less."""
-    old, new = _moved(before), _moved(recent)
-    total = sum(new.values())
-    if not total or not old:
-        return []
-    main = max(old, key=lambda key: old[key])
-    if new.get(main, 0.0) > (1 - limits["drop_min_pct"] / 100) * old[main]:
-        return []
-    return [
-        (f"{comm}[{pid}]", ops / total)
-        for (pid, comm), ops in sorted(new.items(), key=lambda item: -item[1])
-        if ops / total * 100 >= limits["rival_min_pct"] and old.get((pid, comm), 0.0) < ops / 10
-    ][:3]
-
-
-def _verdict(
-    op: str, device: str, old: OpSum, new: OpSum, names: list[tuple[str, float]]
-) -> Verdict:
+def _verdict(op: str, device: str, old: OpSum, new: OpSum, rivals: _Rivals | None) -> Verdict:
     old_us, new_us = old.latency_us or 1.0, new.latency_us or 0.0
-    who = ", ".join(f"{name} ({percent(share)})" for name, share in names)
-    blame = (
-        f"since {who} uses it, too"
-        if names
-        else "under the same load: somebody beyond this machine uses it, too"
-    )
+    shares = rivals.shares if rivals is not None else []
+    who = ", ".join(f"{name} ({percent(share)})" for name, share in shares)
+    cause = f"A {op} of {device} takes {duration(new_us)} instead of {duration(old_us)}"
+    if rivals is None:
+        cause += f", {times(new_us / old_us)} times as long, under the same load: somebody outside "
+        cause += "this machine uses it, too."
+    else:
+        was, was_us = _calls(rivals.calm, rivals.victim)
+        now, now_us = _calls(rivals.recent, rivals.victim)
+        if was and now:
+            name = program(rivals.victim, "another program")
+            cause = f"{name} makes {now} calls a second ({now_us} each) instead of {was} "
+            cause += f"({was_us} each), since {who} uses {device}, too."
+        else:
+            cause += f", {times(new_us / old_us)} times as long, since {who} uses it, too."
     return Verdict(
         subject=f"{op}s {device}",
-        severity="warning",
-        confidence="high" if names else "low",
-        cause=f"A {op} of {device} takes {duration(new_us)} instead of {duration(old_us)}, "
-        f"{times(new_us / old_us)} times as long, {blame}.",
+        confidence="high" if rivals is not None else "low",
+        cause=cause,
         evidence=(
             Evidence(
-                f"before {duration(old_us)} at {per_s(old.ops_per_s)} a second, now "
-                f"{duration(new_us)} at {per_s(new.ops_per_s)}",
+                f"{op}s of {device} by all programs: before {duration(old_us)} at "
+                f"{per_s(old.ops_per_s)} a second, now {duration(new_us)} at "
+                f"{per_s(new.ops_per_s)}",
                 "latency_us",
                 new_us,
                 old_us,
@@ -151,11 +202,11 @@ def _verdict(
                     "reads_per_s",
                     share * 100,
                 )
-                for name, share in names
+                for name, share in shares
             ),
         ),
-        advice="Measure again without the other one, or at representative load."
-        if names
+        advice="Measure again without the other program, or at representative load."
+        if rivals is not None
         else "Nobody here does more: ask who else is on the same array, disk or hypervisor.",
         command="ioh text -d top",
     )
@@ -166,24 +217,34 @@ RULE = Rule(
     title="Shared disk",
     layer="block",
     judge=judge,
-    watches="Latency of each device in the last 4 s beside the half minute before, the load, and "
-    "who submits it.",
+    watches="Latency of each device in the last 4 s compared with the half minute before, or with "
+    "the seconds without a program that runs now; the load, and who submits it.",
     sources="The block probe: latency by device, submitters by process.",
-    blind="A rival that was there from the beginning; on an array only its effect is seen.",
-    false_alarm="A cache that is full, collecting garbage, heat, a cloud volume that has spent its "
-    "credits (see device_limit): the disk has its own reasons to slow down under the same load "
-    "(then confidence is low).",
+    blind="A competitor that was there from the start, or for more than two minutes: then it is "
+    "the normal load. On an array, only its effect is visible.",
+    false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
+    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
+    wrong_if="the disk stays as slow when the other one stands still",
+    check="iostat -x 1 10",
     thresholds=(
         Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
-        Threshold("remote_ratio_min", 3.5, "with nobody to name; busy CPUs make it two or three"),
+        Threshold(
+            "remote_ratio_min",
+            3.5,
+            "with no process to name; busy CPUs cause a factor of two or three",
+        ),
         Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
         Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
         Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
         Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
-        Threshold("drop_min_pct", 30.0, "who was there gets less than before"),
+        Threshold("drop_min_pct", 30.0, "the earlier user gets less than before"),
     ),
     needs=("block",),
     probed=("block",),
     span_s=SPAN_S,
-    recalls=(Recall("block", "device"), Recall("block", "process")),
+    recalls=(
+        Recall("block", "device"),
+        Recall("block", "process"),
+        Recall("syscall", "process"),
+    ),
 )

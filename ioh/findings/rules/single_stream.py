@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.sums import OpSum, sum_metric, sum_op
 from ioh.findings.window import Stretch, Window, layer_of, rows_of
-from ioh.findings.words import duration, per_s, program, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -39,14 +39,25 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             continue
         if op == "read_buffered" and not _reach_storage(recent, limits):
             continue
+        waits_us = _storage_us(recent, op, total)
+        cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)
+        is_starved = waits_us is not None and (
+            cpu_pct >= limits["starved_min_pct"] and waits_us < total.latency_us / 2
+        )
         top = next(iter(rows_of(window.newest, "syscall", "process")), None)
         who = program(top.key, "one thread") if top is not None else "one thread"
         yield Verdict(
             subject=op,
             severity="info",
             confidence="high",
-            cause=f"{who} has one {name} under way at a time: {per_s(total.ops_per_s)} a second is "
-            f"1 / {duration(total.latency_us)}, not the most that the storage can do.",
+            cause=f"{who} has one {name} in flight at a time: {per_s(total.ops_per_s)} a second is "
+            f"1 / {duration(total.latency_us)}, "
+            + (
+                f"of which the storage takes {duration(waits_us or 0)}: the CPUs are "
+                f"{percent(cpu_pct / 100)} busy, and it waits for one."
+                if is_starved
+                else "not the most that the storage can do."
+            ),
             evidence=(
                 Evidence(
                     f"{times(depth)} in flight on average ({per_s(total.ops_per_s)} a second of "
@@ -57,10 +68,20 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                     "probe of calls: rate times mean time (Little's law)",
                 ),
             ),
-            advice="For more throughput have several in flight: threads, io_uring or a larger "
+            advice="Give it a CPU first: see which programs take them, and their priority."
+            if is_starved
+            else "For more throughput have several in flight: threads, io_uring or a larger "
             "I/O. For a benchmark of throughput raise numjobs or iodepth.",
-            command="fio --ioengine=io_uring --iodepth=16 ...",
+            command="top -b -n 1 | head -20; cat /proc/pressure/cpu" if is_starved else "",
         )
+
+
+def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
+    """What the requests of a call take, one after another; None where no disk had any."""
+    kind = op.partition("_")[0]
+    below = sum_op(recent, "block", kind).latency_us
+    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s") or 0.0
+    return None if below is None else below * max(1.0, requests / total.count)
 
 
 def _reach_storage(recent: Stretch, limits: Limits) -> bool:
@@ -76,9 +97,10 @@ def _is_alone(recent: Sequence[Snapshot], op: str) -> bool:
     A mean of one alone may be the chance of many that come and go.
     """
     looks = [
-        {name: stats.inflight for name, stats in layer.ops.items() if name in layer.spec.ops}
+        {name: stats.inflight for name, stats in layer.ops.items() if name in calls}
         for snapshot in recent
         if (layer := layer_of(snapshot, "syscall")) is not None
+        for calls in ({*layer.spec.ops} - {"fault_read"},)
     ]
     own = [look.get(op) or 0 for look in looks]
     others = sum(value or 0 for look in looks for name, value in look.items() if name != op)
@@ -91,18 +113,26 @@ RULE = Rule(
     layer="syscall",
     judge=judge,
     watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
-    "are under way on average (rate times mean time), and whether it is always just one.",
+    "are in flight on average (rate times mean time), and whether it is always exactly one.",
     sources="The probe of calls.",
-    blind="Reads of metadata (find, du) and of mappings, which are no calls that ioh follows. One "
-    "thread among others that do I/O, too; the process named is the busiest.",
-    false_alarm="Who needs the answer before the next question has no choice; then only latency "
-    "counts.",
+    blind="Reads of metadata (find, du), which ioh does not follow, and page faults, which are "
+    "no calls. One thread among others that do I/O: the named process is the busiest.",
+    false_alarm="A program that needs each answer before its next request has no choice: only "
+    "latency counts then.",
+    wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("depth_min", 0.9, "always one: less is idle in between, 2 less this is more"),
-        Threshold("uncached_min_pct", 50.0, "of buffered reads: the others are answered by memory"),
+        Threshold(
+            "depth_min",
+            0.9,
+            "always one: below, the program is idle in between; above 2 less this, there are more",
+        ),
+        Threshold("uncached_min_pct", 50.0, "of buffered reads; the others come from memory"),
         Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
-        Threshold("ops_min_per_s", 50, "fewer are no load"),
+        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
+        Threshold("starved_min_pct", 90.0, "above, a program may wait for a CPU, not for storage"),
     ),
     probed=("syscall",),
+    yields_to=("holes", "io_limit", "maintenance"),
     hold_s=2.0,
 )

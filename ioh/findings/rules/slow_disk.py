@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator
 
 from ioh.findings.devices import bottom
+from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.window import Window
-from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -36,11 +36,10 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 continue
             yield Verdict(
                 subject=f"{op}s {device.name}",
-                severity="warning",
                 confidence="high" if device.sum.queue_us is not None else "medium",
                 cause=f"{device.name} takes {duration(service_us)} for a {op} of "
                 f"{size(total.avg_bytes)} with {times(depth)} in flight: the disk itself is slow "
-                "(an SSD needs 0.1 to 1 ms, a turning disk 5 to 15).",
+                "(an SSD needs 0.1 to 1 ms, a rotating disk 5 to 15).",
                 evidence=(
                     Evidence(
                         f"{duration(service_us)} from issue to completion, "
@@ -66,17 +65,19 @@ RULE = Rule(
     layer="block",
     judge=judge,
     watches="Service time (issue to completion) of each device while few requests are in flight, "
-    "less what the transfer takes.",
+    "less the time of the transfer.",
     sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
     blind="Whether it is the disk, the array or the hypervisor.",
-    false_alarm="A turning disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
-    "writes; a disk asleep needs seconds once.",
+    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
+    "writes; a sleeping disk needs seconds, once.",
+    wrong_if="r_await and w_await are low while aqu-sz is below 1",
+    check="iostat -x 1 5",
     thresholds=(
         Threshold("read_min_ms", 20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
         Threshold("write_min_ms", 30.0, "write caches answer at once; a burst may fill them"),
         Threshold("depth_max", 4.0, "with more in flight it is a queue (see saturation)"),
         Threshold("ops_min_per_s", 10, "a mean over fewer requests says little"),
-        Threshold("transfer_bytes_per_s", 100e6, "what a turning disk moves"),
+        Threshold("transfer_bytes_per_s", 100e6, "what a rotating disk transfers"),
     ),
     needs=("block",),
     hold_s=4.0,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, rows_of, seconds_of
-from ioh.findings.words import duration, per_s, percent, program, size, times
 from ioh.model.finding import Evidence
+from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
@@ -18,6 +20,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Calls that wait for the disk, and COMMITs of NFS."""
     if window.covers(SPAN_S):
         yield from _calls(window, limits)
+        yield from _storm(window, limits)
         yield from _commits(window, limits)
 
 
@@ -45,7 +48,7 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
     who = _busiest(recent, "sync_ns_per_s" if is_fsync else "write_ns_per_s")
     yield Verdict(
         subject="calls",
-        severity="warning",
+        severity="warning" if mean_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
         cause=f"{who} waits for {per_s(rate)} {what} a second of {duration(mean_us)}, "
         f"{percent(min(1.0, waited_s / sync.seconds))} of the time, and each makes only "
@@ -66,19 +69,77 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
+def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Many fsyncs, each soon done, and what they cost those who read from the same disks."""
+    recent = window.recent(SPAN_S)
+    sync = sum_op(recent, "syscall", "fsync")
+    written = sum_op(recent, "syscall", "write")
+    if sync.ops_per_s < limits["storm_min_per_s"] or (
+        written.bytes / sync.count > limits["bytes_max"]
+        or (sync.latency_us or 0.0) >= limits["latency_min_ms"] * 1e3  # _calls() says it
+    ):
+        return
+    reads, writes, flushes = (sum_op(recent, "block", op) for op in ("read", "write", "flush"))
+    share = (writes.count + flushes.count) / max(1, reads.count + writes.count + flushes.count)
+    who = _busiest(recent, "sync_ns_per_s")
+    hist = sum((s.latency for _, s in reads.found if s.latency is not None), LatencyHist())
+    p50_us, p99_us = hist.percentiles_us((0.5, 0.99))
+    if p50_us is None or p99_us is None or share < limits["storm_share_min"]:
+        return
+    slow_us = max(limits["latency_min_ms"] * 1e3, limits["storm_tail_min"] * p50_us)
+    if p99_us < slow_us or _reads_of(who, recent) > limits["storm_own_max"] * reads.count:
+        return
+    yield Verdict(
+        subject="reads beside fsyncs",
+        severity="info",
+        cause=f"{who} makes {per_s(sync.ops_per_s)} fsyncs a second: {per_s(writes.ops_per_s)} "
+        f"writes and {per_s(flushes.ops_per_s)} flushes, {percent(share)} of the disks' requests. "
+        f"Other programs' reads wait among them: 1 in 100 takes more than {duration(p99_us)}.",
+        evidence=(
+            Evidence(
+                f"{per_s(reads.ops_per_s)} reads a second: p50 {duration(p50_us)}, "
+                f"p99 {duration(p99_us)}",
+                "p99_us",
+                p99_us,
+                slow_us,
+                "probe of the block layer",
+            ),
+            Evidence(
+                f"{times((writes.count + flushes.count) / sync.count)} requests for each fsync",
+                "ops_per_s",
+            ),
+        ),
+        advice="Give the log a disk of its own, or write more for each fsync (group commits).",
+        command="ioh text -d top,histsz",
+    )
+
+
+def _reads_of(who: str, recent: Sequence[Snapshot]) -> float:
+    """Disk reads that processes of that name submitted themselves."""
+    return sum(
+        (row.values.get("reads_per_s") or 0.0) * seconds_of(snapshot, "block")
+        for snapshot in recent
+        for row in rows_of(snapshot, "block", "process")
+        if who.startswith((f"{row.key[1]}[", f"{row.key[1]} "))
+    )
+
+
 def _busiest(recent: Sequence[Snapshot], time: str) -> str:
     """Who spends most of that time; a program that writes most need not be who waits."""
-    by_process: dict[tuple[str, ...], float] = {}
+    by_process: dict[tuple[str, ...], float] = defaultdict(float)
+    by_name: dict[str, float] = defaultdict(float)
     for snapshot in recent:
         seconds = seconds_of(snapshot, "syscall")
         for row in rows_of(snapshot, "syscall", "process"):
             spent = (row.values.get(time) or 0.0) * seconds
-            by_process[row.key] = by_process.get(row.key, 0.0) + spent
-    several = "More than one program"
-    busiest = max(by_process, key=lambda key: by_process[key], default=())
-    if not by_process or by_process[busiest] * 2 < sum(by_process.values()):
-        return several
-    return program(busiest, several)
+            by_process[row.key] += spent
+            by_name[row.key[1]] += spent
+    half, several = sum(by_process.values()) / 2, "More than one program"
+    for key, spent in by_process.items():
+        if spent >= half:
+            return program(key, several)
+    name = next((name for name, spent in by_name.items() if name and spent >= half), "")
+    return f"{name} (more than one process)" if name else several
 
 
 def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
@@ -95,7 +156,6 @@ def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
     yield Verdict(
         subject="COMMIT",
         layer="nfs_client",
-        severity="warning",
         confidence="high",
         cause=f"{per_s(commit.ops_per_s)} COMMITs a second, one for {times(each)} WRITEs of "
         f"{size(write.avg_bytes)}, {duration(commit.latency_us or 0)} each: the server must write "
@@ -120,18 +180,31 @@ RULE = Rule(
     title="Synchronous writes",
     layer="syscall",
     judge=judge,
-    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable; "
-    "COMMITs beside WRITEs.",
-    sources="The probes of calls and of the NFS client.",
+    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
+    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
+    sources="The probes of calls, of the block layer and of the NFS client.",
     blind="Which transaction an fsync belongs to.",
-    false_alarm="A database's log must be written so; with few bytes each and slow ones it is its "
-    "limit all the same.",
+    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
+    "that is its limit all the same.",
+    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
+    "one waits",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("syncs_min_per_s", 20, "fewer are no storm"),
+        Threshold("syncs_min_per_s", 20, "smaller loads are ignored"),
         Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
+        Threshold(
+            "slow_min_ms",
+            20.0,
+            "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; below, "
+            "a database waits as it must",
+        ),
         Threshold("waiting_min", 0.5, "somebody waits half of the time, or more"),
         Threshold("bytes_max", 65536, "with more in each, the disk's speed counts again"),
-        Threshold("commits_min_per_s", 20, "fewer are no storm"),
+        Threshold("storm_min_per_s", 1000, "fast disks answer hundreds without harm to others"),
+        Threshold("storm_share_min", 0.8, "of the disks' requests are writes and flushes"),
+        Threshold("storm_tail_min", 10.0, "times the median: reads are held up now and then"),
+        Threshold("storm_own_max", 0.2, "of the reads are its own: others have most"),
+        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
         Threshold("writes_per_commit_max", 2.0, "a flush of a file commits many WRITEs at once"),
     ),
     probed=("syscall",),

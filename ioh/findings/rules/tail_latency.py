@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Window, layer_of, op_of
-from ioh.findings.words import duration, per_s, size, times
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import OpStats
@@ -53,10 +53,9 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         yield Verdict(
             subject=f"{layer} {op}",
             layer=layer,
-            severity="warning",
             confidence="high",
             cause=f"Half of the {_NAMES.get(op, op)}s of layer {found.spec.title} take at most "
-            f"{duration(p50)}, but 1 of 100 more than {duration(p99)}: "
+            f"{duration(p50)}, but 1 in 100 takes more than {duration(p99)}: "
             f"{times(p99 / p50)} times as long.",
             evidence=(
                 Evidence(
@@ -91,17 +90,19 @@ RULE = Rule(
     title="Long tail",
     layer="block",
     judge=judge,
-    watches="The 99th percentile beside the median, of reads and of writes that somebody waits "
-    "for.",
+    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
+    "waits for.",
     sources="The probes' histograms over 5 s.",
     blind="Application reads: page cache and disk together always have a long tail.",
     false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
+    wrong_if="no second of r_await or w_await stands out from the others",
+    check="iostat -x 1 20",
     thresholds=(
         Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
         Threshold(
-            "p99_min_ms", 50.0, "a turning disk under load, or a busy CPU, reaches 20 to 40 ms"
+            "p99_min_ms", 50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"
         ),
-        Threshold("ops_min", 1000, "the 99th percentile of fewer rests on a handful"),
+        Threshold("ops_min", 1000, "with fewer, the 99th percentile rests on a handful"),
     ),
     hold_s=4.0,
 )

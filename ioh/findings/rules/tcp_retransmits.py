@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric
 from ioh.findings.window import Window, duration_s, rows_of
-from ioh.findings.words import per_s, percent, rate
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -34,7 +34,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     yield Verdict(
         severity="critical" if share >= 0.05 else "warning",
         confidence="high",
-        cause=f"{percent(share)} of the TCP segments are sent again ({per_s(again / seconds)} a "
+        cause=f"{percent(share)} of the TCP segments are retransmitted ({per_s(again / seconds)} a "
         f"second{where}): packets are lost on the way.",
         evidence=(
             Evidence(
@@ -64,13 +64,15 @@ RULE = Rule(
     title="TCP retransmits",
     layer="tcp",
     judge=judge,
-    watches="Segments sent again beside all segments sent, in this network namespace.",
+    watches="Retransmitted segments compared with all segments sent, in this network namespace.",
     sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
     blind="Loss in the other direction, which the peer repairs; other network namespaces.",
-    false_alarm="Probes of the tail and reordering send a few segments again that were not lost.",
+    false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
+    wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
+    check="nstat -az TcpRetransSegs TcpOutSegs",
     thresholds=(
         Threshold("retrans_min_pct", 0.5, "a healthy local network stays below 0.1 %"),
-        Threshold("segments_min_per_s", 3, "lone repeats are a peer that is gone"),
+        Threshold("segments_min_per_s", 3, "single retransmits come from a peer that is gone"),
     ),
     needs=("tcp",),
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
+from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
-from ioh.findings.words import duration, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -130,7 +130,6 @@ def _verdict(seconds: float, before: float, now: float, said: Evidence, which: s
         ),
         advice="A test must run until it gets no faster: double its length until two runs agree "
         "within a tenth.",
-        command="fio --time_based --runtime=... --ramp_time=...",
     )
 
 
@@ -191,11 +190,14 @@ RULE = Rule(
     layer="block",
     judge=judge,
     watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
-    "more; its mean over 15 and 30 s where as many are under way all along.",
+    "more; its mean over 15 and 30 s while as many are in flight all along.",
     sources="The block probe's percentiles and means, interval by interval.",
     blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
-    "at a fixed rate, of which fewer are under way when they get faster.",
-    false_alarm="A rival that ends, a disk that wakes, caches of an array that fill.",
+    "at a fixed rate, of which fewer are in flight when they get faster.",
+    false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
+    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
+    "not fall in a second run elsewhere",
+    check="iostat -x 1 20",
     thresholds=(
         Threshold("ratio_max", 0.6, "a third faster may be anything"),
         Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
@@ -203,7 +205,7 @@ RULE = Rule(
         Threshold(
             "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
         ),
-        Threshold("before_min_us", 200, "what is as fast has no slower tier"),
+        Threshold("before_min_us", 200, "storage this fast has no slower tier"),
         Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
     ),
     needs=("block",),

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.devices import Device, carrier
+from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import OpSum, sum_metric, sum_op
 from ioh.findings.window import Window, rows_of
-from ioh.findings.words import duration, percent, times
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -79,7 +79,6 @@ def _verdict(
         advice = "The CPUs are busy: a program that waits for one waits longer than for its disk."
     return Verdict(
         subject=f"{op}s {device.name}",
-        severity="warning",
         confidence="high" if limit is not None else "low" if is_starved else "medium",
         cause=f"A direct {op} takes {duration(direct.latency_us or 0)}, its requests to "
         f"{device.name} only {duration(below_us)}: {duration(added_us)} "
@@ -95,17 +94,18 @@ RULE = Rule(
     title="Latency added above the disk",
     layer="syscall",
     judge=judge,
-    watches="How long direct reads and writes take, beside the time of all the requests that they "
-    "became.",
+    watches="How long direct reads and writes take, compared with the time of all their requests.",
     sources="The probes of both layers, means over 5 s.",
-    blind="Buffered calls: the page cache is between. What of the time is which lock's. libaio "
+    blind="Buffered calls, since the page cache is in between. Which lock takes the time. libaio "
     "programs that ask late for most of their completions.",
-    false_alarm="Requests of one call that go at once make it shorter, never longer, so the sum "
-    "of their times is held against it. Busy CPUs add time, too (then confidence is low).",
+    false_alarm="Parallel requests make a call shorter, never longer, so it is compared with the "
+    "sum of their times. Busy CPUs add time, too; confidence is low then.",
+    wrong_if="r_await or w_await of the disk is as long as the call",
+    check="iostat -x 1 5",
     thresholds=(
-        Threshold("added_min_ms", 2.0, "less is how long a busy CPU lets a program wait"),
-        Threshold("starved_min_pct", 90.0, "then a program waits for a CPU, not for its file"),
-        Threshold("starved_added_min_ms", 20.0, "longer than a CPU is taken away at a time"),
+        Threshold("added_min_ms", 2.0, "a busy CPU delays a program by less"),
+        Threshold("starved_min_pct", 90.0, "above, programs wait for a CPU, not for a file"),
+        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
         Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
         Threshold("late_max_pct", 50.0, "of more, the time is the program's that asks for them"),
     ),

@@ -5,24 +5,29 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ioh.model.finding import Finding, NotEvaluated
+from ioh.model.finding import Finding
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.tui.render.header import clock
-from ioh.tui.render.line import Frame, Line
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.pages import Entry, Page
+from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}
+_ORDER = list(SEVERITY_STYLES)
+_MISSING = "not evaluated"
+_DAY_S = 43_200
 _SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first, then the oldest."""
-    order = list(SEVERITY_STYLES)
-    return sorted(findings, key=lambda f: (order.index(f.severity), f.since_unix_s))
+    return sorted(findings, key=lambda f: (_ORDER.index(f.severity), f.since_unix_s))
 
 
-def render_strip(findings: Sequence[Finding], width: int, height: int) -> Frame:
+def render_strip(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
     """At most ``height`` lines, the worst findings; a click opens the findings screen."""
-    frame = Frame()
+    frame = ScreenFrame()
     shown = ranked(findings)
     for at, finding in enumerate(shown[:height]):
         more = len(shown) - height if at == height - 1 else 0
@@ -37,47 +42,80 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Frame:
     return frame
 
 
-def render_findings(
-    findings: Sequence[Finding],
-    missing: Sequence[NotEvaluated],
+def key_of(finding: Finding) -> str:
+    """What stays the same of a finding from one interval to the next."""
+    return f"{finding.since_unix_s}/{finding.rule}/{finding.subject}"
+
+
+def render_findings(  # noqa: PLR0913
+    state: ViewState,
+    snapshot: Snapshot,
+    known: Sequence[Finding],
     width: int,
     *,
     utc: bool,
     begun_unix_s: float | None = None,
-) -> Frame:
-    """Every finding with its evidence and advice, then what could not be judged and why.
+) -> Page:
+    """Every finding of the session, the newest first, then what could not be judged and why.
+
+    The one chosen is unfolded: its evidence, and what to do.
 
     Args:
-        findings: Those of the interval.
-        missing: What could not be judged in it.
+        state: Which is chosen.
+        snapshot: The interval; its findings are on now.
+        known: Those of the session as far as they are known.
         width: Columns there are.
         utc: Whether clock times are UTC.
-        begun_unix_s: When something began a moment before, of which the rules tell later.
+        begun_unix_s: When something began a moment before, which the rules report later.
     """
-    frame = Frame()
-    if not findings and begun_unix_s is not None:
-        text = f"Something began at {clock(begun_unix_s, utc=utc)}: the rules tell of it once it "
-        text += "has lasted for some seconds. Go on with the right arrow or Space."
+    now = {key_of(finding): finding for finding in snapshot.findings}
+    by_key = {**{key_of(finding): finding for finding in known}, **now}
+    shown = sorted(by_key.values(), key=lambda f: (-f.since_unix_s, _ORDER.index(f.severity)))
+    keys = [*(key_of(finding) for finding in shown), _MISSING]
+    chosen = Page(ScreenFrame(), [Entry(key, 0, "visit") for key in keys]).chosen(state)
+    frame, entries = ScreenFrame(), []
+    if not now and begun_unix_s is not None:
+        text = (
+            f"Something began at {clock(begun_unix_s, utc=utc)}. The rules report it once it has "
+        )
+        text += "lasted some seconds: continue with the right arrow or Space."
         _wrap(frame, text, width, "accent", 1)
-    elif not findings:
-        frame.add(Line(" Nothing found wrong in this interval.", "good"))
-    for finding in ranked(findings):
-        _add_finding(frame, finding, width, utc=utc)
+    elif not now:
+        frame.add(Line(" No findings in this interval.", "good").fitted(width))
+    for at, finding in enumerate(shown):
+        key = key_of(finding)
+        entries.append(Entry(key, len(frame.lines), "visit", finding.since_unix_s))
+        is_old = abs(snapshot.time_unix_s - finding.since_unix_s) > _DAY_S
+        since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
+        _add_finding(frame, finding, width, since, is_now=key in now, is_open=at == chosen)
+    missing = snapshot.not_evaluated
     if missing:
-        frame.add(Line())
-        frame.add(Line(" Not evaluated", "head"))
-        for rule in missing:
+        entries.append(Entry(_MISSING, len(frame.lines), ""))
+        is_open = chosen >= len(shown)
+        text = f" {len(missing)} rule{'s' if len(missing) > 1 else ''} not evaluated"
+        line = Line(text + ("" if is_open else ": choose this line for the reasons"), "head")
+        frame.add(line.fitted(width).styled("sel") if is_open and shown else line.fitted(width))
+        for rule in missing if is_open else ():
             _wrap(frame, f"{safe_name(rule.title)}: {safe_name(rule.reason)}", width, "dim", 3)
-    return frame
+    return Page(frame, entries)
 
 
-def _add_finding(frame: Frame, finding: Finding, width: int, *, utc: bool) -> None:
-    style = SEVERITY_STYLES[finding.severity]
-    since = clock(finding.since_unix_s, utc=utc)
-    line = Line(f" {_SIGNS[finding.severity]}{safe_name(finding.title)}", style)
-    line.add(f"   {finding.severity}, confidence {finding.confidence}, since {since}   ", "dim")
-    line.add("go there", "key")
+def _add_finding(  # noqa: PLR0913
+    frame: ScreenFrame, finding: Finding, width: int, since: str, *, is_now: bool, is_open: bool
+) -> None:
+    """Its line; what follows where it is open.  A click goes to its begin."""
+    style = SEVERITY_STYLES[finding.severity] if is_now else "dim"
+    title = f" {since} {_SIGNS[finding.severity]}{safe_name(finding.title)}"
+    line = Line(title, style)
+    if is_open:
+        line = Line(title, "sel").add("   ").add("go there", "key")
+        on = "on now, " if is_now else ""
+        line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
+    else:
+        line.add(f"   {safe_name(finding.cause)}", "" if is_now else "dim")
     frame.add(line.fitted(width), (0, width, "visit", finding.since_unix_s))
+    if not is_open:
+        return
     _wrap(frame, safe_name(finding.cause), width, "strong", 3)
     for evidence in finding.evidence:
         source = f"   [{safe_name(evidence.source)}]" if evidence.source else ""
@@ -87,10 +125,12 @@ def _add_finding(frame: Frame, finding: Finding, width: int, *, utc: bool) -> No
     if finding.command:
         _wrap(frame, safe_name(finding.command), width, "key", 5)
     if finding.false_alarm:
-        _wrap(frame, f"A false alarm if: {safe_name(finding.false_alarm)}", width, "dim", 3)
+        _wrap(frame, f"May be a false alarm: {safe_name(finding.false_alarm)}", width, "dim", 3)
+    _wrap(frame, f"Wrong if: {safe_name(finding.wrong_if)}:", width, "dim", 3)
+    _wrap(frame, safe_name(finding.check), width, "dim", 5)
     frame.add(Line())
 
 
-def _wrap(frame: Frame, text: str, width: int, style: str, indent: int) -> None:
+def _wrap(frame: ScreenFrame, text: str, width: int, style: str, indent: int) -> None:
     for part in textwrap.wrap(text, max(20, width - indent - 1)):
         frame.add(Line(" " * indent).add(part, style).fitted(width))

@@ -7,15 +7,42 @@ from ioh.tui.render.line import Hit, Line
 
 # What is shown first where not all fit; the help has the others.
 _USEFUL = (
-    "help quit layer focus pause findings top filter rec speed heat graph hist reads writes save"
+    "back help quit layer focus pause findings top filter rec speed heat graph hist mark reads"
+    " writes save"
 )
 _RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
 
 
-def render_keys(width: int, *, is_replay: bool) -> tuple[Line, list[Hit]]:
-    """As many keys as fit, each clickable, the most useful ones."""
+_PAGE_KEYS = {
+    "findings": (("Enter", "go there", "enter"),),
+    "help": (("/", "search", "slash"),),
+    "compare": (("A", "pin what is shown now", "A"),),
+}
+_PROMPTS = {
+    "filter": ("filter", "Enter apply, Esc cancel"),
+    "search": ("search", "Enter apply, Esc cancel"),
+    "mark": ("mark", "Enter set it, Esc cancel"),
+    "command": ("command", "arrow keys choose, Enter does it, Esc cancel"),
+}
+
+
+def render_keys(
+    width: int, layers: int, *, is_replay: bool, is_zoomed: bool = False
+) -> tuple[Line, list[Hit]]:
+    """As many keys as fit, each clickable, the most useful ones.
+
+    Args:
+        width: Columns there are.
+        layers: How many there are to zoom into.
+        is_replay: Whether a recording is shown.
+        is_zoomed: Whether one layer is.
+    """
     line, hits = Line(" "), []
-    known: list[tuple[str, str, str]] = [("1-9", "layer", "")]
+    known: list[tuple[str, str, str]] = []
+    if is_zoomed:
+        known.append(("Esc", "back", "escape"))
+    if layers:
+        known.append((f"1-{layers}" if layers > 1 else "1", "layer", ""))
     known += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
     if is_replay:
         known.append(("+-", "speed", "plus"))
@@ -40,13 +67,12 @@ def render_keys(width: int, *, is_replay: bool) -> tuple[Line, list[Hit]]:
 
 
 def render_page_keys(
-    first: int, count: int, total: int, width: int, *, has_findings: bool
+    first: int, room: int, total: int, width: int, screen: str
 ) -> tuple[Line, list[Hit]]:
-    """What there is to do with a text of which ``count`` lines from ``first`` on are seen."""
+    """What there is to do with a text of ``total`` lines, of which so many fit."""
     line, hits = Line(" "), []
-    keys = [("Esc", "back", "escape"), ("q", "quit", "q")]
-    if has_findings:
-        keys = [("Enter", "go to the first", "enter"), *keys]
+    count = min(room, total)
+    keys = [*_PAGE_KEYS.get(screen, ()), ("Esc", "back", "escape"), ("q", "quit", "q")]
     if count < total:
         keys = [("PgUp", "", "pageup"), ("PgDn", "page", "pagedown"), *keys]
     for label, short, name in keys:
@@ -59,10 +85,12 @@ def render_page_keys(
     return line.fitted(width), [hit for hit in hits if hit.right <= width]
 
 
-def render_prompt(pattern: str, width: int) -> Line:
-    """The filter being typed."""
-    line = Line(" filter: ", "key").add(pattern, "strong").add("_", "cursor")
-    return line.add("   Enter keep, Esc forget", "dim").fitted(width)
+def render_prompt(what: str, typed: str, width: int) -> Line:
+    """What is being typed; its end where it is longer than the line."""
+    name, keys = _PROMPTS[what]
+    room = max(8, width - len(name) - 5)
+    line = Line(f" {name}: ", "key").add(typed[-room:], "strong").add("_", "cursor")
+    return line.add(f"   {keys}", "dim").fitted(width)
 
 
 def render_message(text: str, width: int, style: str = "warn") -> Line:

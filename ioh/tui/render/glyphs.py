@@ -13,7 +13,8 @@ class Glyphs:
 
     Shape:
         ``bars`` from none to full, for sparklines and charts; ``shades`` from none to full, for
-        heat maps; the others as their names say, each one column wide.
+        heat maps; ``box`` the corners from the top left on, row by row, and the side; the others
+        as their names say, each one column wide.
     """
 
     bars: str
@@ -33,7 +34,9 @@ class Glyphs:
     cursor: str
     down: str
     up: str
-    ellipsis: str
+    box: str
+    step: str
+    slowest: str
 
 
 UNICODE = Glyphs(
@@ -54,7 +57,9 @@ UNICODE = Glyphs(
     cursor="▸",
     down="↓",
     up="↑",
-    ellipsis="…",
+    box="╭╮╰╯│",
+    step="▏",
+    slowest="◂",
 )
 ASCII = Glyphs(
     bars=" .:-=+*#@",
@@ -74,7 +79,9 @@ ASCII = Glyphs(
     cursor=">",
     down="v",
     up="^",
-    ellipsis="~",
+    box="++++|",
+    step="|",
+    slowest="<",
 )
 
 

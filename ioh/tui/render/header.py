@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from ioh.model.feed import Mode, RecordingState
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import format_fixed, format_scaled, safe_name
 from ioh.sinks.rows import is_flow, op_rows
-from ioh.tui.feed import Mode, RecordingState
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, Span
 
@@ -60,8 +60,8 @@ def lowest_iops(snapshot: Snapshot) -> tuple[str, float] | None:
 def _mode(view: HeaderView) -> Span:
     glyphs, cycle = view.glyphs, f"{view.cycle_s:g}s"
     if view.mode == "demo":
-        what = f"{glyphs.live} DEMO" if view.shown == "live" else f"{glyphs.paused} DEMO"
-        return what, "demo"
+        is_paused = view.shown == "paused"
+        return (f"{glyphs.paused} DEMO PAUSED" if is_paused else f"{glyphs.live} DEMO"), "demo"
     speed = "" if view.mode != "replay" or view.speed == 1 else f" {view.speed:g}x"
     if view.shown in {"paused", "ended"}:
         return f"{glyphs.paused} {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
-from ioh.tui.render.sizelat import HEAT_LEVELS, column_label, heat_level, heat_scale
+from ioh.tui.render.sizelat import HEAT_LEVELS, column_label, heat_level, heat_scale, shade
 
 _LABEL = 5
 _LEVELS = range(HEAT_LEVELS)
@@ -47,22 +47,17 @@ def render_heat_map(
         for at in range(0, len(by_bucket), step)
     ]
     scale = heat_scale(max(map(max, rows)))
-    shades = [(_shade(level, glyphs), f"heat{level}" if level else "") for level in _LEVELS]
+    shades = [(shade(level, glyphs), f"heat{level}" if level else "") for level in _LEVELS]
     lines = []
     for start, row in zip(reversed(starts), reversed(rows), strict=True):
         label = column_label(min(start + step - 1, high))
         line = Line().right(label, _LABEL, "head").add(" ")
         for level, run in groupby([heat_level(count, scale) for count in row]):
-            shade, style = shades[level]
-            line.add(shade * len(list(run)), style)
+            char, style = shades[level]
+            line.add(char * len(list(run)), style)
         lines.append(line)
     lines.append(_axis(columns, lengths_s))
     return lines
-
-
-def _shade(level: int, glyphs: Glyphs) -> str:
-    full = len(glyphs.shades) - 1
-    return glyphs.shades[0 if not level else max(1, round(level / (HEAT_LEVELS - 1) * full))]
 
 
 def _axis(columns: int, lengths_s: Sequence[float | None]) -> Line:

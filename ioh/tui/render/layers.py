@@ -1,4 +1,4 @@
-"""The table of layers: one line for each layer's reads and writes, with its last minute."""
+"""A layer's table: one line for each kind of operation, with its last minute."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO, format_fixed, format_scaled
-from ioh.tui.history import Point, series
+from ioh.tui.history import TrendPoint, series
 from ioh.tui.render.columns import Column, cells, fitting, titles
 from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.line import Frame, Line
-from ioh.tui.render.spark import render_spark, resampled
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.panel import TREND_STYLES
+from ioh.tui.render.spark import render_bars
+from ioh.tui.render.trends import TREND_INTERVALS, binned, length_text
 from ioh.tui.rows import LayerRow
 
-TREND_INTERVALS = 60
 _MIN_TREND = 12
 _SLOWEST = 13  # columns of a time and a size
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MIN_LABEL = 12
-_USUAL_LABEL = 16  # of lines that come and go: the columns stay where they are
 _MAX_LABEL = 24
 
 
@@ -29,15 +29,14 @@ class LayersView:
 
     Shape:
         ``points`` are the last TREND_INTERVALS intervals; ``chosen`` is the key of the row that
-        the other panels show; ``has_focus`` whether keys move it; ``wide`` adds the columns
-        of a single layer (queue, service, errors); ``hidden`` are rows that did not fit.
+        the other panels show; ``has_focus`` whether keys move it; ``hidden`` are rows that did
+        not fit.
     """
 
-    points: Sequence[Point | None]
+    points: Sequence[TrendPoint | None]
     chosen: tuple[str, str]
     has_focus: bool
     glyphs: Glyphs
-    wide: bool = False
     hidden: Sequence[LayerRow] = ()
 
 
@@ -85,59 +84,44 @@ COLUMNS: tuple[Column[LayerRow], ...] = (
     Column("ops/s", 7, _of(_rate)),
     Column("avg KB", 6, _of(_kilobytes), rank=2),
     Column("avg ms", 6, _of(lambda s: _ms(s.latency_us)), style="strong"),
+    Column("queue", 6, _of(lambda s: _ms(s.queue_us)), rank=5),
+    Column("service", 7, _of(lambda s: _ms(s.service_us)), rank=5),
     Column("p50", 6, _of(lambda s: _ms(s.p50_us)), rank=6),
     Column("p95", 6, _of(lambda s: _ms(s.p95_us)), rank=8),
     Column("p99", 6, _of(lambda s: _ms(s.p99_us)), rank=1),
     Column("p99.9", 6, _of(lambda s: _ms(s.p999_us)), rank=10),
     Column("max ms (KB)", _SLOWEST, _of(_slowest), rank=4),
     Column("in-fl", 5, _of(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
-)
-WIDE_COLUMNS: tuple[Column[LayerRow], ...] = (
-    *COLUMNS[:4],
-    Column("queue", 6, _of(lambda s: _ms(s.queue_us)), rank=5),
-    Column("service", 7, _of(lambda s: _ms(s.service_us)), rank=5),
-    *COLUMNS[4:],
     Column("avg-fl", 6, _of(lambda s: format_fixed(s.avg_inflight, 6, 2)), rank=9),
     Column("err/s", 5, _of(lambda s: format_fixed(s.errors_per_s, 5, 1)), rank=7),
 )
 
 
-def visible_columns(label_width: int, width: int, *, wide: bool) -> list[Column[LayerRow]]:
+def visible_columns(label_width: int, width: int) -> list[Column[LayerRow]]:
     """The columns that fit beside the labels and, on a wide terminal, a short trend."""
     trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
-    return fitting(WIDE_COLUMNS if wide else COLUMNS, width - label_width - trend)
+    return fitting(COLUMNS, width - label_width - trend)
 
 
-def hidden_count(width: int) -> int:
-    """How many of the columns that are never left out do not fit."""
-    needed = [c for c in COLUMNS if c.rank == 0]
-    room = width - _MIN_LABEL
-    return sum(1 for at in range(len(needed)) if sum(c.width + 1 for c in needed[: at + 1]) > room)
-
-
-def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int) -> Frame:
+def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int, tick: int) -> ScreenFrame:
     """A heading and a line for each row; a click chooses the row's op."""
     # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
     widest = max((len(_label(row, view.glyphs)) for row in (*rows, *view.hidden)), default=0)
     needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
-    usual = _MIN_LABEL if view.wide else _USUAL_LABEL
-    label_width = max(_MIN_LABEL, min(_MAX_LABEL, max(widest, usual), width - needed))
-    columns = visible_columns(label_width, width, wide=view.wide)
+    label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
+    columns = visible_columns(label_width, width)
     used = label_width + sum(c.width + 1 for c in columns)
     trend = min(TREND_INTERVALS, width - used - 2)
-    frame = Frame()
+    frame = ScreenFrame()
     hidden = _hidden(view, label_width)
     head = titles(columns, Line().left(hidden, label_width, "dim" if hidden else ""))
     if trend >= _MIN_TREND:
-        seconds = sum(p.interval_s for p in view.points if p) or len(view.points)
-        # Not format_duration(): its letters are those of latencies, where m is ms.
-        length = f", {seconds:.{0 if seconds >= 1 else 1}f}s" if seconds else ""
-        head.add("  ").add("MB/s" + length, "head")
+        head.add("  ").add(f"trend {length_text(view.points, trend)}", "head")
     frame.add(head.fitted(width))
     for row in rows:
         line = _render_row(row, view, columns, label_width)
         if trend >= _MIN_TREND and row.op and not row.note:
-            line.to(used).add("  ").add(_trend(row, view, trend), _color(row))
+            line.to(used).add("  ").add(_trend(row, view, trend, tick), TREND_STYLES[row.direction])
         hit = (0, width, "choose", f"{row.layer}/{row.op}")
         frame.add(line.fitted(width), hit)
     return frame
@@ -148,8 +132,8 @@ def _hidden(view: LayersView, width: int) -> str:
     if not view.hidden:
         return ""
     text = f"+{len(view.hidden)} row{'s' if len(view.hidden) > 1 else ''}"
-    ways = ("taller",) if view.wide else ("taller, or 1-9", "1-9")
-    return next((said for way in ways if len(said := f"{text} ({way})") <= width), text)
+    said = f"{text} (taller)"
+    return said if len(said) <= width else text
 
 
 def _color(row: LayerRow) -> str:
@@ -179,8 +163,8 @@ def _render_row(
     return cells(columns, row, line, "dim" if row.stats.count == 0 else "")
 
 
-def _trend(row: LayerRow, view: LayersView, width: int) -> str:
+def _trend(row: LayerRow, view: LayersView, width: int, tick: int) -> str:
     values = series(view.points, row.key, "bytes_per_s")
     if not any(values):
         values = series(view.points, row.key, "ops_per_s")
-    return render_spark(resampled(values, min(width, len(values))), view.glyphs)
+    return render_bars(binned(values, width, tick), 1, view.glyphs, gap=True)[0]

@@ -11,7 +11,7 @@ from ioh.sinks.cells import cut_to, display_width
 Span = tuple[str, str]
 
 # Styles that show on a space, too; in any other one a space is a space.
-SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab"})
+SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
 
 
 class Line:
@@ -157,7 +157,7 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Frame:
+class ScreenFrame:
     """A piece of the screen: its lines from the top, and what can be clicked."""
 
     lines: list[Line] = field(default_factory=list)
@@ -169,7 +169,7 @@ class Frame:
         self.lines.append(line)
         self.hits += [Hit(y, *hit) for hit in hits]
 
-    def below(self, other: Frame) -> None:
+    def below(self, other: ScreenFrame) -> None:
         """Append another frame's lines below."""
         y = len(self.lines)
         self.lines += other.lines
@@ -180,9 +180,9 @@ class Frame:
         return "".join(line.text.rstrip() + "\n" for line in self.lines)
 
 
-def beside(left: Frame, left_width: int, right: Frame, gap: int = 2) -> Frame:
+def beside(left: ScreenFrame, left_width: int, right: ScreenFrame, gap: int = 2) -> ScreenFrame:
     """Two frames side by side, the right one beginning at ``left_width`` + ``gap``."""
-    made = Frame()
+    made = ScreenFrame()
     for y in range(max(len(left.lines), len(right.lines))):
         line = left.lines[y].fitted(left_width) if y < len(left.lines) else Line()
         line = Line().extend(line).to(left_width + gap)
@@ -193,11 +193,11 @@ def beside(left: Frame, left_width: int, right: Frame, gap: int = 2) -> Frame:
     return made
 
 
-def clipped(frame: Frame, height: int) -> Frame:
+def clipped(frame: ScreenFrame, height: int) -> ScreenFrame:
     """The first ``height`` lines of a frame, filled with empty ones where it has fewer."""
     lines = frame.lines[:height]
     lines += [Line() for _ in range(height - len(lines))]
-    return Frame(lines, [hit for hit in frame.hits if hit.y < height])
+    return ScreenFrame(lines, [hit for hit in frame.hits if hit.y < height])
 
 
 def heading(title: Iterable[Span], width: int, rule: str = "─") -> Line:

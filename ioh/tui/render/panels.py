@@ -6,18 +6,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ioh.model.hist import LATENCY_BUCKETS, SizeLatencyHist
+from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
-from ioh.tui.history import Measure, Point, latencies, series
+from ioh.tui.history import Measure, TrendPoint, latencies, series
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.heat import render_heat_map
-from ioh.tui.render.line import Frame, Line, Span, heading
-from ioh.tui.render.sizelat import column_label, hidden_sizes, render_size_latency
+from ioh.tui.render.line import Line, ScreenFrame, Span, heading
+from ioh.tui.render.sizelat import column_label, hidden_sizes, histogram_of, render_size_latency
 from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
 from ioh.tui.state import Narrow, TableState, ViewState
@@ -36,12 +36,13 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class PanelView:
-    """What every panel draws from."""
+    """What every panel draws from; ``tick`` numbers the newest of the points."""
 
     state: ViewState
     snapshot: Snapshot
-    points: Sequence[Point | None]
+    points: Sequence[TrendPoint | None]
     glyphs: Glyphs
+    tick: int = 0
 
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
@@ -63,10 +64,10 @@ def chosen_title(view: PanelView) -> str:
     return f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}" if layer else ""
 
 
-def panel(view: PanelView, width: int, height: int, kind: str = "") -> Frame:
+def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFrame:
     """The table, heat map or graph of the chosen op, with its heading."""
     kind = kind or view.state.panel
-    frame = Frame()
+    frame = ScreenFrame()
     layer = shown_layer(view)
     is_rtt = kind == "hist" and layer is not None and is_flow(layer.spec)
     what = "connections by round-trip time" if is_rtt else _TITLES[kind]
@@ -96,7 +97,7 @@ def _body(
         if view.state.narrow is not None and not is_kept:
             yield from _not_kept(view.state.narrow, width)
             return
-        yield from _size_latency(layer, stats, width, height)
+        yield from _size_latency(view, layer, stats, width, height)
     elif kind == "heat":
         intervals = latencies(view.points, view.state.chosen)
         if view.state.narrow is not None and not is_kept and not any(intervals):
@@ -108,11 +109,12 @@ def _body(
         yield from _graphs(view, width, height)
 
 
-def _size_latency(layer: LayerSnapshot, stats: OpStats, width: int, height: int) -> Iterator[Line]:
-    hist = stats.size_lat
-    if hist is None and stats.count == 0 and layer.source != "proc":
-        hist = SizeLatencyHist()  # probes have none of what never happened
-    yield from render_size_latency(hist, width, height)
+def _size_latency(
+    view: PanelView, layer: LayerSnapshot, stats: OpStats, width: int, height: int
+) -> Iterator[Line]:
+    style = _style(view)
+    hist = histogram_of(layer, stats)
+    yield from render_size_latency(hist, width, height, view.glyphs, style)
     if hist is None:
         for note in layer.notes:
             for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
@@ -123,9 +125,9 @@ def _not_there(view: PanelView, width: int) -> Iterator[Line]:
     """Why a layer has nothing to show, in its own words."""
     name = view.state.layer or view.state.chosen[0]
     layer = view.snapshot.layers.get(name)
-    text = "nothing to show: choose a layer that is there"
+    text = "nothing to show: choose an active layer"
     if isinstance(layer, Unavailable):
-        text = f"{name} is not there: {layer.reason}"
+        text = f"{name} is inactive: {layer.reason}"
         text += f"; {layer.hint}" if layer.hint else ""
     for part in textwrap.wrap(safe_name(text, 1000), max(20, width - 2)):
         yield Line(" ").add(part, "dim")
@@ -157,8 +159,12 @@ def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
             yield line.add(" ").add("#" * bar, "read")
 
 
+def _style(view: PanelView) -> str:
+    return {"R": "read", "W": "write"}.get(direction(view.state.chosen[1]), "other")
+
+
 def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
-    style = {"R": "read", "W": "write"}.get(direction(view.state.chosen[1]), "other")
+    style = _style(view)
     upper = max(1, (height - 2) // 2)
     graphs: tuple[tuple[Measure, str, int], ...] = (
         ("bytes_per_s", "throughput, B/s", upper),
@@ -170,16 +176,9 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
         yield from render_chart(values, width, rows, view.glyphs, style)
 
 
-def breakdown_width(state: ViewState, width: int) -> int:
-    """Columns that the breakdown takes of a screen's ``width``."""
-    if state.layer or width < SIDE_BY_SIDE:
-        return width
-    return width - 2 - (width - 2) * 11 // 20
-
-
-def breakdown(view: PanelView, width: int, height: int) -> Frame:
+def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
     """The chosen layer's breakdown, with the names of its others in the heading."""
-    frame = Frame()
+    frame = ScreenFrame()
     layer = shown_layer(view)
     if layer is None:
         frame.add(heading([("Top", "title")], width, view.glyphs.rule))
@@ -204,6 +203,35 @@ def breakdown(view: PanelView, width: int, height: int) -> Frame:
         top = _top_view(view, table, rows, height - 1)
         frame.below(render_top(spec, rows, top, width, height - 1))
     return frame
+
+
+def breakdown_name(view: PanelView, layer: LayerSnapshot) -> list[Span]:
+    """What a panel's rows are, and the filter that they passed."""
+    table = view.state.table_of(layer.spec.name)
+    spec = table_spec(layer, table)
+    spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
+    if table.pattern:
+        spans.append((f"filter: {cut_to(safe_name(table.pattern), _FILTER)} ", "warn"))
+    return spans
+
+
+def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+    """The first rows of a layer's breakdown; those of the chosen layer can be walked."""
+    table = view.state.table_of(layer.spec.name)
+    spec = table_spec(layer, table)
+    if spec is None:
+        return ScreenFrame()
+    rows = layer.tables.get(spec.name, ())
+    if view.state.chosen[0] != layer.spec.name:
+        top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
+        frame = render_top(spec, rows, top, width, height)
+        frame.hits = [
+            replace(hit, action="row_of", argument=f"{layer.spec.name}/{hit.argument}")
+            for hit in frame.hits
+            if hit.action == "row"
+        ]
+        return frame
+    return render_top(spec, rows, _top_view(view, table, rows, height), width, height)
 
 
 def _named_tables(
@@ -237,11 +265,19 @@ def _top_view(view: PanelView, table: TableState, rows: Sequence[TableRow], heig
     top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
     if view.state.focus != "top":
         return top
-    count = len(chosen_rows(rows, top)) if table.pattern else len(rows)
-    cursor = max(0, min(table.cursor, count - 1))
+    keys = [row.key for row in chosen_rows(rows, top)]
+    count = len(keys)
+    cursor = cursor_in(keys, table)
     room = max(1, height - 1)
     offset = max(cursor - room + 1, min(table.offset, cursor, count - room), 0)
     return replace(top, cursor=cursor, offset=offset)
+
+
+def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
+    """Where the cursor is: on its row, wherever that has gone, else where that was last."""
+    if table.key in keys:
+        return keys.index(table.key)
+    return max(0, min(table.cursor, len(keys) - 1))
 
 
 def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:

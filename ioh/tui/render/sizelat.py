@@ -1,17 +1,29 @@
-"""The size × latency table, as ioh.sh printed it: rows are sizes, columns times, cells counts."""
+"""The size × latency histogram on one latency axis: the same for all panels and all time."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from ioh.model.hist import LATENCY_EDGES_US, SIZE_BUCKETS, SIZE_EDGES_BYTES, SizeLatencyHist
+from ioh.model.hist import (
+    LATENCY_BUCKETS,
+    LATENCY_EDGES_US,
+    SIZE_BUCKETS,
+    SIZE_EDGES_BYTES,
+    SizeLatencyHist,
+)
+from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
+from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
 
 HEAT_LEVELS = 8
-_CELL = 5
+SIZE_COLUMNS = 5
 _SUM = 6
+_NUMBERS = 4  # columns of a cell that holds its count
+NUMBERS_FROM = SIZE_COLUMNS + 2 + _SUM + _NUMBERS * LATENCY_BUCKETS  # of the whole table
 
 
 def size_label(size: int) -> str:
@@ -45,76 +57,147 @@ def heat_level(count: float, scale: Sequence[float]) -> int:
     return bisect_right(scale, count)
 
 
-def _used(hist: SizeLatencyHist) -> tuple[list[int], int, int]:
-    """Sizes in use, first and last latency column in use."""
-    sizes = [size for size in range(SIZE_BUCKETS) if any(hist.row(size))]
-    columns = [b for size in sizes for b, count in enumerate(hist.row(size)) if count]
-    return sizes, min(columns, default=0), max(columns, default=0)
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Latencies from left to right; a function of the room alone, so that nothing ever jumps.
+
+    Shape:
+        ``first`` is the bucket of the leftmost column, which faster ones join where not all fit:
+        the slow end is never merged.  ``cell`` is how wide each column is.
+    """
+
+    first: int
+    cell: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        return (LATENCY_BUCKETS - self.first) * self.cell
+
+    @property
+    def _step(self) -> int:
+        """Buckets from one label to the next; each takes up to four columns."""
+        return max(1, 4 // self.cell) if self.cell != 3 else 2
+
+    def is_labelled(self, bucket: int) -> bool:
+        """Whether a column has its time above it."""
+        return bucket % self._step == 0 or self.cell == _NUMBERS
+
+    def heading(self, before: int) -> str:
+        """The longest time of each labelled column, above its right end.
+
+        Args:
+            before: Columns to the left of the axis that the first label may use.
+        """
+        text = " " * (before + self.width)
+        for bucket in range(self.first, LATENCY_BUCKETS):
+            end = before + (bucket - self.first + 1) * self.cell
+            label = column_label(bucket)
+            if bucket == self.first and self.first:
+                label = "≤" + label
+            begin = end - len(label)
+            if self.is_labelled(bucket) and begin >= 0 and text[max(0, begin - 1) : end].isspace():
+                text = text[:begin] + label + text[end:]
+        return text
+
+    def joined(self, counts: Sequence[int]) -> list[int]:
+        """Counts by LATENCY_EDGES_US, one for each column."""
+        return [sum(counts[: self.first + 1]), *counts[self.first + 1 :]]
 
 
-def _columns(hist: SizeLatencyHist, first: int, last: int, room: int) -> tuple[int, int]:
-    """As many columns as fit: those at the edges that hold least are joined with the next."""
-    by_latency = hist.by_latency()
-    while last - first + 1 > max(1, room):
-        if sum(by_latency[: first + 1]) <= sum(by_latency[last:]):
-            first += 1
+def axis_for(room: int, widest: int = 2) -> Axis:
+    """The axis that fits so many columns of the terminal, each bucket at most ``widest`` wide."""
+    cell = max(1, min(widest, room // LATENCY_BUCKETS))
+    return Axis(max(0, LATENCY_BUCKETS - max(1, room // cell)), cell)
+
+
+def shaded(  # noqa: PLR0913 (one argument per thing drawn)
+    line: Line, counts: Sequence[int], axis: Axis, glyphs: Glyphs, style: str, *, largest: int
+) -> Line:
+    """A row of cells, the fuller the more operations, appended to ``line``."""
+    scale = heat_scale(max(1, largest))
+    cells = [
+        (shade(heat_level(count, scale), glyphs), style)
+        if count
+        else (glyphs.ahead if axis.is_labelled(bucket) else " ", "rule")
+        for bucket, count in enumerate(axis.joined(counts), axis.first)
+    ]
+    for (char, kind), run in groupby(cells):
+        count = len(list(run))
+        if kind == "rule":
+            line.add((" " * (axis.cell - 1) + char) * count, kind)
         else:
-            last -= 1
-    return first, last
+            line.add(char * axis.cell * count, kind)
+    return line
+
+
+def shade(level: int, glyphs: Glyphs) -> str:
+    """The character of a heat level; one above 0 is always seen."""
+    full = len(glyphs.shades) - 1
+    return glyphs.shades[0 if not level else max(1, round(level / (HEAT_LEVELS - 1) * full))]
+
+
+def used_sizes(hist: SizeLatencyHist) -> list[int]:
+    """Sizes that have any operation."""
+    return [size for size in range(SIZE_BUCKETS) if any(hist.row(size))]
+
+
+def busiest_sizes(hist: SizeLatencyHist, count: int) -> list[int]:
+    """The sizes with most operations, at most ``count``, the smallest first."""
+    sizes = used_sizes(hist)
+    if len(sizes) > count:
+        sizes = sorted(sorted(sizes, key=lambda size: -sum(hist.row(size)))[: max(0, count)])
+    return sizes
 
 
 def _count(value: int) -> str:
-    return "." if not value else (str(value) if value < 10_000 else format_scaled(value))
+    """A count in three columns."""
+    if value < 1000:
+        return str(value) if value else "."
+    if value < 99_500:
+        return f"{value / 1e3:.0f}k"
+    return f".{value / 1e5:.0f}M" if value < 950_000 else f"{value / 1e6:.0f}M"
+
+
+def histogram_of(layer: LayerSnapshot, stats: OpStats) -> SizeLatencyHist | None:
+    """An op's latencies by size; probes have none of what never happened."""
+    if stats.size_lat is None and stats.count == 0 and layer.source != "proc":
+        return SizeLatencyHist()
+    return stats.size_lat
 
 
 def hidden_sizes(hist: SizeLatencyHist | None, height: int) -> int:
     """How many sizes in use have no line of their own in a table of so many lines."""
-    return max(0, len(_used(hist)[0]) - max(1, height - 1)) if hist is not None else 0
+    return max(0, len(used_sizes(hist)) - max(1, height - 1)) if hist is not None else 0
 
 
-def render_size_latency(hist: SizeLatencyHist | None, width: int, height: int) -> list[Line]:
+def render_size_latency(
+    hist: SizeLatencyHist | None, width: int, height: int, glyphs: Glyphs, style: str
+) -> list[Line]:
     """A heading and one line for each size in use, the busiest ones where not all fit.
 
-    A column holds times up to its heading and above the one before; where columns were joined
-    to fit, ``≤`` or ``≥`` stands before the outermost headings.
+    A column holds times up to its heading and above the one before; its cells are counts where
+    there is room for them, else shades.
     """
     if hist is None:
-        return [Line("not measured by this source: it knows no histogram", "dim")]
+        return [Line("this source has no histogram", "dim")]
     if not hist.total:
         return [Line("none in this interval", "dim")]
-    sizes, low, high = _used(hist)
-    room = (width - _CELL - 1 - _SUM - 1) // (_CELL + 1)
-    first, last = _columns(hist, low, high, room)
-    if len(sizes) > height - 1:
-        busiest = sorted(sizes, key=lambda s: -sum(hist.row(s)))[: max(1, height - 1)]
-        sizes = sorted(busiest)
-    rows = [_joined(hist.row(size), first, last) for size in sizes]
-    scale = heat_scale(max(max(row) for row in rows))
-    lines = [_heading(first, last, low, high)]
+    axis = axis_for(width - SIZE_COLUMNS - 2 - _SUM, _NUMBERS)
+    sizes = busiest_sizes(hist, max(1, height - 1))
+    rows = [axis.joined(hist.row(size)) for size in sizes]
+    largest = max(max(row) for row in rows)
+    scale = heat_scale(largest)
+    head = Line().right("size", SIZE_COLUMNS, "head").cell("count", _SUM, "head")
+    lines = [head.add(axis.heading(1), "head")]
     for size, counts in zip(sizes, rows, strict=True):
-        line = Line().right(size_label(size), _CELL, "strong")
-        line.cell(_count(sum(counts)), _SUM)
+        line = Line().right(size_label(size), SIZE_COLUMNS, "strong")
+        line.cell(str(sum(counts)), _SUM).add(" ")
+        if axis.cell < _NUMBERS:
+            lines.append(shaded(line, hist.row(size), axis, glyphs, style, largest=largest))
+            continue
         for count in counts:
-            style = f"heat{heat_level(count, scale)}" if count else "dim"
-            line.cell(_count(count), _CELL, style)
+            heat = f"heat{heat_level(count, scale)}" if count else "dim"
+            line.cell(_count(count), _NUMBERS - 1, heat)
         lines.append(line)
     return lines
-
-
-def _heading(first: int, last: int, low: int, high: int) -> Line:
-    line = Line().right("size", _CELL, "head").cell("count", _SUM, "head")
-    for bucket in range(first, last + 1):
-        label = column_label(bucket)
-        if bucket == first and first > low:
-            label = "≤" + label
-        if bucket == last and last < high:
-            label = ">" + column_label(bucket - 1)
-        line.cell(label, _CELL, "head")
-    return line
-
-
-def _joined(counts: Sequence[int], first: int, last: int) -> list[int]:
-    shown = list(counts[first : last + 1])
-    shown[0] += sum(counts[:first])
-    shown[-1] += sum(counts[last + 1 :])
-    return shown

@@ -1,10 +1,8 @@
-"""Sparklines and bar charts from a row of values."""
+"""Trends and bar charts from a row of values."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from functools import lru_cache
 
 from ioh.sinks.cells import format_scaled
 from ioh.tui.render.glyphs import Glyphs
@@ -13,41 +11,31 @@ from ioh.tui.render.line import Line
 Values = Sequence[float | None]
 
 
-def resampled(values: Values, width: int) -> list[float | None]:
-    """``values`` in ``width`` columns: each the mean of those it stands for, None where none is."""
-    count = len(values)
-    if count == width or not width:
-        return list(values[:width])
-    made: list[float | None] = []
-    for part in _parts(count, width):
-        known = [value for value in values[part] if value is not None]
-        made.append(sum(known) / len(known) if known else None)
-    return made
+def render_bars(
+    values: Values, height: int, glyphs: Glyphs, top: float | None = None, *, gap: bool = False
+) -> list[str]:
+    """A bar for each value, on so many lines, the upper ones first.
 
-
-@lru_cache(maxsize=8)
-def _parts(count: int, width: int) -> tuple[slice, ...]:
-    """Which of ``count`` values each of ``width`` columns stands for; every row asks the same."""
-    starts = [column * count // width for column in range(width + 1)]
-    return tuple([slice(a, max(a + 1, b)) for a, b in itertools.pairwise(starts)])
-
-
-def render_spark(values: Values, glyphs: Glyphs, top: float | None = None) -> str:
-    """One character a value, its height the share of the largest one (or of ``top``).
-
-    Returns:
-        A space where a value is not known, and the lowest bar for anything above 0.
+    Args:
+        values: Oldest first; nothing is drawn where one is not known.
+        height: Lines.
+        glyphs: Characters to draw with.
+        top: What the highest bar stands for; the largest value if not given.
+        gap: Whether the highest bar ends below its line's upper edge, apart from what is above.
     """
-    known = [v for v in values if v]
-    highest = top if top is not None else max(known, default=0.0)
+    highest = top if top is not None else max((v for v in values if v is not None), default=0.0)
     full = len(glyphs.bars) - 1
-    text = ""
-    for value in values:
-        if not value or highest <= 0:
-            text += " "
-        else:
-            text += glyphs.bars[max(1, min(full, round(value / highest * full)))]
-    return text
+    eighths = [0] * len(values)
+    if highest > 0:  # divided first: 1 / highest may be more than a number can be
+        most = height * full - gap
+        eighths = [
+            max(1, min(height * full, round(v / highest * most))) if v else 0 for v in values
+        ]
+    bars = glyphs.bars
+    return [
+        "".join([bars[max(0, min(full, high - floor))] for high in eighths])
+        for floor in range((height - 1) * full, -1, -full)
+    ]
 
 
 def render_chart(
@@ -67,18 +55,8 @@ def render_chart(
     known = list(values[-columns:])
     shown: list[float | None] = [*[None] * (columns - len(known)), *known]
     highest = max((v for v in shown if v is not None), default=0.0)
-    full = len(glyphs.bars) - 1
     lines = []
-    for row in range(height):
+    for row, text in enumerate(render_bars(shown, height, glyphs)):
         label = format_scaled(highest) if row == 0 else ("0" if row == height - 1 else "")
-        line = Line().right(label, label_width, "dim").add(" ")
-        floor = height - 1 - row
-        text = ""
-        for value in shown:
-            eighths = round((value or 0.0) / highest * height * full) if highest > 0 else 0
-            inside = min(full, max(0, eighths - floor * full))
-            if floor == 0 and value and not inside:
-                inside = 1
-            text += glyphs.bars[inside]
-        lines.append(line.add(text, style))
+        lines.append(Line().right(label, label_width, "dim").add(" ").add(text, style))
     return lines

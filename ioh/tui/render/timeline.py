@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from ioh.model.feed import Extent, TimelineEvent
 from ioh.sinks.cells import cut_to, display_width
-from ioh.tui.feed import Extent, Moment
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import clock
 from ioh.tui.render.line import Hit, Line
@@ -20,12 +20,13 @@ class TimelineView:
 
     Shape:
         ``at_unix_s`` is the end of the interval on the screen; ``findings`` times at which one
-    XX
+        began; ``text`` of a mark in the interval shown; the rules have looked until
+        ``looked_until_unix_s``, None where they are done.
     """
 
     extent: Extent
     at_unix_s: float
-    moments: Sequence[Moment]
+    moments: Sequence[TimelineEvent]
     findings: Sequence[float]
     glyphs: Glyphs
     utc: bool = False
@@ -90,7 +91,7 @@ def _label(cells: list[tuple[str, str]], at: int, text: str) -> None:
     cells[begin : begin + taken] = [(shown, "mark")]
 
 
-def passed_moment(moments: Sequence[Moment], begin_s: float, end_s: float) -> str:
+def passed_moment(moments: Sequence[TimelineEvent], begin_s: float, end_s: float) -> str:
     """What to say of an interval: the mark within it, or the gap that it follows."""
     for moment in reversed(moments):
         if moment.until_unix_s is not None and begin_s < moment.until_unix_s <= end_s + 1e-6:

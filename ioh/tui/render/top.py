@@ -12,16 +12,17 @@ from ioh.model.snapshot import TableRow
 from ioh.sinks.cells import (
     cut_middle,
     display_width,
-    format_fixed,
+    format_scaled,
+    format_short,
     format_unit,
     is_known,
     safe_name,
 )
 from ioh.sinks.rows import direction
 from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.line import Frame, Line
+from ioh.tui.render.line import Line, ScreenFrame
 
-_NUMBER = 7
+_NUMBER = 6
 _MIN_KEYS = 22
 _MAX_KEY_PART = 24
 
@@ -77,15 +78,19 @@ def column_title(spec: MetricSpec) -> str:
     """A heading; a time carries its unit in each cell."""
     if spec.derived_name.endswith("_bytes_per_s"):
         where = direction(spec.name)
-        return {"R": "R MB/s", "W": "W MB/s"}.get(where, "MB/s") if where else spec.title
+        word = spec.name.split("_")[0]
+        return f"{word if word in {'in', 'out'} else where} MB/s" if where else spec.title
     plain = spec.title.removesuffix("µs").rstrip()
     return f"{plain} time" if len(plain) < 2 else plain
 
 
 def cell_text(spec: MetricSpec, value: Value) -> str:
-    """One number, in at most seven columns."""
-    if spec.derived_name.endswith("_bytes_per_s"):
-        return format_fixed(value / 1e6 if value and is_known(value) else value, 7, 3)
+    """One number, of three digits."""
+    name = spec.derived_name
+    if name.endswith("_bytes_per_s"):
+        return format_short(value / 1e6 if value and is_known(value) else value)
+    if not name.endswith(("_us", "_pct", "_bytes")):
+        return format_scaled(value)
     return format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
 
 
@@ -98,18 +103,18 @@ def key_text(row: TableRow, width: int) -> str:
 
 def render_top(
     spec: TableSpec, rows: Sequence[TableRow], view: TopView, width: int, height: int
-) -> Frame:
+) -> ScreenFrame:
     """A heading and as many rows as fit; a click on a heading sorts, on a row chooses it."""
     columns = shown_columns(spec, width)
     keys_width = max(4, width - sum(_width(column) + 1 for column in columns) - 1)
-    frame = Frame()
+    frame = ScreenFrame()
     head, hits = _heading(spec, columns, view, keys_width)
     frame.add(head, *hits)
     shown = chosen_rows(rows, view)
     if not shown:
         text = "nothing in this interval"
         if rows:
-            text = f"nothing fits the filter: {safe_name(view.pattern)}"
+            text = f'no rows match "{safe_name(view.pattern)}"'
         frame.add(Line(" " + text, "dim" if view.cursor is None else "sel"))
         return frame
     for at, row in enumerate(shown[view.offset : view.offset + height - 1], view.offset):

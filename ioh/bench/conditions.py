@@ -1,0 +1,195 @@
+"""Under which conditions a bench runs: the machine, and what lies below its files."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.bench.results import BenchDevice
+from ioh.model.printable import printable
+from ioh.procfs.blockdev import BlockDevice, device_folder, list_folder, read_block_device
+from ioh.procfs.diskstats import make_dev, parse_dev
+from ioh.procfs.files import read_line, read_text
+from ioh.procfs.io_limits import Limits, read_limits
+from ioh.procfs.mountinfo import MountTable
+
+_LIMITS = (
+    "max_sectors_kb",
+    "max_hw_sectors_kb",
+    "nr_requests",
+    "read_ahead_kb",
+    "logical_block_size",
+    "physical_block_size",
+    "write_cache",
+)
+_MAX_DEVICES = 64
+_WORDS = ("read bytes", "written bytes", "reads", "writes")
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What a directory or a raw device lies on.
+
+    Shape:
+        ``devices`` from the top down; ``carriers`` the kernel's numbers of those whose requests
+        are its I/O: of the nearest below that have requests.
+    """
+
+    file_system: str
+    mount_options: str
+    source: str
+    devices: tuple[BenchDevice, ...]
+    carriers: frozenset[int]
+
+
+def below_directory(path: str) -> Below:
+    """What lies below a directory that exists."""
+    table = MountTable()
+    mount = table.mount_of_path(os.path.realpath(path))
+    table.close()
+    if mount is None:
+        return Below("?", "", "", (), frozenset())
+    dev = mount.dev
+    if not dev >> 20 and mount.source.startswith("/dev/"):  # btrfs has a number of its own
+        dev = _number_of(mount.source)
+    devices, carriers = _stack([dev])
+    options = _mount_options(mount.id)
+    return Below(printable(mount.fstype), options, printable(mount.source), devices, carriers)
+
+
+def below_devices(paths: tuple[str, ...]) -> Below:
+    """What lies below raw devices."""
+    devices, carriers = _stack([_number_of(path) for path in paths])
+    return Below("raw", "", printable(" ".join(paths)), devices, carriers)
+
+
+def _number_of(path: str) -> int:
+    try:
+        number = Path(path).stat().st_rdev
+    except (OSError, ValueError):
+        return 0
+    return make_dev(os.major(number), os.minor(number))
+
+
+def _stack(numbers: list[int]) -> tuple[tuple[BenchDevice, ...], frozenset[int]]:
+    found: dict[int, BenchDevice] = {}
+    carriers: set[int] = set()
+    waiting = [(number, False) for number in numbers if number]
+    while waiting and len(found) < _MAX_DEVICES:
+        number, is_carried = waiting.pop(0)
+        device = read_block_device(number)
+        if device is None:
+            continue
+        disk = device if not device.is_partition else read_block_device(device.disk_dev)
+        if disk is None or disk.dev in found:
+            continue
+        carries = disk.has_requests and not is_carried
+        if carries:
+            carriers.add(disk.dev)
+        found[disk.dev] = _device(disk, carries=carries)
+        folder = device_folder(disk.dev) or ""
+        for slave in list_folder(f"{folder}/slaves"):
+            below = parse_dev(read_line(f"{folder}/slaves/{slave}/dev") or "")
+            if below is not None:
+                waiting.append((below, is_carried or carries))
+    return tuple(found.values()), frozenset(carriers)
+
+
+def _device(disk: BlockDevice, *, carries: bool) -> BenchDevice:
+    folder = device_folder(disk.dev) or ""
+    limits = {name: read_line(f"{folder}/queue/{name}") for name in _LIMITS}
+    sectors = read_line(f"{folder}/size")
+    return BenchDevice(
+        disk.name,
+        model=disk.model or "",
+        transport=_transport(disk.name, folder),
+        size_bytes=int(sectors) * 512 if sectors and sectors.isdecimal() else None,
+        rotational=disk.rotational,
+        scheduler=disk.scheduler or "",
+        limits={name: printable(value, 80) for name, value in limits.items() if value is not None},
+        carries=carries,
+    )
+
+
+def _transport(name: str, folder: str) -> str:
+    """By what a disk is attached; "" where sysfs does not say."""
+    by_name = {"nvme": "nvme", "loop": "loop", "dm-": "dm", "md": "md", "vd": "virtio"}
+    by_name |= {"xvd": "xen", "zram": "zram", "mmcblk": "mmc", "nbd": "nbd", "rbd": "rbd"}
+    for begin, transport in by_name.items():
+        if re.match(rf"{begin}[a-z0-9]", name):
+            return transport
+    by_path = {"/usb": "usb", "/ata": "sata", "/session": "iscsi", "/virtio": "virtio"}
+    by_path |= {"/rport-": "fc", "/end_device-": "sas"}
+    return next((transport for part, transport in by_path.items() if part in folder), "")
+
+
+def _mount_options(mount_id: int) -> str:
+    """Of the mount and of its file system, as mountinfo has them."""
+    for line in (read_text("/proc/self/mountinfo") or "").split("\n"):
+        fields = line.split(" ")
+        if fields[0] == str(mount_id) and "-" in fields:
+            of_system = fields[fields.index("-") + 3 :]
+            options = dict.fromkeys(",".join([fields[5], *of_system]).split(","))
+            return printable(",".join(options), 400)
+    return ""
+
+
+def cpu_model() -> str:
+    """As /proc/cpuinfo calls it."""
+    found = re.search(r"^model name\s*: (.*)$", read_text("/proc/cpuinfo") or "", re.MULTILINE)
+    return printable(found[1], 120) if found else platform.machine()
+
+
+def cache_bytes() -> int:
+    """The largest CPU cache: data sets near it measure nothing else."""
+    texts = (read_line(f"/sys/devices/system/cpu/cpu0/cache/index{n}/size") for n in range(8))
+    found = [int(t[:-1]) << {"K": 10, "M": 20}[t[-1]] for t in texts if t and t[-1] in "KM"]
+    return max(found, default=0)
+
+
+def memory_bytes() -> int:
+    """All of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def governors() -> str:
+    """The CPUs' frequency governors, comma separated; "" where there are none."""
+    names = {
+        read_line(str(path))
+        for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    }
+    return printable(",".join(sorted(filter(None, names))), 80)
+
+
+def frequency_khz() -> float | None:
+    """The mean of the CPUs' frequencies; None where the kernel does not say."""
+    paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+    found = [int(t) for path in paths if (t := read_line(str(path))) and t.isdecimal()]
+    return sum(found) / len(found) if found else None
+
+
+def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
+    """The I/O limits that hold this process' children on some devices.
+
+    Returns:
+        By ``io.max of GROUP on 8:0``: the words of what is limited, and the limits.
+    """
+    groups = {"/"}
+    for line in (read_text("/proc/self/cgroup") or "").split("\n"):
+        path = line.rpartition(":")[2]
+        while path and path != "/":
+            groups.add(printable(path))
+            path = path.rpartition("/")[0]
+    found = {}
+    for (group, dev), limits in read_limits().items():
+        if group in groups and dev in carriers:
+            words = ", ".join(
+                f"{limit:,} {word} a second"
+                for word, limit in zip(_WORDS, limits, strict=True)
+                if limit is not None
+            )
+            found[f"control group {group}"] = (words, limits)
+    return found

@@ -1,0 +1,101 @@
+"""What else happened on the machine while a test ran, named beside its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ioh.bench.results import Disturbance, TestSpec
+from ioh.bench.watch import Seen
+from ioh.findings.format_sentence import percent, rate, size
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import Snapshot
+
+CpuState = tuple[str, float | None]  # governors, and the mean frequency in kHz
+
+_STEAL_PCT = 1.0
+_DIRTY_BYTES = 64 << 20
+_SLOWER = 0.8  # of the frequency before
+# A rate that falls below so much of what it was, and stays there, has turned.
+_TURNED, _TURN_TICKS = 0.6, 5
+_MIN_TICKS = 12  # shorter runs say nothing of before and after
+
+
+def disturbances_of(
+    spec: TestSpec,
+    seen: Seen | None,
+    cpu_before: CpuState,
+    cpu_after: CpuState,
+) -> tuple[Disturbance, ...]:
+    """All that is worth a line.
+
+    Args:
+        spec: The test.
+        seen: What was recorded; None where nothing was.
+        cpu_before: Before the test.
+        cpu_after: Behind it.
+    """
+    found = list(_cpu(cpu_before, cpu_after))
+    if seen is not None:
+        found += [*_steal(seen.whole), *_dirty(spec, seen), *_turn(spec, seen.ticks)]
+        found += [Disturbance("gap", remark) for remark in seen.remarks]
+    return tuple(found)
+
+
+def _cpu(
+    before: tuple[str, float | None], after: tuple[str, float | None]
+) -> Iterator[Disturbance]:
+    if before[0] != after[0]:
+        yield Disturbance("governor", f"the CPUs' governor changed from {before[0]} to {after[0]}")
+    then, now = before[1], after[1]
+    if then and now and now < _SLOWER * then:
+        sentence = f"the CPUs went from {then / 1000:,.0f} to {now / 1000:,.0f} MHz"
+        yield Disturbance("frequency", sentence, now / then * 100)
+
+
+def _steal(whole: Snapshot) -> Iterator[Disturbance]:
+    steal_pct = whole.host.steal_pct
+    if steal_pct is not None and steal_pct >= _STEAL_PCT:
+        sentence = f"other virtual machines took {percent(steal_pct / 100)} of this one's CPU time"
+        yield Disturbance("steal", sentence, steal_pct)
+
+
+def _dirty(spec: TestSpec, seen: Seen) -> Iterator[Disturbance]:
+    """Write-back of what was written before this test."""
+    if not seen.ticks:
+        return
+    host = seen.ticks[0].host
+    waiting = (host.dirty_bytes or 0) + (host.writeback_bytes or 0)
+    is_own = not spec.direct and spec.rw not in {"read", "randread"}
+    if waiting >= _DIRTY_BYTES and not is_own:
+        sentence = f"{size(waiting)} from before were still to be written back"
+        yield Disturbance("dirty", sentence, float(waiting))
+
+
+def _turn(spec: TestSpec, ticks: Sequence[Snapshot]) -> Iterator[Disturbance]:
+    """The moment at which the rate fell for good: burst credit spent, or a cache full."""
+    rates = [found for tick in ticks[1:-1] if (found := _rate(tick)) is not None]
+    if len(rates) < _MIN_TICKS or spec.files:
+        return
+    for at in range(_TURN_TICKS, len(rates) - _TURN_TICKS):
+        before = sorted(rates[:at])[at // 2]
+        behind = rates[at:]
+        if before and max(behind) < _TURNED * before:
+            after = sorted(behind)[len(behind) // 2]
+            sentence = (
+                f"after {at + 1} s the rate fell from {rate(before)} to {rate(after)} and stayed "
+                "there: burst credit or a cache was used up"
+            )
+            yield Disturbance("turn", sentence, at + 1.0)
+            return
+
+
+def _rate(tick: Snapshot) -> float | None:
+    """Bytes a second that requests, or RPCs to a server, moved."""
+    moved: list[float] = []
+    for name in ("nfs_client", "block"):
+        layer = tick.layers.get(name)
+        if layer is None or isinstance(layer, Unavailable):
+            continue
+        stats = [layer.ops.get(op) for op in ("read", "write")]
+        moved.append(sum(s.bytes_per_s or 0.0 for s in stats if s is not None))
+    return max(moved, default=None)

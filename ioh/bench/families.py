@@ -1,0 +1,142 @@
+"""What the charts of a bench show: tests that differ in one thing, in the order of it.
+
+Plain values for JSON.  Latencies are ms, rates per second, shares 0 to 1; None where unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ioh.bench.grade import LETTERS, Card
+from ioh.bench.plans import show_size
+from ioh.bench.results import HIST_EDGES_US, Figures, LayerFigures, Results, Test
+from ioh.bench.table import is_of
+from ioh.model.printable import printable
+
+_TITLES = {
+    "randread": "Random reads",
+    "seqread": "Sequential reads",
+    "write": "Writes",
+    "randrw": "Random reads and writes",
+    "commit": "Commits",
+    "seeks": "Seeks",
+    "files": "Small files",
+    "job": "fio job",
+    "like": "As the recording",
+}
+
+
+def page_data(results: Results, card: Card) -> dict[str, Any]:
+    """All numbers that report.html draws.
+
+    Shape:
+        ``edges_ms`` upper edges of the histograms' columns but the last; ``cells`` of the card;
+        ``families`` each ``title``, ``axis`` (users, block, test) and ``points``.
+    """
+    return {
+        "edges_ms": [edge / 1000 for edge in HIST_EDGES_US.values()][:-1],
+        "letters": LETTERS,
+        "cells": [
+            {
+                "title": cell.cell.title,
+                "hist": cell.hist,
+                "bounds_ms": cell.ladder.ms,
+                "mean_ms": cell.grades[0].latency_ms,
+                "p95_ms": cell.grades[1].latency_ms,
+                "p99_ms": cell.grades[2].latency_ms,
+            }
+            for cell in card.cells
+        ],
+        "families": [
+            {"title": title, "axis": axis, "points": [_point(test, axis) for test in tests]}
+            for title, axis, tests in families(results)
+        ],
+        "stack": [
+            {"name": each.title, "op": each.op, "mean_ms": _ms(each.figures.mean_us)}
+            for each in stack_of(worst_test(results, card))
+        ],
+    }
+
+
+def families(results: Results) -> list[tuple[str, str, list[Test]]]:
+    """Tests that belong into one chart: printable title, what differs, and the tests."""
+    kinds: dict[tuple[str, str], list[Test]] = {}
+    for test in results.tests:
+        kinds.setdefault((test.spec.kind, test.spec.sync), []).append(test)
+    found: list[tuple[str, str, list[Test]]] = []
+    for (kind, sync), tests in kinds.items():
+        title = printable(_TITLES.get(kind, kind))
+        title = f"Synchronous {title.lower()}" if sync in {"sync", "dsync"} else title
+        rest: list[Test] = []
+        for block_bytes in dict.fromkeys(test.spec.block_bytes for test in tests):
+            same = [test for test in tests if test.spec.block_bytes == block_bytes]
+            if len({test.spec.users for test in same}) == len(same) > 1:
+                same.sort(key=lambda test: test.spec.users)
+                found.append((f"{title} of {show_size(block_bytes).upper()}", "users", same))
+            else:
+                rest += same
+        users = {test.spec.users for test in rest}
+        if len(users) == 1 and len({test.spec.block_bytes for test in rest}) == len(rest) > 1:
+            found.append((f"{title} by size", "block", _with_others(rest, tests)))
+        elif rest:
+            found.append((title, "test", rest))
+    return found
+
+
+def _with_others(rest: list[Test], tests: Iterable[Test]) -> list[Test]:
+    """The same with the sizes that are in a chart of their own, too."""
+    chosen = {test.spec.block_bytes: test for test in rest}
+    for test in tests:
+        if test.spec.users == rest[0].spec.users:
+            chosen.setdefault(test.spec.block_bytes, test)
+    return [chosen[size] for size in sorted(chosen)]
+
+
+def _point(test: Test, axis: str) -> dict[str, Any]:
+    spec, figures = test.spec, main_figures(test)
+    labels = {"users": str(spec.users), "block": show_size(spec.block_bytes).upper()}
+    return {
+        "label": labels.get(axis, spec.name),
+        "ok": test.verdict.ok,
+        "load": spec.users if axis == "users" else None,
+        "mean_ms": _ms(figures.mean_us),
+        "p95_ms": _ms(figures.p95_us),
+        "p99_ms": _ms(figures.p99_us),
+        "max_ms": _ms(figures.max_us),
+        "hist": figures.hist,
+        "bytes_per_s": sum(each.bytes_per_s or 0.0 for each in test.run.fio.values()),
+    }
+
+
+def main_figures(test: Test) -> Figures:
+    """The direction that a test is about: its syncs, else its reads, else what there is."""
+    fio = test.run.fio
+    first = next(iter(fio.values()), Figures())
+    return fio.get("sync") or fio.get("read") or first
+
+
+def worst_test(results: Results, card: Card) -> Test | None:
+    """The test of the card's worst cell; without one the slowest."""
+    graded = [cell for cell in card.cells if cell.letter in LETTERS]
+    for cell in sorted(graded, key=lambda cell: LETTERS.index(cell.letter), reverse=True):
+        key = (cell.cell.kind, cell.cell.block_bytes, cell.cell.users)
+        for test in results.tests:
+            if (test.spec.kind, test.spec.block_bytes, test.spec.users) == key:
+                return test
+    return max(results.tests, key=lambda test: main_figures(test).mean_us or 0.0, default=None)
+
+
+def stack_of(test: Test | None) -> list[LayerFigures]:
+    """The layers that worked during a test, in the order an I/O travels, each as a whole."""
+    if test is None:
+        return []
+    return [
+        each
+        for each in test.run.layers
+        if not each.part and is_of(test, each.op) and each.figures.ops and each.figures.mean_us
+    ]
+
+
+def _ms(us: float | None) -> float | None:
+    return None if us is None else us / 1000

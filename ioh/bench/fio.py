@@ -1,0 +1,241 @@
+"""Runs fio as a child that cannot outlive ioh, and reads the JSON it writes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ioh.bench.results import HIST_COLUMNS, HIST_EDGES_US, Figures
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.hist import has_percentile
+from ioh.model.printable import printable
+from ioh.rights.user import give_root_up
+
+MAX_JSON_BYTES = 64 << 20
+_PR_SET_PDEATHSIG = 1
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_EDGES_NS = tuple(edge * 1000 for edge in HIST_EDGES_US.values())
+_QUANTILES = {
+    "p50_us": (0.5, "50.000000"),
+    "p95_us": (0.95, "95.000000"),
+    "p99_us": (0.99, "99.000000"),
+    "p995_us": (0.995, "99.500000"),
+    "p999_us": (0.999, "99.900000"),
+    "p9995_us": (0.9995, "99.950000"),
+    "p9999_us": (0.9999, "99.990000"),
+}
+_libc = ctypes.CDLL(None)
+
+
+def program(name: str, install: str) -> str:
+    """The path of a program; where root is at stake, one of the system's directories only.
+
+    Raises:
+        IohError: It is not there.
+    """
+    found = shutil.which(name, path=_SYSTEM_PATH if 0 in os.getresuid() else None)
+    if found is None:
+        cause = f"{name} is not installed"
+        raise IohError(cause, f"Install it: apt install {install}", ExitCode.UNAVAILABLE)
+    return found
+
+
+def fio_version() -> str:
+    """Of the fio that is here.
+
+    Raises:
+        IohError: There is none.
+    """
+    command = [program("fio", "fio"), "--version"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False,
+        preexec_fn=give_root_up,
+    )  # fmt: skip
+    return printable(done.stdout.strip(), 80)
+
+
+def die_with(parent: int, number: int) -> Callable[[], None]:
+    """What a child does before it becomes another program: it gets a signal once we are gone."""
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+class Fio:
+    """One run of fio, its job from stdin and its JSON into a file.
+
+    Args:
+        job: The job file's text.
+        folder: Where its relative names lead.
+        output: Its JSON, a new file.
+
+    Raises:
+        OSError: It cannot be started, or the file not be made.
+    """
+
+    def __init__(self, job: str, folder: str, output: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._output = output
+        fd = os.open(output, flags, 0o600)
+        try:
+            self._process = subprocess.Popen(
+                [program("fio", "fio"), "--output-format=json+", "--eta=never", "-"],
+                stdin=subprocess.PIPE,
+                stdout=fd,
+                stderr=subprocess.PIPE,
+                cwd=folder,
+                start_new_session=True,  # Ctrl-C is ours to pass on
+                preexec_fn=die_with(os.getpid(), signal.SIGKILL),  # noqa: PLW1509 (one thread forks)
+            )
+        finally:
+            os.close(fd)
+        self.pid = self._process.pid
+        stdin = self._process.stdin
+        if stdin is not None:
+            try:
+                stdin.write(job.encode("utf-8", "surrogateescape"))
+                stdin.close()
+            except BrokenPipeError:  # it has ended: its message says why
+                pass
+
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def stop(self) -> None:
+        """End it at once; all jobs are its threads."""
+        self._process.kill()
+        self._process.wait()
+
+    def why_failed(self) -> str:
+        """Its last words where it failed; "" where it did not.  Waits for its end."""
+        stderr = self._process.stderr
+        raw = b"" if stderr is None else stderr.read(1 << 16)
+        code = self._process.wait()
+        if code == 0:
+            return ""
+        lines = [line.strip() for line in raw.decode("utf-8", "replace").split("\n")]
+        told = [line for line in lines if line and not line.startswith("note:")]
+        return printable(told[-1] if told else f"fio ended with status {code}", 300)
+
+
+def read_json(path: Path) -> list[Mapping[str, Any]]:
+    """The jobs of fio's JSON; whatever fio printed before it is passed over.
+
+    Raises:
+        IohError: It is none.
+    """
+    with path.open("rb") as file:
+        raw = file.read(MAX_JSON_BYTES)
+    begin = re.search(rb"^\{", raw, re.MULTILINE)
+    try:
+        found = msgspec.json.decode(raw[begin.start() if begin else 0 :])
+        return list(found["jobs"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        cause = f"fio's output {printable(str(path))} is not its JSON: {printable(str(error))}"
+        raise IohError(cause, "Run fio by hand with the .fio file beside it") from None
+
+
+def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
+    """What fio says of each direction in which something was done, all these jobs together.
+
+    Raises:
+        IohError: Its fields are not fio's.
+    """
+    found: dict[str, Figures] = {}
+    try:
+        for direction in ("read", "write", "trim"):
+            done = [job[direction] for job in jobs if job[direction]["total_ios"]]
+            if done:
+                found[direction] = _direction(done)
+        # Its total_ios is 0 where jobs are reported as a group.
+        syncs = [(job, lat) for job in jobs if (lat := job.get("sync", {}).get("lat_ns", {}))]
+        syncs = [(job, lat) for job, lat in syncs if lat.get("N")]
+        if syncs:
+            figures = _latency([lat for _, lat in syncs])
+            took_s = max(run_s_of(job) for job, _ in syncs)
+            rate = figures.ops / took_s if figures.ops and took_s else None
+            found["sync"] = msgspec.structs.replace(figures, iops=rate)
+    except (KeyError, TypeError, ValueError) as error:
+        cause = f"this fio's JSON lacks what ioh reads: {printable(str(error))}"
+        raise IohError(cause, "Use fio 3.0 or later") from None
+    return found
+
+
+def run_s_of(job: Mapping[str, Any]) -> float:
+    """How long a group of jobs did its I/O: the longest of its directions."""
+    return max(float(job[name]["runtime"]) for name in ("read", "write", "trim")) / 1000
+
+
+def _direction(raws: list[Mapping[str, Any]]) -> Figures:
+    # Engines without a submission of their own (filecreate) report no lat_ns.
+    latencies = [raw["lat_ns"] if raw["lat_ns"].get("bins") else raw["clat_ns"] for raw in raws]
+    return msgspec.structs.replace(
+        _latency(latencies),
+        ops=sum(int(raw["total_ios"]) for raw in raws),
+        bytes=sum(int(raw["io_bytes"]) for raw in raws),
+        bytes_per_s=sum(float(raw["bw_bytes"]) for raw in raws),
+        iops=sum(float(raw["iops"]) for raw in raws),
+    )
+
+
+def _latency(raws: list[Mapping[str, Any]]) -> Figures:
+    """Latencies of one report of fio's as it has them; of several, computed from their bins."""
+    counts = [int(raw["N"]) for raw in raws]
+    ops = sum(counts)
+    bins: dict[float, int] = {}
+    for raw in raws:
+        for ns, count in raw.get("bins", {}).items():
+            bins[float(ns)] = bins.get(float(ns), 0) + int(count)
+    mean = sum(raw["mean"] * n for raw, n in zip(raws, counts, strict=True)) / max(1, ops)
+    squares = sum(
+        n * (raw["stddev"] ** 2 + (raw["mean"] - mean) ** 2)
+        for raw, n in zip(raws, counts, strict=True)
+    )
+    told = raws[0].get("percentile", {}) if len(raws) == 1 else {}
+    known = {
+        name: (told[key] if key in told else _rank(bins, quantile)) / 1000
+        for name, (quantile, key) in _QUANTILES.items()
+        if has_percentile(ops, quantile) and (key in told or bins)
+    }
+    found = Figures(
+        ops=ops,
+        mean_us=mean / 1000,
+        min_us=min(raw["min"] for raw in raws) / 1000,
+        max_us=max(raw["max"] for raw in raws) / 1000,
+        std_us=(raws[0]["stddev"] if len(raws) == 1 else (squares / max(1, ops)) ** 0.5) / 1000,
+        hist=columns(bins),
+    )
+    return msgspec.structs.replace(found, **known)
+
+
+def _rank(bins: Mapping[float, int], quantile: float) -> float:
+    """The bin that holds a rank, as fio finds it."""
+    wanted, total = quantile * sum(bins.values()), 0
+    for ns in sorted(bins):
+        total += bins[ns]
+        if total >= wanted:
+            break
+    return ns
+
+
+def columns(counts_by_ns: Mapping[float, int]) -> tuple[int, ...]:
+    """Counts by latency in HIST_COLUMNS; () for none."""
+    made = [0] * len(HIST_COLUMNS)
+    for ns, count in counts_by_ns.items():
+        made[bisect_left(_EDGES_NS, ns)] += count
+    return tuple(made) if counts_by_ns else ()

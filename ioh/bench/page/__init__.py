@@ -1,0 +1,51 @@
+"""report.html of a bench."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ioh.bench.families import families, page_data, stack_of, worst_test
+from ioh.bench.grade import Card
+from ioh.bench.lines import show_ms
+from ioh.bench.results import HIST_COLUMNS, Results
+from ioh.bench.table import conditions_of, layers_of
+from ioh.pages import render
+
+_TEMPLATE = Path(__file__).parent / "report.html.j2"
+FILE_NAME = "report.html"
+
+
+def render_page(results: Results, card: Card) -> str:
+    """The page as HTML; every name from outside is text in it."""
+    worst = worst_test(results, card)
+    return render(
+        _TEMPLATE,
+        "page.js",
+        page_data(results, card),
+        {"ms": show_ms},
+        results=results,
+        card=card,
+        tests=results.tests,
+        conditions=conditions_of(results.conditions),
+        layers_of=layers_of,
+        families=families(results),
+        worst=worst,
+        stack=stack_of(worst),
+        columns=HIST_COLUMNS,
+    )
+
+
+def write_page(page: str, path: Path) -> None:
+    """Write it whole or not at all.
+
+    Raises:
+        OSError: There is no room, or the directory is gone.
+    """
+    new = path.with_name(f"{path.name}.new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(page)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

@@ -1,0 +1,280 @@
+"""Plans: TOML files that say which tests run; read, checked, and spread out into tests."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ioh.bench.results import TestSpec
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent / "plans"
+MAX_BYTES = 1 << 20
+MAX_TESTS = 500
+BUILT_IN = ("database", "card", "commit", "seeks", "files", "steady", "neighbour", "ramp")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_RW = {"seqread": "read", "commit": "write", "seeks": "randread"}
+_WRITING = ("write", "randwrite", "randrw", "rw", "append")
+
+Kind = Literal["randread", "seqread", "write", "randrw", "commit", "seeks", "files"]
+Rw = Literal["", "read", "write", "randread", "randwrite", "randrw", "rw", "append", "delete"]
+Sync = Literal["", "sync", "dsync", "fsync", "fdatasync"]
+
+
+class _Tests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One ``[[test]]``: a test for each of its block sizes and numbers of users."""
+
+    kind: Kind
+    block: str | list[str]
+    users: int | list[int] = 1
+    label: str = ""
+    rw: Rw = ""
+    depth: int = 1
+    engine: Literal["", "psync", "libaio", "io_uring", "posixaio", "sync"] = ""
+    direct: bool = True
+    sync: Sync = ""
+    sync_every: int = 1
+    mix_read_pct: int | None = None
+    rate_iops: int = 0
+    compress_pct: int = 0
+    own_files: bool = False
+    files: int = 0
+    rival: Literal["", "stream", "reader"] = ""
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole plan as written.
+
+    Units:
+        ``size`` of the work file, with k, m, g for powers of 1,024.
+    """
+
+    summary: str
+    size: str
+    test: list[_Tests]
+    run_s: float = 0.0
+    ramp_s: float = 0.0
+    runs: int = 1
+    agree_pct: float = 0.0
+    limit_s: float = 0.0
+    knee_pct: float = 0.0
+
+
+class PlanChanges(msgspec.Struct, frozen=True):
+    """What the command line changes in a plan; None leaves it as it is."""
+
+    kinds: tuple[str, ...] = ()
+    run_s: float | None = None
+    size_bytes: int | None = None
+    users: int | None = None
+    block_bytes: int | None = None
+    own_files: bool = False
+    rate_iops: int | None = None
+    runs: int | None = None
+
+
+def size_of(text: str) -> int:
+    """Bytes of ``8k``, ``2g``, ``512``.
+
+    Raises:
+        ValueError: It is no size above 0.
+    """
+    found = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
+    value = int(found[1]) * _UNITS[found[2]] if found else 0
+    if value <= 0:
+        msg = f'"{printable(text, 40)}" is no size such as 8k or 2g'
+        raise ValueError(msg)
+    return value
+
+
+def show_size(size_bytes: int) -> str:
+    """``8k``, ``1m``: as a plan writes it."""
+    for unit in "tgmk":
+        if size_bytes and size_bytes % _UNITS[unit] == 0:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return str(size_bytes)
+
+
+def read_plan(name: str) -> tuple[Plan, str]:
+    """A built-in plan by its name, or a file of the user's.
+
+    Returns:
+        The plan, and its text.
+
+    Raises:
+        IohError: There is no such plan, or what is wrong with it.
+    """
+    is_file = "/" in name or name.endswith(".toml")
+    if not is_file and name not in BUILT_IN:
+        cause = f'no plan "{printable(name)}"'
+        hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
+        raise IohError(cause, hint, ExitCode.USAGE)
+    path = Path(name) if is_file else FOLDER / f"{name}.toml"
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise _wrong(path, "is larger than 1 MiB")
+        text = raw.decode("utf-8")
+        plan = msgspec.convert(tomllib.loads(text), Plan)
+    except OSError as error:
+        raise _wrong(path, f"cannot be read: {error.strerror}") from None
+    except msgspec.ValidationError as error:
+        raise _wrong(path, _in_words(str(error))) from None
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a NUL in the path
+        raise _wrong(path, f"is no TOML: {error}") from None
+    try:
+        specs_of(plan, PlanChanges())
+    except IohError as error:
+        raise _wrong(path, error.cause) from None
+    return plan, text
+
+
+def _wrong(path: Path, what: str) -> IohError:
+    return IohError(
+        f"the plan {printable(str(path))}: {printable(what)}",
+        "See docs/bench.md, or ioh bench --plans",
+        ExitCode.USAGE,
+    )
+
+
+def _in_words(text: str) -> str:
+    """msgspec's words with the place in TOML's: ``$.test[1].users`` is ``users of test 2``."""
+    found = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(?:test\[(\d+)\]\.?)?(.*)`", text)
+    if found is None:
+        return text
+    what, number, field = found.groups()
+    place = [field] if field else []
+    place += [f"test {int(number) + 1}"] if number else []
+    return f"{what[:1].lower()}{what[1:]} ({' of '.join(place) or 'top'})"
+
+
+def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
+    """All tests of a plan, in their order.
+
+    Raises:
+        IohError: A value makes no sense, or the changes leave nothing to run.
+    """
+    kinds = {tests.kind for tests in plan.test}
+    unknown = [kind for kind in changes.kinds if kind not in kinds]
+    if unknown:
+        cause = f'the plan has no tests "{printable(unknown[0])}"'
+        raise IohError(cause, f"It has: {', '.join(sorted(kinds))}", ExitCode.USAGE)
+    found: dict[str, TestSpec] = {}
+    try:
+        for number, tests in enumerate(plan.test, 1):
+            if changes.kinds and tests.kind not in changes.kinds:
+                continue
+            for spec in _spread(plan, tests, changes, number):
+                found.setdefault(spec.name, spec)
+    except ValueError as error:
+        raise IohError(str(error), "", ExitCode.USAGE) from None
+    if not 0 < len(found) <= MAX_TESTS:
+        cause = f"the plan has {len(found)} tests"
+        raise IohError(cause, f"It can have 1 to {MAX_TESTS}", ExitCode.USAGE)
+    specs = tuple(found.values())
+    return specs[:1] if changes.rate_iops else specs
+
+
+def _spread(plan: Plan, tests: _Tests, changes: PlanChanges, number: int) -> Iterator[TestSpec]:
+    blocks = [tests.block] if isinstance(tests.block, str) else tests.block
+    users = [tests.users] if isinstance(tests.users, int) else tests.users
+    sizes = [size_of(text) for text in blocks]
+    if changes.block_bytes and tests.kind != "files":
+        sizes = [changes.block_bytes]
+    if changes.users:
+        users = [changes.users]
+    for block_bytes, user_count in product(sizes, users):
+        spec = _spec(plan, tests, changes, block_bytes, user_count)
+        if why := _why_not(spec):
+            msg = f"{why} (test {number})"
+            raise ValueError(msg)
+        yield spec
+
+
+def _spec(
+    plan: Plan, tests: _Tests, changes: PlanChanges, block_bytes: int, users: int
+) -> TestSpec:
+    words = [tests.kind, show_size(block_bytes), f"{users}u"]
+    words += [f"d{tests.depth}"] * (tests.depth > 1)
+    words += [tests.label] * bool(tests.label)
+    size_bytes = size_of(plan.size) if changes.size_bytes is None else changes.size_bytes
+    rate_iops = tests.rate_iops if changes.rate_iops is None else changes.rate_iops
+    return TestSpec(
+        "-".join(words),
+        tests.kind,
+        rw=tests.rw or _RW.get(tests.kind, tests.kind),
+        block_bytes=block_bytes,
+        users=users,
+        depth=tests.depth,
+        engine=tests.engine or ("libaio" if tests.depth > 1 else "psync"),
+        direct=tests.direct,
+        sync=tests.sync,
+        sync_every=tests.sync_every if tests.sync in {"fsync", "fdatasync"} else 0,
+        mix_read_pct=tests.mix_read_pct,
+        size_bytes=tests.files * block_bytes if tests.files else size_bytes,
+        own_files=tests.own_files or changes.own_files,
+        rate_iops=rate_iops,
+        ramp_s=plan.ramp_s,
+        run_s=0.0 if tests.files else (plan.run_s if changes.run_s is None else changes.run_s),
+        runs=plan.runs if changes.runs is None else changes.runs,
+        compress_pct=tests.compress_pct,
+        rival=tests.rival,
+        agree_pct=plan.agree_pct,
+        limit_s=plan.limit_s,
+        knee_pct=plan.knee_pct,
+        files=tests.files,
+    )  # fmt: skip
+
+
+def _why_not(spec: TestSpec) -> str:
+    """What makes no sense in a test; "" where all does."""
+    rules = (
+        (re.fullmatch(r"[A-Za-z0-9._-]{1,80}", spec.name), "label must be letters and digits"),
+        (512 <= spec.block_bytes <= 64 << 20, "block must be 512 bytes to 64m"),
+        (1 <= spec.users <= 4096, "users must be 1 to 4096"),
+        (1 <= spec.depth <= 4096, "depth must be 1 to 4096"),
+        (1 <= spec.runs <= 100, "runs must be 1 to 100"),
+        (spec.depth == 1 or spec.engine not in {"psync", "sync"}, f"{spec.engine} has no depth"),
+        (0 <= spec.compress_pct <= 100, "compress_pct must be 0 to 100"),
+        (0 <= (spec.mix_read_pct or 0) <= 100, "mix_read_pct must be 0 to 100"),
+        (spec.mix_read_pct is None or spec.rw.endswith("rw"), "mix_read_pct is for randrw and rw"),
+        (not spec.sync or is_writing(spec), "sync is for tests that write"),
+        (spec.sync_every >= 0, "sync_every must be 1 or more"),
+        (spec.rate_iops >= 0, "rate_iops must be 0 or more"),
+        (0 < spec.run_s <= 604_800 or spec.files, "run_s must be above 0, and a week at most"),
+        (0 <= spec.ramp_s <= 86_400, "ramp_s must be 0 to 86400"),
+        (bool(spec.files) == (spec.kind == "files"), "files goes with kind files, and only there"),
+        (0 <= spec.files <= 10_000_000, "files must be 1 to 10 million"),
+        (not spec.agree_pct or spec.limit_s >= 2 * spec.run_s, "limit_s must be 2 × run_s or more"),
+        (spec.rw not in {"append", "delete"} or spec.files, "append and delete are for files"),
+        (
+            spec.files or spec.size_bytes >= spec.block_bytes * spec.users * (1 + bool(spec.rival)),
+            "size is too small: each user needs a block of it",
+        ),
+    )
+    return next((why for holds, why in rules if not holds), "")
+
+
+def is_writing(spec: TestSpec) -> bool:
+    """Whether a test writes."""
+    return spec.rw in _WRITING
+
+
+def seconds_of(specs: tuple[TestSpec, ...]) -> float:
+    """How long tests take at least, without the writing of their file."""
+    return sum(
+        spec.run_s * (3 if spec.agree_pct else 1) * spec.runs + spec.ramp_s for spec in specs
+    )

@@ -1,0 +1,344 @@
+"""Runs the tests of a bench one after another: mark, fio, mark, read back, judge, keep."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from ioh.bench.conditions import Below, frequency_khz, governors, own_limits
+from ioh.bench.disturbances import disturbances_of
+from ioh.bench.fio import Fio, figures_of, read_json, run_s_of
+from ioh.bench.jobs import fill_file, job_file
+from ioh.bench.results import (
+    Figures,
+    Results,
+    Run,
+    Test,
+    TestSpec,
+    save,
+)
+from ioh.bench.verdict import Case, judge, refused
+from ioh.bench.watch import (
+    BenchRecorder,
+    Seen,
+    findings_of,
+    layers_of,
+    read_between,
+    watched_layers,
+)
+from ioh.bench.work import Need, WorkFolder
+from ioh.findings.config import Config
+from ioh.findings.window import rows_of
+from ioh.model.errors import IohError
+from ioh.model.printable import printable
+from ioh.model.sample import OTHERS
+
+_POLL_S = 0.1
+# Of others' I/O at the devices: the kernel's own threads act for somebody, mostly for fio.
+_KERNELS = ("kworker", "jbd2", "xfsaild", "btrfs", "ksoftirqd", "kswapd", "md", "loop", "dm")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StoppedError(Exception):
+    """The user ended it: what is finished is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How a bench talks to whoever runs it.
+
+    Shape:
+        ``began`` with the directory of its results; ``finished`` a test; ``doing`` what happens
+        now and for how many seconds (0: not known); ``say`` a line; ``is_stopped`` whether to end.
+    """
+
+    began: Callable[[Results, Path], None]
+    finished: Callable[[Test], None]
+    doing: Callable[[str, float], None]
+    say: Callable[[str], None]
+    is_stopped: Callable[[], bool]
+
+
+class Runner:
+    """All tests of a bench.
+
+    Args:
+        directory: Where results are kept.
+        results: Its beginning, or what an earlier run has finished.
+        below: What the target lies on.
+        folder: Where the work files are; None with raw devices.
+        targets: Raw devices.
+        recorder: What watches.
+        told: Whom it tells.
+        config: The user's thresholds of the findings.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        directory: Path,
+        results: Results,
+        below: Below,
+        folder: WorkFolder | None,
+        targets: tuple[str, ...],
+        recorder: BenchRecorder,
+        told: Told,
+        config: Config,
+    ) -> None:
+        self.directory, self.results, self._below = directory, results, below
+        self._folder, self._targets, self._recorder = folder, targets, recorder
+        self._told, self._config = told, config
+
+    def fill(self, need: Need, *, anew: bool) -> None:
+        """Write the work files in full, where they are not there from an earlier run.
+
+        Raises:
+            IohError: fio failed, or a file is somebody else's.
+            StoppedError: The user ended it.
+        """
+        folder = self._folder
+        if folder is None:
+            for path in self._targets if anew else ():
+                self._fill(path, need.file_bytes, "/")
+            return
+        for name in need.names:
+            if anew or not folder.is_filled(name, need.file_bytes):
+                folder.begin(name, need.file_bytes)
+                self._fill(name, need.file_bytes, folder.path)
+                folder.finish(name, need.file_bytes)
+
+    def _fill(self, name: str, size_bytes: int, cwd: str) -> None:
+        is_direct = any(spec.direct for spec in self.results.planned)
+        self._told.doing(f"writing {printable(name)}, {size_bytes >> 20:,} MiB", 0.0)
+        job = fill_file(name.replace(":", "\\:"), size_bytes, direct=is_direct)
+        fio = Fio(job, cwd, self.directory / "fill.json")
+        self._wait(fio)
+        if why := fio.why_failed():
+            cause = f"{printable(name)} cannot be written in full: {why}"
+            raise IohError(cause, "Give a smaller size: -m MEGABYTES")
+        (self.directory / "fill.json").unlink()
+
+    def run(self) -> None:
+        """All tests that are not finished yet.
+
+        Raises:
+            IohError: The recording ended, or nothing can be kept any more.
+            StoppedError: The user ended it.
+        """
+        finished = {test.spec.name for test in self.results.tests}
+        for spec in self.results.planned:
+            if spec.name in finished or self._is_past_the_knee(spec):
+                continue
+            test = self._test(spec)
+            self._keep(test)
+            self._told.finished(test)
+        done = {test.spec.name for test in self.results.tests}
+        planned = tuple(spec for spec in self.results.planned if spec.name in done)
+        self.results = msgspec.structs.replace(self.results, planned=planned)
+        save(self.results, str(self.directory))
+
+    def _keep(self, test: Test) -> None:
+        tests = (*self.results.tests, test)
+        self.results = msgspec.structs.replace(self.results, tests=tests, end_unix_s=time.time())
+        save(self.results, str(self.directory))
+
+    def _is_past_the_knee(self, spec: TestSpec) -> bool:
+        """Whether more users brought too little already."""
+        if not spec.knee_pct:
+            return False
+        same = [
+            rate_of(test.run.fio)
+            for test in self.results.tests
+            if (test.spec.kind, test.spec.block_bytes) == (spec.kind, spec.block_bytes)
+        ]
+        return any(later < earlier * (1 + spec.knee_pct / 100) for earlier, later in pairwise(same))
+
+    def _test(self, spec: TestSpec) -> Test:
+        runs: list[Run] = []
+        run_s = spec.run_s
+        while len(runs) < spec.runs:
+            runs.append(self._run(spec, run_s, len(runs) + 1))
+        while spec.agree_pct and not _agree(runs, spec.agree_pct):
+            run_s *= 1 + (len(runs) % 2 == 0)  # two windows of each length
+            if sum(run.end_unix_s - run.begin_unix_s for run in runs) + run_s > spec.limit_s:
+                break
+            runs.append(self._run(spec, run_s, len(runs) + 1))
+        return test_of(spec, tuple(runs))
+
+    def _run(self, spec: TestSpec, run_s: float, number: int) -> Run:
+        name = spec.name if number == 1 else f"{spec.name}-run-{number}"
+        self._stop_if_asked()
+        self._prepare(spec)
+        job = job_file(spec, self._targets, run_s)
+        path = self.directory / f"{name}.fio"
+        path.touch(0o600)
+        path.write_text(job, "utf-8", "surrogateescape")
+        output = self.directory / f"{name}.json"
+        cwd = self._folder.path if self._folder is not None else os.getcwd()  # noqa: PTH109
+        cpu = governors(), frequency_khz()
+        self._told.doing(name, spec.ramp_s + run_s)
+        if not spec.ramp_s:
+            self._recorder.mark(f"{name} begins")
+        begin_unix_s = time.time() + spec.ramp_s
+        fio = Fio(job, cwd, output)
+        if spec.ramp_s:
+            self._wait(fio, spec.ramp_s)
+            self._recorder.mark(f"{name} begins")
+        self._wait(fio)
+        why = fio.why_failed()
+        self._recorder.mark(f"{name} ends")
+        self._recorder.flush()
+        end_unix_s = time.time()
+        seen = read_between(self._recorder.path, f"{name} begins", f"{name} ends", self._config)
+        found, rival, took_s = ({}, {}, 0.0) if why else _read(output)
+        layers = layers_of(seen.whole, took_s)
+        findings = findings_of(seen)
+        case = Case(
+            spec,
+            took_s,
+            _with_rival(found, rival),
+            layers,
+            findings,
+            self._below.file_system,
+            self._below.devices,
+            *_moved(seen, fio.pid),
+            own_limits(self._below.carriers),
+            _link_bytes_per_s(seen),
+            watched_layers(seen.whole),
+        )
+        if why:
+            verdict = refused("failed", f"fio failed: {why}")
+        elif not found:
+            verdict = refused("failed", "fio did nothing")
+        else:
+            verdict = judge(case)
+        return Run(
+            begin_unix_s,
+            end_unix_s,
+            found,
+            verdict,
+            name,
+            output.name,
+            rival=rival,
+            layers=layers,
+            findings=findings,
+            disturbances=disturbances_of(spec, seen, cpu, (governors(), frequency_khz())),
+        )
+
+    def _prepare(self, spec: TestSpec) -> None:
+        if self._folder is None:
+            return
+        if spec.kind == "commit" or (spec.files and spec.rw == "write"):
+            self._folder.make_small_files()
+        # What the test before left in memory is written back before this one, not during it.
+        fd = os.open(self._folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _libc.syncfs(fd)
+        os.close(fd)
+
+    def _wait(self, fio: Fio, seconds: float | None = None) -> None:
+        until = None if seconds is None else time.monotonic() + seconds
+        try:
+            while not fio.is_done() and (until is None or time.monotonic() < until):
+                self._stop_if_asked()
+                time.sleep(_POLL_S)
+        except BaseException:
+            fio.stop()
+            raise
+
+    def _stop_if_asked(self) -> None:
+        if self._told.is_stopped():
+            raise StoppedError
+
+
+def rate_of(fio: Mapping[str, Figures]) -> float:
+    """Operations a second of a run, all directions together; of commits, commits."""
+    if "sync" in fio:
+        return fio["sync"].iops or 0.0
+    return sum(figures.iops or 0.0 for figures in fio.values())
+
+
+def test_of(spec: TestSpec, runs: tuple[Run, ...]) -> Test:
+    """A test of its runs: the one with the median rate is shown; of a steady test the last one."""
+    rates = [rate_of(run.fio) for run in runs]
+    shown = len(runs) - 1 if spec.agree_pct else rates.index(statistics.median_low(rates))
+    compared = rates[-2:] if spec.agree_pct else rates
+    middle = statistics.median_low(compared)
+    spread = (max(compared) - min(compared)) / middle * 100 if len(runs) > 1 and middle else None
+    counted = runs[-2:] if spec.agree_pct else runs
+    verdicts = [run.verdict for run in counted if not run.verdict.ok]
+    verdict = verdicts[0] if verdicts else runs[shown].verdict
+    if verdict.ok and spec.agree_pct and not _agree(list(runs), spec.agree_pct):
+        verdict = refused(
+            "unsteady",
+            f"no two windows agreed within {spec.agree_pct:g} % in {spec.limit_s:g} s",
+            *(f"{rate:,.0f} operations a second" for rate in compared),
+        )
+    return Test(spec, runs, shown, verdict, spread)
+
+
+def _agree(runs: list[Run], pct: float) -> bool:
+    """Whether the last two windows had the same length and the same rate."""
+    if not runs or len(runs) % 2:
+        return False
+    earlier, later = (rate_of(run.fio) for run in runs[-2:])
+    return abs(later - earlier) <= pct / 100 * max(earlier, later)
+
+
+def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], float]:
+    jobs = read_json(output)
+    own = [job for job in jobs if job["jobname"] != "rival"]
+    rivals = [job for job in jobs if job["jobname"] == "rival"]
+    return figures_of(own), figures_of(rivals), max((run_s_of(job) for job in own), default=0.0)
+
+
+def _with_rival(own: Mapping[str, Figures], rival: Mapping[str, Figures]) -> dict[str, Figures]:
+    """Both together, as the layers saw them."""
+    found = dict(own)
+    for op, figures in rival.items():
+        base = found.get(op, Figures(ops=0, bytes=0, bytes_per_s=0.0, iops=0.0))
+        found[op] = Figures(
+            ops=(base.ops or 0) + (figures.ops or 0),
+            bytes=(base.bytes or 0) + (figures.bytes or 0),
+            bytes_per_s=(base.bytes_per_s or 0.0) + (figures.bytes_per_s or 0.0),
+            iops=(base.iops or 0.0) + (figures.iops or 0.0),
+        )
+    return found
+
+
+def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:
+    """Bytes that fio had the devices read, and what other programs had them read and write."""
+    own: int | None = None
+    others: dict[str, int] = {}
+    layer = seen.whole.layers.get("block")
+    seconds = getattr(layer, "interval_s", 0.0)
+    rows = rows_of(seen.whole, "block", "process")
+    for row in rows:
+        pid, comm = row.key
+        reads, writes = (
+            round((row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds)
+            for op in ("read", "write")
+        )
+        if pid == str(fio_pid):
+            own = (own or 0) + reads  # under two names: it was ioh until it became fio
+        elif reads + writes and not comm.startswith(_KERNELS):
+            others[f"{printable(comm)}[{pid}]"] = reads + writes
+    if own is None and rows and all(row.key[0] != OTHERS for row in rows):
+        own = 0
+    return own, others
+
+
+def _link_bytes_per_s(seen: Seen) -> float | None:
+    """What all links that moved packets carry; None where one does not say."""
+    speeds = [
+        row.values.get("speed_bits_per_s")
+        for row in rows_of(seen.whole, "tcp", "interface")
+        if row.values.get("in_packets_per_s")
+    ]
+    return sum(s for s in speeds if s) / 8 if speeds and all(speeds) else None

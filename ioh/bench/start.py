@@ -1,0 +1,261 @@
+"""A bench from what was asked for: plan and target checked, directory made, tests run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ioh import __version__
+from ioh.bench import conditions
+from ioh.bench.fio import fio_version
+from ioh.bench.jobs import DATA
+from ioh.bench.like import job_like
+from ioh.bench.plans import PlanChanges, is_writing, read_plan, specs_of
+from ioh.bench.raw import check_devices, claim_for_writing
+from ioh.bench.results import VERSION, Conditions, Results, TestSpec, load, save
+from ioh.bench.runner import Runner, Told
+from ioh.bench.watch import BenchRecorder
+from ioh.bench.work import Need, WorkFolder, need_of
+from ioh.findings.config import read_config
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+from ioh.rights.user import give_root_up
+
+_MAX_JOB_BYTES = 1 << 20
+_LIKE_BYTES, _LIKE_S = 4 << 30, 60.0
+_NO_ROOT = "without root: only /proc is watched, which has no percentiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for.
+
+    Shape:
+        ``target`` a directory, "" with ``raw`` devices; ``job`` a fio job file of the user's;
+        ``like`` a recording with the begin and end of its part ("": all of it); ``resume`` the
+        directory of an earlier bench, from which all else comes.
+    """
+
+    target: str = ""
+    raw: tuple[str, ...] = ()
+    plan: str = "database"
+    job: str = ""
+    like: tuple[str, str, str] | None = None
+    changes: PlanChanges = field(default_factory=PlanChanges)
+    keep: bool = False
+    anew: bool = False
+    destroy: tuple[str, ...] = ()
+    output: str = ""
+    resume: str = ""
+    command: str = ""
+
+
+def run_bench(asked: Asked, told: Told) -> Path:
+    """Run all of it.
+
+    Returns:
+        The directory with its results.
+
+    Raises:
+        IohError: It cannot begin, or go on.
+        StoppedError: The user ended it; what is finished was kept.
+    """
+    version, has_root = fio_version(), 0 in os.getresuid()
+    earlier = _earlier(asked.resume) if asked.resume else None
+    specs, plan_text = (earlier.planned, "") if earlier else _specs(asked)
+    target = earlier.conditions.target if earlier else asked.target
+    raw = tuple(shlex.split(target)) if earlier and _is_raw(earlier) else asked.raw
+    with contextlib.ExitStack() as stack:
+        folder = None
+        need = need_of(specs)
+        if raw:
+            size_bytes = check_devices(raw)
+            specs = tuple(_within(spec, size_bytes) for spec in specs)
+            need = need_of(specs)
+            if asked.anew or any(is_writing(spec) for spec in specs):
+                for fd in claim_for_writing(raw, asked.destroy):
+                    stack.callback(os.close, fd)
+            below = conditions.below_devices(raw)
+        else:
+            target = os.path.realpath(target or ".")
+            folder = WorkFolder(target)
+            folder.check(need, direct=any(spec.direct for spec in specs))
+            below = conditions.below_directory(_place_of(specs, target))
+        config = read_config(None)
+        directory = Path(asked.resume) if asked.resume else _new_directory(asked.output)
+        name = f"run-{len(earlier.recordings) + 1}.ioh" if earlier else "run.ioh"
+        recorder = BenchRecorder(directory / name)
+        stack.callback(recorder.close)
+        give_root_up()  # fio, and all that is left to do, has the caller's rights
+        if earlier:
+            results = msgspec.structs.replace(earlier, recordings=(*earlier.recordings, name))
+        else:
+            found = _conditions(asked, below, version, specs, plan_text, need)
+            if not has_root:
+                found = msgspec.structs.replace(found, remarks=(*found.remarks, _NO_ROOT))
+            results = Results(VERSION, found, specs, begin_unix_s=time.time(), recordings=(name,))
+        save(results, str(directory))
+        for remark in results.conditions.remarks:
+            told.say(remark)
+        told.began(results, directory)
+        recorder.begin(told.is_stopped)
+        runner = Runner(directory, results, below, folder, raw, recorder, told, config)
+        stack.enter_context(_cleaned(folder, need, keep=asked.keep))
+        runner.fill(need, anew=asked.anew)
+        runner.run()
+    return directory
+
+
+def _earlier(directory: str) -> Results:
+    """What a bench of this user's kept: its tests are about to be run.
+
+    Raises:
+        IohError: It is somebody else's, or none.
+    """
+    found = load(directory)
+    if Path(directory).stat().st_uid != os.geteuid():
+        cause = f"{printable(directory)} is not yours"
+        raise IohError(cause, "Go on with it as the user who began it")
+    return found
+
+
+def _is_raw(results: Results) -> bool:
+    return results.conditions.file_system == "raw"
+
+
+@contextlib.contextmanager
+def _cleaned(folder: WorkFolder | None, need: Need, *, keep: bool) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if folder is not None:
+            with contextlib.suppress(OSError, IohError):
+                folder.remove_small_files()
+                for name in () if keep else need.names:
+                    folder.remove(name)
+
+
+def _specs(asked: Asked) -> tuple[tuple[TestSpec, ...], str]:
+    """The tests, and the text they come from."""
+    if asked.like is not None:
+        return _like(asked.like, asked.changes)
+    if not asked.job:
+        plan, text = read_plan(asked.plan)
+        return specs_of(plan, asked.changes), text
+    text = _job_text(asked.job)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(asked.job).stem).strip("-.")[:60] or "job"
+    runs = asked.changes.runs or 1
+    spec = TestSpec(name, "job", engine="", direct=False, runs=runs, job=text)
+    for path in re.findall(r"^\s*filename\s*=\s*(/dev/\S+)", text, re.MULTILINE):
+        if re.search(r"^\s*(rw|readwrite)\s*=\s*\S*(w|trim)", text, re.MULTILINE):
+            claim = claim_for_writing((path.replace("\\:", ":"),), asked.destroy)
+            os.close(claim[0])
+    return (spec,), text
+
+
+def _like(like: tuple[str, str, str], changes: PlanChanges) -> tuple[tuple[TestSpec, ...], str]:
+    size_bytes, run_s = changes.size_bytes or _LIKE_BYTES, changes.run_s or _LIKE_S
+    text = job_like(*like, size_bytes, run_s)
+    spec = TestSpec(
+        "like-recording", "like", engine="psync", direct=False, size_bytes=size_bytes,
+        run_s=run_s, runs=changes.runs or 1, job=text,
+    )  # fmt: skip
+    return (spec,), text
+
+
+def _job_text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(_MAX_JOB_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        cause = f"cannot read {printable(path)}: {printable(reason)}"
+        raise IohError(cause, "Give a fio job file", ExitCode.USAGE) from None
+    if len(raw) > _MAX_JOB_BYTES or b"[" not in raw:
+        cause = f"{printable(path)} is no fio job file"
+        raise IohError(cause, "It has sections such as [test]", ExitCode.USAGE)
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _place_of(specs: tuple[TestSpec, ...], target: str) -> str:
+    """Where the I/O goes: a user's own job may name another directory, or a file in one."""
+    for name in ("filename", "directory") if specs[0].kind == "job" else ():
+        found = re.search(rf"^\s*{name}\s*=\s*(/\S+)", specs[0].job, re.MULTILINE)
+        if found:
+            return found[1]
+    return target
+
+
+def _within(spec: TestSpec, size_bytes: int) -> TestSpec:
+    """No larger than a device; whole MiB, so that every block size fits."""
+    most = size_bytes >> 20 << 20
+    return msgspec.structs.replace(spec, size_bytes=min(spec.size_bytes, most), own_files=False)
+
+
+def _new_directory(output: str) -> Path:
+    """``bench-HOST-DATE`` in the current directory, or what was asked for.
+
+    Raises:
+        IohError: It exists, or cannot be made.
+    """
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename)[:64]
+    name = output or f"bench-{host}-{time.strftime('%Y-%m-%d-%H%M%S')}"
+    try:
+        Path(name).mkdir(mode=0o700)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        cause = f"cannot make the directory {printable(name)}: {printable(reason)}"
+        raise IohError(cause, "Give another one: -o DIRECTORY") from None
+    return Path(name).absolute()
+
+
+def _conditions(  # noqa: PLR0913, PLR0917
+    asked: Asked,
+    below: conditions.Below,
+    version: str,
+    specs: tuple[TestSpec, ...],
+    plan_text: str,
+    need: Need,
+) -> Conditions:
+    machine = os.uname()
+    memory = conditions.memory_bytes()
+    size_bytes = need.file_bytes * max(1, len(need.names))
+    limits = conditions.own_limits(below.carriers)
+    remarks = []
+    if need.names and not asked.raw:
+        than = "smaller than" if size_bytes < memory else "larger than"
+        remarks.append(
+            f"{DATA}: {size_bytes >> 20:,} MiB, {than} this machine's memory ({memory >> 20:,} MiB)"
+        )
+    return Conditions(
+        host=printable(machine.nodename),
+        kernel=printable(machine.release),
+        machine=platform.machine(),
+        cpu=conditions.cpu_model(),
+        cpus=os.cpu_count() or 1,
+        memory_bytes=memory,
+        cache_bytes=conditions.cache_bytes(),
+        target=shlex.join(asked.raw) if asked.raw else os.path.realpath(asked.target or "."),
+        file_system=below.file_system,
+        mount_options=below.mount_options,
+        source=below.source,
+        devices=below.devices,
+        governor=conditions.governors(),
+        io_limits=tuple(f"{name}: {words}" for name, (words, _) in limits.items()),
+        fio_version=version,
+        ioh_version=__version__,
+        plan=asked.like[0] if asked.like else asked.job or asked.plan,
+        plan_text=plan_text,
+        command=printable(asked.command),
+        size_bytes=size_bytes or max(spec.size_bytes for spec in specs),
+        remarks=tuple(remarks),
+    )

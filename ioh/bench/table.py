@@ -1,0 +1,111 @@
+"""A finished bench as text: its conditions, fio's numbers above each layer's, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.bench.lines import HEAD, WIDTH, figures_line, test_lines
+from ioh.bench.results import HIST_COLUMNS, Conditions, Figures, Results, Test
+from ioh.model.printable import printable
+
+_GIB = 1 << 30
+# What layers call the ways to make data safe.
+_SYNCS = {"fsync", "sync", "flush", "commit"}
+
+
+def conditions_of(conditions: Conditions) -> list[tuple[str, str]]:
+    """Every condition of a bench that is known, by name."""
+    devices = [
+        ", ".join(
+            filter(
+                None,
+                (
+                    device.name,
+                    device.model,
+                    device.transport,
+                    f"{device.size_bytes / _GIB:,.1f} GiB" if device.size_bytes else "",
+                    "rotating" if device.rotational else "",
+                    f"scheduler {device.scheduler}" if device.scheduler else "",
+                    *(f"{name} {value}" for name, value in device.limits.items()),
+                ),
+            )
+        )
+        for device in conditions.devices
+    ]
+    found = [
+        ("host", conditions.host),
+        ("kernel", f"{conditions.kernel} {conditions.machine}"),
+        ("cpu", f"{conditions.cpus} × {conditions.cpu or 'unknown'}"),
+        ("memory", f"{conditions.memory_bytes / _GIB:,.1f} GiB"),
+        ("governor", conditions.governor),
+        ("target", conditions.target),
+        ("file system", f"{conditions.file_system} of {conditions.source}"),
+        ("mount options", conditions.mount_options),
+        *(("device", device) for device in devices),
+        *(("limit", limit) for limit in conditions.io_limits),
+        ("work file", f"{conditions.size_bytes / _GIB:,.2f} GiB"),
+        ("cache", f"{conditions.cache_bytes / _GIB:,.1f} GiB" if conditions.cache_bytes else ""),
+        ("plan", conditions.plan),
+        ("fio", conditions.fio_version),
+        ("ioh", conditions.ioh_version),
+        ("command", conditions.command),
+        *(("remark", remark) for remark in conditions.remarks),
+    ]
+    return [(name, printable(value)) for name, value in found if value.strip()]
+
+
+def table_text(results: Results) -> Iterator[str]:
+    """Conditions, then each test with its layers, then all histograms."""
+    for name, value in conditions_of(results.conditions):
+        yield f"{name:<14} {value}"
+    if not results.is_complete:
+        left = len(results.planned) - len(results.tests)
+        yield f"{'not finished':<14} {left} of {len(results.planned)} tests are missing"
+    yield ""
+    yield HEAD
+    for test in results.tests:
+        yield from test_lines(test)
+        yield from (figures_line(f"  {name}", "", figures) for name, figures in layers_of(test))
+    yield ""
+    yield f"{'% of operations up to':<{WIDTH + 11}}{''.join(f'{c:>6}' for c in HIST_COLUMNS)}"
+    for test in results.tests:
+        name = test.spec.name
+        rows = [(name if at == 0 else "", op, f) for at, (op, f) in enumerate(test.run.fio.items())]
+        rows += [(f"  {layer}", "", figures) for layer, figures in layers_of(test)]
+        for first, op, figures in rows:
+            if sum(figures.hist):
+                cells = "".join(_percent(figures))
+                yield f"{printable(first):<{WIDTH}} {printable(op):<10}{cells}".rstrip()
+
+
+def layers_of(test: Test) -> Iterator[tuple[str, Figures]]:
+    """What each layer did in the same seconds, by its name and operation.
+
+    What was idle is left out, and so is a sum whose parts stand there, or a part that did it all.
+    """
+    shown = [each for each in test.run.layers if each.figures.ops and is_of(test, each.op)]
+    whole = {(each.layer, each.op): each.figures for each in shown if not each.part}
+    for each in shown:
+        if each.part and each.figures == whole.get((each.layer, each.op)):
+            continue
+        kinds = [f.ops or 0 for (layer, op), f in whole.items()
+                 if layer == each.layer and op.startswith(f"{each.op}_")]  # fmt: skip
+        if kinds and sum(kinds) == each.figures.ops:
+            continue
+        part = f" {each.part}" if each.part else ""
+        yield printable(f"{each.layer} {each.op}{part}"), each.figures
+
+
+def is_of(test: Test, op: str) -> bool:
+    """Whether a layer's operation goes where the test does: ``read_direct`` of one that reads."""
+    does_sync = bool(test.spec.sync or "sync" in test.run.fio)
+    if op in _SYNCS:
+        return does_sync
+    return op.removeprefix("fault_").split("_", 1)[0] in {*test.run.fio, *test.run.rival}
+
+
+def _percent(figures: Figures) -> Iterator[str]:
+    whole = sum(figures.hist)
+    for count in figures.hist:
+        share = count / whole * 100
+        yield f"{'.' if not count else '<1' if share < 1 else f'{share:.0f}':>6}"

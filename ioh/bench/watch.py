@@ -1,0 +1,235 @@
+"""The recording of a bench: a child records every layer, and each test's part of it is read back.
+
+The child is ``ioh record -o -`` and ends with the pipe it writes to, however ioh itself ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ioh.bench.fio import columns
+from ioh.bench.results import Figures, LayerFigures, Spoken
+from ioh.findings.config import Config
+from ioh.findings.engine import Engine
+from ioh.findings.spans import finding_spans
+from ioh.model.errors import IohError
+from ioh.model.hist import FINE_EDGES_US, LatencyHist
+from ioh.model.printable import printable
+from ioh.model.sample import Unavailable
+from ioh.model.snapshot import OpStats, Snapshot
+from ioh.pipeline import judged, snapshots
+from ioh.playback.aggregate_interval import read_aggregate, samples_of
+from ioh.playback.time_range import When
+from ioh.rights.user import own_rights
+from ioh.session.marks import RunningRecording, running_recordings, send_mark
+from ioh.session.reader import Session
+
+START_S = 120.0  # probes of a slow machine are compiled for so long
+MARK_S = 10.0
+_COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
+
+
+class BenchRecorder:
+    """Records this machine into a file until it is closed.
+
+    Args:
+        path: The recording, a new file.
+
+    Raises:
+        IohError: It does not begin.
+        OSError: The file cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.why_ended = ""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        with own_rights():  # it takes the caller's itself
+            self._process = subprocess.Popen(
+                _COMMAND,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._pump = threading.Thread(target=self._copy, name="ioh bench recording", daemon=True)
+        self._pump.start()
+        self._running: RunningRecording | None = None
+
+    def begin(self, is_stopped: Callable[[], bool]) -> None:
+        """Wait for its first sample, or until the user wants to end.
+
+        Raises:
+            IohError: It ended, or takes too long.
+        """
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self._process.poll() is None:
+            if is_stopped():
+                return
+            for each in running_recordings(time.monotonic() + 1.0):
+                if each.pid == self._process.pid and each.has_begun:
+                    self._running = each
+                    return
+            time.sleep(0.05)
+        why = self._last_words()
+        cause = f"the recording did not begin: {why}" if why else "the recording did not begin"
+        raise IohError(cause, "Try: ioh record -o /dev/null -t 3")
+
+    def mark(self, text: str) -> None:
+        """A mark, with a sample taken at that moment.
+
+        Raises:
+            IohError: It was not made.
+        """
+        if self._running is None:
+            return
+        why, _ = send_mark(self._running, text, time.monotonic() + MARK_S)
+        if why or self.why_ended:
+            cause = f"the recording goes on no more: {printable(self.why_ended or why)}"
+            raise IohError(cause, "What is finished was kept; go on with --resume")
+
+    def flush(self) -> None:
+        """Wait until what was marked is in the file."""
+        size = -1
+        until = time.monotonic() + MARK_S
+        while (now := os.fstat(self._fd).st_size) != size and time.monotonic() < until:
+            size = now
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End the recording properly."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            self._process.terminate()
+        try:
+            self._process.wait(MARK_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(PermissionError):
+                self._process.kill()
+        self._pump.join(MARK_S)
+        os.close(self._fd)
+
+    def _copy(self) -> None:
+        stdout = self._process.stdout
+        if stdout is None:
+            return
+        with stdout:
+            while data := os.read(stdout.fileno(), 1 << 16):
+                view = memoryview(data)
+                try:
+                    while view:
+                        view = view[os.write(self._fd, view) :]
+                except OSError as error:  # a full disk: the child ends with the pipe
+                    self.why_ended = error.strerror or str(error)
+                    return
+
+    def _last_words(self) -> str:
+        if self._process.poll() is None or self._process.stderr is None:
+            return ""
+        text = self._process.stderr.read(1 << 14).decode("utf-8", "replace")
+        lines = [line for line in text.split("\n") if line.strip()]
+        return printable(lines[-1].removeprefix("ioh: "), 300) if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a recording says of the time between two marks.
+
+    Shape:
+        ``whole`` is all of it as one interval, ``ticks`` the recorded intervals, judged.
+    """
+
+    whole: Snapshot
+    ticks: tuple[Snapshot, ...]
+    remarks: tuple[str, ...]
+    begin_unix_s: float
+
+
+def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
+    """The part of a recording between two marks.
+
+    Raises:
+        IohError: A mark is not there, or the recording is damaged.
+    """
+    with Session(str(path)) as session:
+        part = read_aggregate(session, When(begin), When(end))
+        ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
+    return Seen(part.snapshot, ticks, part.remarks, part.begin_unix_s)
+
+
+def findings_of(seen: Seen) -> tuple[Spoken, ...]:
+    """What the rules found meanwhile, worst first."""
+    return tuple(
+        Spoken(
+            found.rule,
+            found.title,
+            found.severity,
+            found.subject,
+            found.cause,
+            found.advice,
+            span.begin_unix_s,
+            span.end_unix_s,
+        )
+        for span in finding_spans(seen.ticks)
+        for found in (span.finding,)
+    )
+
+
+def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
+    """Every operation of every layer that saw any, in the order of the path.
+
+    Args:
+        snapshot: The time between a test's marks.
+        run_s: fio's own run time, over which rates are taken: the marks lie a little outside.
+    """
+    made = []
+    for name, layer in snapshot.layers.items():
+        if isinstance(layer, Unavailable):
+            continue
+        ops = [("", op, stats) for op, stats in layer.ops.items()]
+        for part, of_part in layer.parts.items():
+            ops += [(part, op, stats) for op, stats in of_part.items()]
+        made += [
+            LayerFigures(name, layer.spec.title, op, _figures(stats, run_s), part, layer.source)
+            for part, op, stats in ops
+            if stats.count
+        ]
+    return tuple(made)
+
+
+def watched_layers(snapshot: Snapshot) -> frozenset[str]:
+    """Names of the layers that were measured, whether they did anything or not."""
+    layers = snapshot.layers.items()
+    return frozenset(name for name, layer in layers if not isinstance(layer, Unavailable))
+
+
+def _figures(stats: OpStats, run_s: float) -> Figures:
+    return Figures(
+        ops=stats.count,
+        bytes=stats.bytes,
+        bytes_per_s=None if stats.bytes is None or not run_s else stats.bytes / run_s,
+        iops=None if stats.count is None or not run_s else stats.count / run_s,
+        mean_us=stats.latency_us,
+        max_us=stats.max_us,
+        p50_us=stats.p50_us,
+        p95_us=stats.p95_us,
+        p99_us=stats.p99_us,
+        p999_us=stats.p999_us,
+        hist=_hist(stats.latency),
+    )
+
+
+def _hist(latency: LatencyHist | None) -> tuple[int, ...]:
+    if latency is None or not latency.counts:
+        return ()
+    edges = (*FINE_EDGES_US, float("inf"))
+    return columns({edge * 1000: n for edge, n in zip(edges, latency.counts, strict=True) if n})

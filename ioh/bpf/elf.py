@@ -1,0 +1,208 @@
+"""Reads what is wanted of a program's file: where functions are, and its USDT probe points.
+
+The file may be anybody's and is read by root: every size and place in it is checked against the
+file, and what is not as it should be is one ValueError.  64-bit little-endian ELF alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+_MOST_SECTIONS = 4096
+_MOST_BYTES = 96 << 20  # of all that is read of a file: MariaDB's symbols are 4 MB
+_MOST_NOTES = 10_000
+_MOST_ALIKE = 100  # names that end in the one that is wanted
+_MOST_COUNTER = 0xFFFF_FFFF  # its place in the file, in perf_event_attr's 32 bits
+_HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NOTE = struct.Struct("<III")
+_PT_LOAD, _EXECUTABLE, _WRITABLE = 1, 1, 2
+_SYMBOL_TABLES = (11, 2)  # SHT_DYNSYM, SHT_SYMTAB
+_STT_FUNC = 2  # of STT_GNU_IFUNC the symbol is what chooses the function, once
+_NT_STAPSDT = 3
+_OUTSIDE = "a symbol or a probe lies outside of it"
+_ARGUMENT = re.compile(r"(?:\[[^\]]*\]|\S)+")  # ARM's have a space: 8@[sp, 16]
+
+
+class Segment(NamedTuple):
+    """A part of the file that is mapped."""
+
+    flags: int
+    offset: int
+    address: int
+    size: int
+
+
+class Section(NamedTuple):
+    """A part of the file with a name."""
+
+    name: str
+    kind: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePoint:
+    """One place of a USDT probe, by addresses; ``arguments`` are as the note spells them."""
+
+    address: int
+    semaphore: int
+    arguments: tuple[str, ...]
+
+
+class Elf:
+    """A program or a library.
+
+    Raises:
+        ValueError: It is none, or is damaged; from every method.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+        self._left = _MOST_BYTES
+        head = _HEADER.unpack(self._read(0, _HEADER.size))
+        magic, bits, order, _, _, machine, _, _, segments_at, sections_at, *_ = head
+        if magic != b"\x7fELF" or (bits, order) != (2, 1):
+            msg = "it is no 64-bit program"
+            raise ValueError(msg)
+        self.machine: int = machine
+        segment_bytes, segments, section_bytes, sections, names_at = head[-5:]
+        if (segments and segment_bytes != _SEGMENT.size) or sections > _MOST_SECTIONS:
+            msg = "its headers are damaged"
+            raise ValueError(msg)
+        table = self._read(segments_at, segments * _SEGMENT.size)
+        self._loaded = tuple(
+            Segment(flags, offset, address, size)
+            for kind, flags, offset, address, _, size, _, _ in _SEGMENT.iter_unpack(table)
+            if kind == _PT_LOAD
+        )
+        if sections and section_bytes != _SECTION.size:
+            msg = "its headers are damaged"
+            raise ValueError(msg)
+        table = self._read(sections_at, sections * _SECTION.size)
+        self._sections = self._named(list(_SECTION.iter_unpack(table)), names_at)
+
+    def _named(self, rows: list[tuple[int, ...]], names_at: int) -> tuple[Section, ...]:
+        if names_at >= len(rows):
+            return ()
+        names = self._read(rows[names_at][4], rows[names_at][5])
+        return tuple(
+            Section(_text(names, row[0]), row[1], row[3], row[4], row[5], row[6]) for row in rows
+        )
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if offset + size > self._size:
+            msg = "it is cut off, or damaged"
+            raise ValueError(msg)
+        self._left -= size
+        if self._left < 0:
+            msg = "its tables are larger than those of any server"
+            raise ValueError(msg)
+        return os.pread(self._file.fileno(), size, offset)
+
+    def _data(self, section: Section) -> bytes:
+        return self._read(section.offset, section.size)
+
+    def code_at(self, address: int) -> int:
+        """The place in the file of an instruction."""
+        return self._place(address, _EXECUTABLE)
+
+    def variable_at(self, address: int) -> int:
+        """The place in the file of a variable, in 32 bits."""
+        place = self._place(address, _WRITABLE)
+        if place > _MOST_COUNTER:
+            raise ValueError(_OUTSIDE)
+        return place
+
+    def _place(self, address: int, needed: int) -> int:
+        for segment in self._loaded:
+            inside = address - segment.address
+            if segment.flags & needed and 0 <= inside < segment.size:
+                return inside + segment.offset
+        raise ValueError(_OUTSIDE)
+
+    def functions(self, wanted: Collection[str]) -> dict[str, int]:
+        """Addresses of functions by name, as far as it names them."""
+        found: dict[str, int] = {}
+        for kind in _SYMBOL_TABLES:
+            for section in self._sections:
+                if section.kind == kind and section.link < len(self._sections):
+                    missing = [name for name in wanted if name not in found]
+                    found |= self._functions_of(section, missing)
+        return found
+
+    def _functions_of(self, table: Section, wanted: list[str]) -> dict[str, int]:
+        names = self._data(self._sections[table.link])
+        places = {at: name for name in wanted for at in _occurrences(names, name.encode())}
+        if not places:
+            return {}
+        data = self._data(table)
+        rows = _SYMBOL.iter_unpack(data[: len(data) // _SYMBOL.size * _SYMBOL.size])
+        return {
+            places[name]: address
+            for name, info, _, section, address, _ in rows
+            if name in places and info & 15 == _STT_FUNC and section
+        }
+
+    def probe_points(self, provider: str) -> dict[str, list[ProbePoint]]:
+        """USDT probes of a provider by name."""
+        by_name = {section.name: section for section in self._sections}
+        found: dict[str, list[ProbePoint]] = defaultdict(list)
+        notes = by_name.get(".note.stapsdt")
+        if notes is None:
+            return found
+        base = by_name.get(".stapsdt.base")
+        for text in _notes(self._data(notes)):
+            if len(text) < 24:
+                continue
+            address, base_then, semaphore = struct.unpack_from("<QQQ", text)
+            # Where a linker moved the program afterwards, this says by how much.
+            moved = base.address - base_then if base is not None and base_then else 0
+            whose, name, arguments = [*text[24:].split(b"\0"), b"", b"", b""][:3]
+            if whose.decode(errors="replace") == provider:
+                point = ProbePoint(
+                    address + moved,
+                    semaphore + moved if semaphore else 0,
+                    tuple(_ARGUMENT.findall(arguments.decode(errors="replace"))),
+                )
+                found[name.decode(errors="replace")].append(point)
+        return found
+
+
+def _text(names: bytes, at: int) -> str:
+    return names[at : max(at, names.find(b"\0", at))].decode(errors="replace")
+
+
+def _occurrences(names: bytes, name: bytes) -> Iterator[int]:
+    """Places of a name among those of a table, which may be the ends of longer ones."""
+    at = names.find(name + b"\0")
+    for _ in range(_MOST_ALIKE):
+        if at < 0:
+            return
+        yield at
+        at = names.find(name + b"\0", at + 1)
+
+
+def _notes(data: bytes) -> Iterator[bytes]:
+    """What the notes of SystemTap's kind say."""
+    at = 0
+    for _ in range(_MOST_NOTES):
+        if at + _NOTE.size > len(data):
+            return
+        name_bytes, text_bytes, kind = _NOTE.unpack_from(data, at)
+        text_at = at + _NOTE.size + (name_bytes + 3 & ~3)
+        if kind == _NT_STAPSDT:
+            yield data[text_at : text_at + text_bytes]
+        at = text_at + (text_bytes + 3 & ~3)

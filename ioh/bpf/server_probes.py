@@ -1,0 +1,159 @@
+"""Attaches a layer's program to the probe points of a server's file; runs in the loader.
+
+The file is what a process runs, or what the command line named: ioh says only which process.  What
+is in it is a stranger's: sites.py bounds and checks it.  The file that was read is the file that is
+attached to, by its descriptor, whatever its path means by then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object
+from ioh.bpf.libbpf import libbpf
+from ioh.bpf.server_ledger import SITES, FileId, ServerRequest
+from ioh.bpf.sites import Site, find_sites
+from ioh.bpf.uprobes import attach_uprobe
+from ioh.model.limits import lack_behind
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.bpf.server_files import Server
+    from ioh.layers.base import Layer
+
+SITE = struct.Struct("=IIIIIIIIqQ4I")  # struct site of probes/db.c
+_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3}
+_SIZES = {"register": 1, "memory": 2, "constant": 3}
+_OWNERS = {"process": 0, "parent": 1}
+_LIBRARY_DIRS = "usr/lib/*-linux-gnu"
+
+
+@dataclass(slots=True)
+class _Work:
+    """What has been attached so far."""
+
+    program: int
+    sites: int
+    ops: Sequence[str]
+    next_site: int
+    links: list[int] = field(default_factory=list)
+    link_ops: list[str] = field(default_factory=list)  # what each of them counts
+    missing: list[str] = field(default_factory=list)
+
+
+def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:
+    """Attach to one process' program, or to what is named; the answer says what came of it.
+
+    Shape:
+        The answer has ``files``, the FileId of each file that has probes now, ``sites`` the number
+        of places used, ``link_ops`` what each of the links counts, ``missing`` a sentence for what
+        there is not, and ``reason``, "" unless nothing came of it.
+    """
+    links: list[int] = []
+    try:
+        sites, program = (open_object(made) for made in objects)
+        work = _Work(program, sites, layer.spec.ops, asked.first_site, links)
+        files: list[FileId] = []
+        reason = "no server that ioh knows"
+        for file, server in _files(asked.pid, layer.servers()):
+            with file:
+                stat = os.fstat(file.fileno())
+                files.append((stat.st_dev, stat.st_ino))
+                if files[-1] not in asked.taken:
+                    _attach_file(file, server, work)
+            reason = ""
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
+        return {"reason": "", "files": [], "sites": 0, "link_ops": [], "missing": []}, [], Made()
+    except (OSError, ValueError) as error:
+        lack = lack_behind(error)
+        said = lack.cause if lack else getattr(error, "strerror", None) or str(error)
+        return {"reason": printable(said), "files": [], "sites": 0}, [], Made()
+    answer = {
+        "reason": reason if asked.pid else "",
+        "files": files,
+        "sites": work.next_site - asked.first_site,
+        "link_ops": work.link_ops,
+        "missing": [printable(text) for text in work.missing],
+    }
+    return answer, links, Made(object_ids("link", links))
+
+
+def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Server]]:
+    """Files to attach to, open, each with the server that it is of."""
+    if pid:
+        program = Path(f"/proc/{pid}/exe")
+        name = str(program.readlink()).removesuffix(" (deleted)")
+        for server in servers:
+            if not {name, Path(name).name}.isdisjoint(server.binaries):
+                yield program.open("rb"), server
+        return
+    for server in servers:
+        paths = {Path(name).resolve() for name in server.binaries if name.startswith("/")}
+        for library in server.libraries:
+            paths |= {path.resolve() for path in Path("/").glob(f"{_LIBRARY_DIRS}/{library}")}
+            paths |= {path.resolve() for path in Path("/usr").glob(f"lib*/{library}")}
+        for path in sorted(paths):
+            with suppress(OSError):
+                yield path.open("rb"), server
+
+
+def _attach_file(file: BinaryIO, server: Server, work: _Work) -> None:
+    found = find_sites(file, server, platform.machine())
+    work.missing += found.missing
+    path = f"/proc/self/fd/{file.fileno()}"
+    refused: dict[str, str] = {}
+    # What ends an operation first, else what begins in between would be under way for ever.
+    for site in sorted(found.sites, key=lambda site: site.role == "start"):
+        if site.op not in work.ops or site.op in refused:
+            continue
+        if work.next_site >= SITES:
+            refused[site.op] = "ioh has attached too often: start it again"
+            continue
+        _set_site(work.sites, work.next_site, site, server, work.ops)
+        try:
+            link = attach_uprobe(
+                work.program,
+                path,
+                site.offset,
+                at_return=site.at_return,
+                semaphore=site.semaphore,
+                cookie=work.next_site,
+            )
+        except OSError as error:
+            refused[site.op] = error.strerror or str(error)
+            continue
+        work.links.append(link)
+        work.link_ops.append(site.op)
+        work.next_site += 1
+    work.missing += [f"{server.title}: no {op}: {why}" for op, why in refused.items()]
+
+
+def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:
+    """A site as the probe reads it."""
+    kind = register = displacement = is_signed = 0
+    bits = 64
+    if site.size is not None:
+        kind = _SIZES[site.size.kind]
+        register, displacement = site.size.register, site.size.displacement
+        bits, is_signed = 8 * site.size.width_bytes, int(site.size.signed)
+    head = (ops.index(site.op), _ROLES[site.role], site.way, _OWNERS[owner])
+    only = (site.only * 4)[:4] or (0, 0, 0, 0)
+    return SITE.pack(*head, kind, register, 64 - bits, is_signed, displacement, site.scale, *only)
+
+
+def _set_site(sites: int, at: int, site: Site, server: Server, ops: Sequence[str]) -> None:
+    lib = libbpf()
+    key = at.to_bytes(4, sys.byteorder)
+    value = pack_site(site, server.owner, ops)
+    if lib is None or lib.bpf_map_update_elem(sites, key, value, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

@@ -1,0 +1,228 @@
+"""Where a server's probes are in its file, and where each finds the size that it counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+from ioh.bpf.elf import Elf, ProbePoint
+from ioh.bpf.server_files import Server, ServerProbe
+
+MOST_SITES = 128  # of one file
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+Role = Literal["start", "done", "cancel", "drop"]
+
+# Offsets in struct pt_regs, which is what the kernel shows of a thread's registers (uapi).
+_X86 = {"15": 0, "14": 8, "13": 16, "12": 24, "bp": 32, "bx": 40, "11": 48, "10": 56, "9": 64}
+_X86 |= {"8": 72, "ax": 80, "cx": 88, "dx": 96, "si": 104, "di": 112, "ip": 128, "sp": 152}
+_X86 |= {"al": 80, "bl": 40, "cl": 88, "dl": 96, "sil": 104, "dil": 112, "bpl": 32, "spl": 152}
+_ARM = {f"{kind}{number}": 8 * number for kind in "xw" for number in range(31)} | {"sp": 248}
+_CALL_ARGUMENTS = {
+    "x86_64": [_X86[name] for name in ("di", "si", "dx", "cx", "8", "9")],
+    "aarch64": [_ARM[f"x{number}"] for number in range(8)],
+}
+_RETURNED = {"x86_64": _X86["ax"], "aarch64": _ARM["x0"]}
+_ARGUMENT = re.compile(r"(-?)([1248])@(.+)")
+_X86_FORMS = re.compile(
+    r"\$(?P<constant>-?\d{1,18})|%(?P<register>\w+)|(?P<displacement>-?\d{1,18})?\(%(?P<base>\w+)\)"
+)
+_ARM_FORMS = re.compile(
+    r"(?P<constant>-?\d{1,18})|(?P<register>[xw]\d+|sp)"
+    r"|\[(?P<base>x\d+|sp)(?:, ?(?P<displacement>-?\d{1,18}))?\]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Where a number is when a probe is hit.
+
+    Shape:
+        ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
+        ``displacement``.  ``constant``: it is ``displacement`` itself.
+    """
+
+    kind: Literal["register", "memory", "constant"]
+    register: int = 0
+    displacement: int = 0
+    width_bytes: int = 8
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place to attach to; offsets are of the file.
+
+    Shape:
+        ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``way`` numbers the
+        probe: an operation ends the way it began.  With ``only``, ``size`` is what has to be one of
+        them.
+    """
+
+    op: str
+    role: Role
+    way: int
+    offset: int
+    at_return: bool = False
+    semaphore: int = 0
+    size: Argument | None = None
+    scale: int = 1
+    only: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """All of them; ``missing`` says what cannot be counted, and why."""
+
+    sites: tuple[Site, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What an event's name stands for in this file."""
+
+    offset: int
+    semaphore: int
+    arguments: tuple[str, ...] | None  # None: a function's
+
+
+class _LacksError(Exception):
+    """What the file does not have."""
+
+
+def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
+    """The places of a server's probes.
+
+    Raises:
+        ValueError: The file is no program for this machine, or is damaged.
+    """
+    finder = _Finder(Elf(file), server, machine)
+    sites: list[Site] = []
+    lacks: dict[str, list[str]] = {}
+    for way, probe in enumerate(server.probes):
+        found = finder.sites_of(way, probe)
+        if isinstance(found, str):
+            lacks.setdefault(found, []).append(probe.op)
+        else:
+            sites += found
+    counted = {site.op for site in sites}
+    missing = [
+        f"{server.title}: {', '.join(dict.fromkeys(ops))} not counted: {what}"
+        for what, several in lacks.items()
+        if (ops := [op for op in several if op not in counted])
+    ]
+    if len(sites) > MOST_SITES:
+        msg = f"it has more than {MOST_SITES} places to watch"
+        raise ValueError(msg)
+    return Sites(tuple(sites), tuple(missing))
+
+
+class _Finder:
+    def __init__(self, elf: Elf, server: Server, machine: str) -> None:
+        if elf.machine != _ELF_MACHINES.get(machine):
+            msg = f"it is no program for {machine}"
+            raise ValueError(msg)
+        self._elf, self._machine = elf, machine
+        events = [e for p in server.probes for e in (p.start, p.done, p.cancel, *p.drop)]
+        named = [event.removeprefix("function:") for event in events if ":" in event]
+        self._functions = elf.functions([name for name in named if ":" not in name])
+        providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
+        self._points = {provider: elf.probe_points(provider) for provider in providers}
+
+    def sites_of(self, way: int, probe: ServerProbe) -> list[Site] | str:
+        """Those of one probe, or what the file does not have."""
+        try:
+            return self._sites_of(way, probe)
+        except _LacksError as error:
+            return str(error)
+
+    def _sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
+        roles: tuple[tuple[Role, str], ...] = (
+            ("start", probe.start),
+            ("done", probe.done or probe.start),
+            ("cancel", probe.cancel),
+            *(("drop", event) for event in probe.drop),
+        )
+        made = []
+        for role, event in roles:
+            at_return = role == "done" and not probe.done
+            for place in self._places(event) if event else ():
+                size = self._size(probe, role, place, at_return=at_return)
+                where = (place.offset, at_return, place.semaphore)
+                only = probe.only.values if probe.only and role in {"start", "done"} else ()
+                made.append(Site(probe.op, role, way, *where, size, probe.scale, only))
+        return made
+
+    def _places(self, event: str) -> list[_Place]:
+        kind, _, name = event.partition(":")
+        if kind == "function":
+            address = self._functions.get(name)
+            if address is None:
+                msg = f"the program has no function {name} (stripped?)"
+                raise _LacksError(msg)
+            return [_Place(self._elf.code_at(address), 0, None)]
+        provider, _, point = name.partition(":")
+        points = self._points[provider].get(point)
+        if not points:
+            msg = f"the program has no probe point {point}"
+            raise _LacksError(msg)
+        return [self._place_of(point) for point in points]
+
+    def _place_of(self, point: ProbePoint) -> _Place:
+        semaphore = self._elf.variable_at(point.semaphore) if point.semaphore else 0
+        return _Place(self._elf.code_at(point.address), semaphore, point.arguments)
+
+    def _size(
+        self, probe: ServerProbe, role: Role, place: _Place, *, at_return: bool
+    ) -> Argument | None:
+        number, of = probe.bytes, probe.bytes_at
+        width, signed = 8, True
+        if probe.only:
+            number, of, width, signed = probe.only.argument, "start", 4, False
+        if number == "return":
+            returned = Argument("register", _RETURNED[self._machine], 0, width, signed)
+            return returned if at_return else None
+        if not number or role != of:
+            return None
+        if place.arguments is None:
+            registers = _CALL_ARGUMENTS[self._machine]
+            if at_return or number > len(registers):
+                msg = f"argument {number} cannot be had there"
+                raise _LacksError(msg)
+            return Argument("register", registers[number - 1], 0, width)
+        if number > len(place.arguments):
+            msg = f"its probe point has no argument {number}"
+            raise _LacksError(msg)
+        return parse_argument(place.arguments[number - 1], self._machine)
+
+
+def parse_argument(text: str, machine: str) -> Argument:
+    """``-4@%edx``, ``8@-16(%rbp)``, ``8@[sp, 16]``: a number as a note says where it is.
+
+    Raises:
+        _LacksError: It is of another form.
+    """
+    whole = _ARGUMENT.fullmatch(text)
+    forms, registers = (_X86_FORMS, _X86) if machine == "x86_64" else (_ARM_FORMS, _ARM)
+    found = forms.fullmatch(whole[3]) if whole else None
+    if whole is None or found is None:
+        msg = f"an argument of a form that ioh does not know ({text})"
+        raise _LacksError(msg)
+    sign, width = whole[1] == "-", int(whole[2])
+    if found["constant"]:
+        return Argument("constant", 0, int(found["constant"]), width, sign)
+    name = found["register"] or found["base"]
+    register = registers.get(_plain(name) if machine == "x86_64" else name)
+    if register is None:
+        msg = f"an argument in a register that ioh does not know ({name})"
+        raise _LacksError(msg)
+    kind: Literal["register", "memory"] = "register" if found["register"] else "memory"
+    return Argument(kind, register, int(found["displacement"] or 0), width, sign)
+
+
+def _plain(name: str) -> str:
+    """``rax``, ``eax``, ``ax`` and ``r8d`` without what says how wide they are."""
+    if numbered := re.fullmatch(r"r(\d+)[dwb]?", name):
+        return numbered[1]
+    return name[1:] if len(name) == 3 and name[0] in "re" else name

@@ -1,0 +1,365 @@
+"""``ioh bench``: run storage tests with fio, watch every layer meanwhile, judge each result."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ioh.commands.bench_judge import add_bands, check_bands
+from ioh.commands.bench_screen import BenchScreen
+from ioh.commands.output import flush_stdout, write_stdout
+from ioh.commands.run import Ending
+from ioh.commands.terminal import has_terminal
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.bench.results import Results, Test
+    from ioh.bench.start import Asked
+
+_CLEAR = "\r\x1b[K"
+_MAX_CHARS = 79
+_WEEK_S = 604_800.0
+_INTERVALS_S = 3.0  # until then the recording has some
+
+
+def _whole(text: str) -> int:
+    """An argparse type: a number above 0."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
+        msg = f'must be a number above 0, not "{printable(text)}"'
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _block(text: str) -> int:
+    """An argparse type: a block size; as in fio.sh a bare number is KB."""
+    from ioh.bench.plans import size_of
+
+    try:
+        return size_of(f"{text}k" if text.isdecimal() else text.removesuffix("b"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class BenchCommand:
+    """``ioh bench``."""
+
+    name = "bench"
+    summary = "test storage with fio, watch every layer meanwhile, and judge each result"
+    examples = """\
+  sudo ioh bench /mnt/data                  the plan "database", in a file made there and removed
+  sudo ioh bench /mnt/data --plan card      just what the report card needs, in 3 minutes
+  ioh bench --plans                         all plans, with the time each takes
+  sudo ioh bench /mnt/data -t randread -u 16 -s 30 -m 4096
+  sudo ioh bench -r /dev/sdb -t randread    a raw device; it is only read
+  sudo ioh bench --job my.fio               anybody's fio job, watched and judged
+  sudo ioh bench /mnt/data --like run.ioh --span "load begins" "load ends"
+  sudo ioh bench --resume bench-db01-2026-11-23-101500
+
+Only a result that is the storage's own is "ok"; of any other the line says why not. Without root
+ioh watches /proc only. fio runs with your rights, under sudo too."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument(
+            "target", nargs="?", default="", metavar="DIRECTORY", help="a directory on the storage"
+        )
+        what = parser.add_argument_group("what to run")
+        what.add_argument(
+            "--plan", metavar="PLAN", default="database", help="a plan's name, or its TOML file"
+        )
+        what.add_argument("--plans", action="store_true", help="list the plans and end")
+        what.add_argument("--job", metavar="FILE", help="a fio job file instead of a plan")
+        what.add_argument("--like", metavar="FILE", help="make the job from a recording's own mix")
+        what.add_argument(
+            "--span",
+            nargs=2,
+            metavar=("A", "B"),
+            help="with --like: from A to B, as for ioh replay (default: all of it)",
+        )
+        parser.add_argument("--no-tui", action="store_true", help="print lines, not the screen")
+        what.add_argument("--resume", metavar="DIRECTORY", help="go on with an earlier bench")
+        self._add_changes(parser)
+        add_bands(parser)
+        kept = parser.add_argument_group("files and devices")
+        kept.add_argument("-o", dest="output", metavar="DIRECTORY", help="keep the results there")
+        kept.add_argument(
+            "-r", dest="raw", metavar="DEVICE", nargs="+", default=[], help="raw devices, to read"
+        )
+        kept.add_argument(
+            "-y", dest="anew", action="store_true", help="write work files or devices in full first"
+        )
+        kept.add_argument(
+            "-x", "--keep", dest="keep", action="store_true", help="keep the work files"
+        )
+        kept.add_argument(
+            "--destroy-data",
+            dest="destroy",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="write to this raw device: sdb, or sdb:ext4 where it carries ext4",
+        )
+
+    @staticmethod
+    def _add_changes(parser: argparse.ArgumentParser) -> None:
+        group = parser.add_argument_group("changes to the plan (as in fio.sh)")
+        group.add_argument(
+            "-t", dest="kinds", metavar="KINDS", default="", help="only these tests: randread,write"
+        )
+        group.add_argument(
+            "-s", dest="test_s", metavar="SECONDS", type=_whole, help="time of each test"
+        )
+        group.add_argument(
+            "-m", dest="megabytes", metavar="MEGABYTES", type=_whole, help="size of the work file"
+        )
+        group.add_argument(
+            "-u", dest="users", metavar="USERS", type=_whole, help="only so many users"
+        )
+        group.add_argument(
+            "-l", dest="block", metavar="KB", type=_block, help="only this block size, or 512b, 1m"
+        )
+        group.add_argument("-i", dest="own_files", action="store_true", help="a file for each user")
+        group.add_argument("-n", dest="runs", metavar="N", type=_whole, help="runs of each test")
+        group.add_argument(
+            "--endless",
+            metavar="IOPS",
+            type=_whole,
+            help="the plan's first test alone, so many operations a second, until Ctrl-C",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the tests and print a line for each."""
+        if args.plans:
+            write_stdout(_plans())
+            return ExitCode.OK
+        from ioh.bench.runner import StoppedError, Told
+        from ioh.bench.start import run_bench
+
+        check_bands(args)
+        asked = _asked(args)
+        progress = _Progress(with_screen=not args.no_tui and has_terminal(stdin_is_pipe=False))
+        with Ending() as ending, contextlib.closing(progress):
+            ending.stop = lambda: None  # looked at between two waits
+
+            def is_stopped() -> bool:
+                progress.tick()
+                return progress.is_interrupted or ending.received is not None
+
+            told = Told(progress.began, progress.finished, progress.doing, progress.say, is_stopped)
+            try:
+                directory = run_bench(asked, told)
+            except StoppedError:
+                progress.close()
+                where = shlex.quote(printable(str(progress.directory)))
+                progress.say(f"ended; go on with: ioh bench --resume {where}")
+                return ExitCode.INTERRUPTED if progress.is_interrupted else ending.code
+            except OSError as error:
+                cause = f"the results cannot be kept: {printable(error.strerror or str(error))}"
+                raise IohError(cause, "Make room, and go on with --resume") from error
+            progress.close()
+            _judge(directory, args, progress)
+        return ExitCode.OK
+
+
+def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> None:
+    """The card on stdout, the page into the directory."""
+    from ioh.bench.card import card_text
+    from ioh.bench.page import FILE_NAME
+    from ioh.bench.results import load
+    from ioh.commands.bench_judge import card_for, write_html
+
+    results = load(str(directory))
+    card = card_for(results, args.bands, args.storage)
+    if any(cell.grades[0].latency_ms is not None for cell in card.cells):
+        write_stdout("\n" + "\n".join(card_text(card, results.conditions.host)) + "\n")
+    write_html(results, card, directory / FILE_NAME)
+    progress.say(
+        f"all results are in {shlex.quote(printable(str(directory)))}; look at {FILE_NAME}"
+    )
+
+
+def _plans() -> str:
+    """The plans as a table."""
+    from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, seconds_of, specs_of
+
+    lines = [f"{'plan':<10} {'tests':>5} {'minutes':>8}  {'file':>5}  what it is"]
+    for name in BUILT_IN:
+        plan, _ = read_plan(name)
+        specs = specs_of(plan, PlanChanges())
+        minutes = seconds_of(specs) / 60
+        shown = f"{minutes:.0f}" if minutes >= 1 else "-"
+        shown = f"{shown} +" if plan.agree_pct else shown
+        lines.append(f"{name:<10} {len(specs):>5} {shown:>8}  {plan.size:>5}  {plan.summary}")
+    return "\n".join(lines) + "\n"
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    """What the arguments mean.
+
+    Raises:
+        IohError: Two of them contradict each other.
+    """
+    from ioh.bench.plans import PlanChanges
+    from ioh.bench.start import Asked
+
+    cause = ""
+    if args.raw and args.target:
+        cause = "give a directory or -r with devices, not both"
+    elif not (args.target or args.raw or args.job or args.resume):
+        cause = "give a directory on the storage to test"
+    elif args.span and not args.like:
+        cause = "--span is for --like"
+    elif sum(map(bool, (args.like, args.job, args.resume))) > 1:
+        cause = "give one of --job, --like and --resume"
+    elif args.like and args.raw:
+        cause = "--like needs a directory"
+    if cause:
+        raise IohError(cause, "See: ioh bench --help", ExitCode.USAGE)
+    changes = PlanChanges(
+        tuple(args.kinds.replace(",", " ").split()),
+        run_s=_WEEK_S if args.endless else args.test_s,
+        size_bytes=None if args.megabytes is None else args.megabytes << 20,
+        users=args.users,
+        block_bytes=args.block,
+        own_files=args.own_files,
+        rate_iops=args.endless,
+        runs=args.runs,
+    )
+    return Asked(
+        args.target,
+        tuple(args.raw),
+        args.plan,
+        job=args.job or "",
+        like=(args.like, *(args.span or ("", ""))) if args.like else None,
+        changes=changes,
+        keep=args.keep,
+        anew=args.anew,
+        destroy=tuple(args.destroy),
+        output=args.output or "",
+        resume=args.resume or "",
+        command=shlex.join(["ioh", *sys.argv[1:]]),
+    )
+
+
+class _Progress:
+    """A line a test on stdout; what happens now on stderr, where that is a terminal, or the screen.
+
+    Args:
+        with_screen: Show the screen while tests run; lines come once it is closed.
+
+    Shape:
+        ``is_interrupted``: the screen was left by Ctrl-C.
+    """
+
+    def __init__(self, *, with_screen: bool) -> None:
+        self.directory = Path()
+        self.is_interrupted = False
+        self._with_screen = with_screen
+        self._screen: BenchScreen | None = None
+        self._recording = ""
+        self._recorded_since = 0.0
+        self._held: list[tuple[IO[str], str]] = []
+        self._is_terminal = sys.stderr.isatty()
+        self._planned = self._done = 0
+        self._left_s = 0.0
+        self._name, self._seconds, self._began = "", 0.0, 0.0
+        self._last = ""
+        self._has_head = False
+
+    def began(self, results: Results, directory: Path) -> None:
+        """The tests begin."""
+        from ioh.bench.plans import seconds_of
+
+        self.directory = directory
+        self._recording = results.recordings[-1]
+        self._planned, self._done = len(results.planned), len(results.tests)
+        finished = {test.spec.name for test in results.tests}
+        left = tuple(spec for spec in results.planned if spec.name not in finished)
+        self._left_s = seconds_of(left)
+        about = f", about {self._left_s / 60:.0f} min" if self._left_s >= 60 else ""
+        self.say(f"{len(left)} tests{about}; results go to {printable(str(directory))}")
+
+    def finished(self, test: Test) -> None:
+        """A test is over: its line, and what was found meanwhile."""
+        from ioh.bench.lines import HEAD, test_lines
+        from ioh.bench.plans import seconds_of
+
+        self._clear()
+        self._done += 1
+        self._left_s -= seconds_of((test.spec,))
+        verdict = "ok" if test.verdict.ok else f"not the storage: {test.verdict.sentence}"
+        self._last = f"  |  {test.spec.name}: {verdict}"
+        lines = [] if self._has_head else [HEAD]
+        self._has_head = True
+        self._put(sys.stdout, "\n".join([*lines, *test_lines(test)]) + "\n")
+
+    def doing(self, name: str, seconds: float) -> None:
+        """Something begins."""
+        self._name, self._seconds, self._began = name, seconds, time.monotonic()
+        self._recorded_since = self._recorded_since or self._began
+        self.tick()
+
+    def tick(self) -> None:
+        """Show how far it is."""
+        if not self._name:
+            return
+        now = time.monotonic()
+        if self._with_screen and not self._screen and now > self._recorded_since + _INTERVALS_S:
+            self._clear()
+            self._screen = BenchScreen(self.directory / self._recording)
+        took_s = now - self._began
+        of = f" of {self._seconds:.0f}" if self._seconds else ""
+        left_s = max(0.0, self._left_s - took_s)
+        left = f", {left_s / 60:.0f} min left" if left_s >= 60 else ""
+        number = min(self._done + 1, self._planned)
+        name = printable(self._name)
+        text = f"test {number} of {self._planned}: {name}, {took_s:.0f}{of} s{left}"
+        if self._screen is not None:
+            self._screen.line(text + printable(self._last))
+            if (status := self._screen.ended()) is not None:
+                self.is_interrupted = status == ExitCode.INTERRUPTED
+                self._with_screen = False
+                self.close()
+        elif self._is_terminal:
+            self._write(f"{_CLEAR}{text[:_MAX_CHARS]}")
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        self._clear()
+        self._put(sys.stderr, f"ioh: {text}\n")
+
+    def close(self) -> None:
+        """Leave the screen, if there is one, and print what it hid."""
+        if self._screen is None:
+            return
+        self._screen.close()
+        self._screen = None
+        held, self._held = self._held, []
+        for stream, text in held:
+            self._put(stream, text)
+
+    def _put(self, stream: IO[str], text: str) -> None:
+        if self._screen is not None:
+            self._held.append((stream, text))
+        elif stream is sys.stdout:
+            write_stdout(text)
+            flush_stdout()
+        else:
+            self._write(text)
+
+    def _clear(self) -> None:
+        if self._is_terminal and self._screen is None:
+            self._write(_CLEAR)
+
+    @staticmethod
+    def _write(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed terminal ends no bench
+            sys.stderr.write(text)
+            sys.stderr.flush()

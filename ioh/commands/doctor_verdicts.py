@@ -1,0 +1,131 @@
+"""What the facts of a host mean for ioh: pure functions from facts to sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ioh.live.attached import COMPILING
+from ioh.model.sample import HostSample
+
+if TYPE_CHECKING:
+    from ioh.bpf.checkup import BpfFacts
+    from ioh.live.attached import AttachedLayer
+
+State = Literal["ok", "no", "wait", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """One line of ``ioh doctor``: what was looked at, how it is, and how to mend it."""
+
+    state: State
+    subject: str
+    detail: str
+    mend: str = ""
+
+
+def judge_bpf(facts: BpfFacts) -> list[HostCheck]:
+    """Each thing that BPF layers need, in the order in which one would mend them."""
+    verdicts = [_privilege(facts), _bcc(facts)]
+    if facts.has_libbpf:
+        verdicts.append(HostCheck("ok", "libbpf", "found"))
+    else:
+        verdicts.append(
+            HostCheck("no", "libbpf", "libbpf.so.1 not found", "apt-get install libbpf1")
+        )
+    if facts.btf_bytes is None:
+        kernel = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 11 and later have it)"
+        verdicts.append(HostCheck("no", "BTF", "no /sys/kernel/btf/vmlinux", kernel))
+    else:
+        size = f"{facts.btf_bytes / 1e6:.1f} MB at /sys/kernel/btf/vmlinux; no headers needed"
+        verdicts.append(HostCheck("ok", "BTF", size))
+    if not facts.knows_machine:
+        verdicts.append(
+            HostCheck("no", "machine", f"{facts.machine}: system call numbers unknown to ioh")
+        )
+    if facts.lockdown == "confidentiality":
+        verdicts.append(
+            HostCheck(
+                "no",
+                "lockdown",
+                "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory",
+                "boot with lockdown=integrity",
+            )
+        )
+    return verdicts
+
+
+def _privilege(facts: BpfFacts) -> HostCheck:
+    if facts.is_privileged:
+        return HostCheck("ok", "privilege", "may load BPF programs")
+    if facts.is_root:
+        return HostCheck(
+            "no",
+            "privilege",
+            "root without CAP_SYS_ADMIN or CAP_BPF: a container?",
+            "run on the host, or with --privileged and the host's /sys",
+        )
+    return HostCheck("no", "privilege", "not root", "sudo ioh doctor")
+
+
+def _bcc(facts: BpfFacts) -> HostCheck:
+    if facts.bcc is not None:
+        return HostCheck("ok", "bcc", f"version {facts.bcc}")
+    if "has no attribute" in facts.bcc_error:
+        return HostCheck(
+            "no",
+            "bcc",
+            "the module called bcc is another program (PyPI's bcc)",
+            "pip uninstall bcc; apt-get install python3-bpfcc",
+        )
+    return HostCheck(
+        "no",
+        "bcc",
+        facts.bcc_error,
+        "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)",
+    )
+
+
+def judge_layers(layers: Sequence[AttachedLayer]) -> list[HostCheck]:
+    """How each layer was attached, and what it lacks."""
+    verdicts = []
+    for attached in layers:
+        name = f"layer {attached.layer.spec.name}"
+        if not attached.is_wanted:
+            detail = f"{attached.layer.idle}; attached when that changes"
+            verdicts.append(HostCheck("note", name, detail))
+            continue
+        if attached.why_proc == COMPILING:
+            detail = f"{COMPILING}: this machine is slow, or busy; /proc until then"
+            verdicts.append(HostCheck("wait", name, detail))
+            continue
+        if attached.why_proc:
+            detail = f"from /proc only: {attached.why_proc}"
+            verdicts.append(HostCheck("no", name, detail, attached.hint))
+            continue
+        events = ", ".join(sorted(set(attached.points.values()))) or "servers, as they are found"
+        took = attached.attach_seconds or 0.0
+        verdicts.append(HostCheck("ok", name, f"attached in {took:.2f} s: {events}"))
+        verdicts += [
+            HostCheck("note", name, f"this kernel does not give {gives} ({event})")
+            for event, gives in attached.missing.items()
+        ]
+        if attached.late.refusal:
+            verdicts.append(HostCheck("note", name, attached.late.refusal))
+    return verdicts
+
+
+def judge_host(host: HostSample) -> list[HostCheck]:
+    """What the screen's header can show."""
+    if host.psi_io_some_us_total is None:
+        return [
+            HostCheck(
+                "note",
+                "I/O pressure",
+                "the kernel does not count it (PSI)",
+                "boot with psi=1",
+            )
+        ]
+    return [HostCheck("ok", "I/O pressure", "counted by the kernel (PSI)")]

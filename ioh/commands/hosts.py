@@ -1,0 +1,208 @@
+"""``--host``: text and JSON of several machines as one, each read through ssh."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from ioh.commands.databases import DATABASE_OPTIONS
+from ioh.commands.intervals import choose_layers
+from ioh.commands.options import engine_from
+from ioh.commands.output import say
+from ioh.commands.run import Ending, Signalled, refuse_span
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.pairs import HostState, Pair, pairs
+from ioh.model.printable import printable
+from ioh.sinks.hosts import host_to_json, pair_to_json, render_heading, render_pairs
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+
+if TYPE_CHECKING:
+    from ioh.model.snapshot import Snapshot
+
+# What the other ioh is asked for in the words of this one.
+_HANDED_ON = ("pid", "comm", "cgroup", "device", "port", "layers")
+
+
+class HostsSink(Protocol):
+    """Turns rounds of several hosts into text, host by host."""
+
+    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+        """One host's part of a round; ``snapshot`` None where it has given none."""
+        ...
+
+    def pairs(
+        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
+    ) -> str:
+        """What is known of the hosts together."""
+        ...
+
+
+class TextHosts:
+    """Each host's block of text below its name, then the pairs."""
+
+    def __init__(self, options: TextOptions) -> None:
+        self._options = options
+        self._sinks: dict[str, TextSink] = {}
+
+    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+        """A heading and the block."""
+        if snapshot is None:
+            return "" if state.is_here else render_heading(state)
+        made = TextSink(self._options, with_legend=not self._sinks)
+        return render_heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
+
+    def pairs(
+        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
+    ) -> str:
+        """The table of pairs."""
+        del time_unix_s, states
+        return render_pairs(found)
+
+
+class JsonHosts:
+    """A line for each host, its name in ``host``; one of the hosts together, ``host`` null."""
+
+    def __init__(self, top: int | None) -> None:
+        self._sink = JsonSink(top)
+
+    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+        """The interval as of one machine, and how the host stands."""
+        if snapshot is None:
+            return ""
+        made = self._sink.to_json(snapshot)
+        host = made["host"]
+        made["host"] = host_to_json(state) | (host if isinstance(host, dict) else {})
+        return _line(made)
+
+    def pairs(
+        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
+    ) -> str:
+        """How the hosts stand, and the pairs."""
+        return _line(
+            {
+                "time_unix_s": round(time_unix_s, 6),
+                "host": None,
+                "hosts": [host_to_json(state) for state in states],
+                "pairs": [pair_to_json(pair) for pair in found],
+            }
+        )
+
+
+def _line(made: object) -> str:
+    return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--host`` and ``--remote-command``."""
+    group = parser.add_argument_group("other machines")
+    group.add_argument(
+        "--host",
+        dest="hosts",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="this machine instead, through ssh: a name for ssh, user@name, name:port;"
+        " up to 8, as one stack",
+    )
+    group.add_argument(
+        "--remote-command",
+        metavar="COMMAND",
+        help="how ioh is called there (default: sudo -n ioh, or else ioh)",
+    )
+
+
+def refuse_remote_command(args: argparse.Namespace) -> None:
+    """It means nothing here.
+
+    Raises:
+        IohError: It was given without a host.
+    """
+    if args.remote_command is not None and not args.hosts:
+        cause = "--remote-command is for --host"
+        raise IohError(cause, "Give --host HOST too", ExitCode.USAGE)
+
+
+def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> int:
+    """Read the hosts asked for and print their intervals to stdout.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        IohError: A name or an option is wrong, or no host can be read.
+        ReaderGoneError: stdout's reader went away.
+    """
+    _check(args)
+    from ioh.hosts.host import Asked
+    from ioh.hosts.stack import HostStack
+
+    cycle_s = args.cycle_s or 1.0
+    asked = Asked(
+        handed_on(args, cycle_s),
+        args.remote_command,
+        lambda sample: choose_layers(args, sample),
+        cycle_s,
+    )
+    engines = {name: engine_from(args) for name in args.hosts}
+    sink, told = make_sink(), dict.fromkeys(args.hosts, "")
+    with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
+        ending.stop = stack.stop
+        first_s: float | None = None
+        for each in stack:
+            _tell_lost(each.states, told)
+            given = {part.name: part.snapshot for part in each.intervals}
+            for name, engine in engines.items():
+                if engine is not None and name in given:
+                    given[name] = engine.judge(given[name])
+            text = [sink.host(state, given.get(state.name)) for state in each.states]
+            text.append(sink.pairs(each.time_unix_s, each.states, pairs(each.intervals)))
+            ending.write("".join(text))
+            first_s = each.time_unix_s if first_s is None else first_s
+            seen_s = each.time_unix_s - first_s + cycle_s
+            if ending.received or (args.run_s and seen_s >= args.run_s - cycle_s / 10):
+                break
+    return ending.code
+
+
+def _check(args: argparse.Namespace) -> None:
+    from ioh.hosts.ssh import check_host
+    from ioh.hosts.stack import MAX_HOSTS
+
+    refuse_span(args)
+    cause, hint = "", "Give each host once"
+    if args.file is not None:
+        cause, hint = "a recording and --host do not go together", "Give one of them"
+    for name in DATABASE_OPTIONS:
+        if getattr(args, name):
+            cause = f"--{name.replace('_', '-')} is for this machine, not for --host"
+            hint = "Leave it out"
+    if len(args.hosts) > MAX_HOSTS:
+        cause, hint = f"{len(args.hosts)} hosts", f"Give {MAX_HOSTS} at most"
+    for name in args.hosts:
+        if args.hosts.count(check_host(name)) > 1:
+            cause = f"--host {printable(name)} is there twice"
+    if cause:
+        raise IohError(cause, hint, ExitCode.USAGE)
+
+
+def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:
+    """What the other ioh is asked for: a sample at least every second."""
+    words = ["record", "-o", "-", "-c", f"{cycle_s / math.ceil(cycle_s):.6g}"]
+    given = [(name, value) for name in _HANDED_ON if (value := getattr(args, name)) is not None]
+    given += [("no-layer", value) for value in args.no_layer]
+    words += [f"--{name}={value}" for name, value in given]  # a value may begin as an option does
+    return (*words, *(["--proc"] if args.proc else []))
+
+
+def _tell_lost(states: tuple[HostState, ...], told: dict[str, str]) -> None:
+    """Say on stderr why a host is lost, once for each reason."""
+    for state in states:
+        if state.why != told[state.name]:
+            told[state.name] = state.why
+            if state.why:
+                say(state.why)

@@ -1,0 +1,155 @@
+"""``ioh serve``: running totals, histograms and findings over HTTP, for Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ioh.commands.databases import databases_from
+from ioh.commands.options import add_live_arguments, engine_from, filters_from, layers_from
+from ioh.commands.output import say, write_stdout
+from ioh.commands.run import Ending, Signalled
+from ioh.commands.sample import why_nothing
+from ioh.model.errors import ExitCode, IohError
+from ioh.pipeline import judged, snapshots, until
+
+if TYPE_CHECKING:
+    from ioh.findings.engine import Engine
+    from ioh.model.sample import Sample
+    from ioh.serve.page import Page
+    from ioh.serve.web_config import WebConfig
+
+DEFAULT_LISTEN = "127.0.0.1:9877"
+
+
+class ServeCommand:
+    """``ioh serve``."""
+
+    name = "serve"
+    summary = "serve running totals, histograms and findings to Prometheus"
+    examples = """\
+  sudo ioh serve                        http://127.0.0.1:9877/metrics
+  sudo ioh serve --listen :9877 --web-config web.yml     every address, TLS and users
+  sudo ioh serve --no-layer syscall     without the dearest probes
+  sudo ioh serve --install-unit         as a service, with the options given beside it
+  sudo ioh serve --top 10               10 rows of each breakdown, too: many series
+
+web.yml is the file that all exporters of Prometheus take, see docs/fleet.md."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        group = parser.add_argument_group("serve")
+        group.add_argument(
+            "--listen",
+            metavar="HOST:PORT",
+            default=DEFAULT_LISTEN,
+            help=f"where scrapers come to (default {DEFAULT_LISTEN}); :PORT for every address",
+        )
+        group.add_argument(
+            "--web-config",
+            metavar="FILE",
+            help="TLS and users: the web configuration file of Prometheus' exporters",
+        )
+        group.add_argument(
+            "--install-unit",
+            action="store_true",
+            help="show a hardened systemd unit that serves with these options, ask, and install it",
+        )
+        add_live_arguments(parser, top=0)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Serve until asked to end.
+
+        Raises:
+            IohError: The port is taken, or something asked for does not exist.
+        """
+        from ioh.serve.listening import listen
+
+        filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
+        if args.install_unit:
+            return _install_unit(args)
+        from ioh.live.source import LiveSource
+
+        made: list[tuple[Engine | None, Page, WebConfig | None]] = []
+        listening = listen(args.listen)
+        with Ending() as ending, listening:
+            with (
+                contextlib.suppress(Signalled),
+                LiveSource(
+                    layers,
+                    filters,
+                    args.cycle_s,
+                    use_bpf=not args.proc,
+                    preload=lambda: made.append(_prepare(args)),
+                    login=login,
+                ) as source,
+            ):
+                ending.stop = source.stop
+                engine, page, config = made[0]
+                source.attach()  # the first page has every layer
+                from ioh.serve.listening import url_of
+                from ioh.serve.server import Server
+
+                samples = _published(source, page)
+                first = next(samples, None)  # before it there is no page
+                if first is None:
+                    return ending.code
+                with Server(listening, page, config):
+                    say(f"serving {url_of(listening, tls=bool(config and config.tls))}")
+                    shown = judged(snapshots(chain([first], samples)), engine)
+                    for number, snapshot in enumerate(until(shown, args.run_s)):
+                        page.judge(snapshot)
+                        if not number and (why := why_nothing(snapshot)):
+                            say(f"nothing to measure on this machine: {why}")
+            return ending.code
+
+
+def _install_unit(args: argparse.Namespace) -> int:
+    from ioh.pg.login import hide_passwords
+    from ioh.rights.user import own_rights
+    from ioh.serve.listening import parse_address
+    from ioh.serve.unit import UNIT_DIR, install_unit, unit_text
+
+    parse_address(args.listen)
+    for option in ("web_config", "findings_config"):
+        path = getattr(args, option)
+        if path is not None and not os.path.isabs(path):  # noqa: PTH117 (it may be one of systemd's)
+            cause = f"--{option.replace('_', '-')}: a service has no current directory"
+            raise IohError(cause, "Give the whole path", ExitCode.USAGE)
+    if args.pg is not None and hide_passwords(args.pg) != args.pg:
+        cause = "--pg: everybody can read a unit, and a password may be in it"
+        raise IohError(cause, "Put it into a service file: --pg service=NAME", ExitCode.USAGE)
+    text = unit_text([word for word in args.words if word != "--install-unit"])
+    write_stdout(f"{text}\nInstall this in {UNIT_DIR}? [y/N] ")
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        say("not installed")
+        return ExitCode.OK
+    with own_rights():
+        path = install_unit(text)
+    say(f"installed {path}. Start it: systemctl enable --now ioh; more options: systemctl edit ioh")
+    return ExitCode.OK
+
+
+def _prepare(args: argparse.Namespace) -> tuple[Engine | None, Page, WebConfig | None]:
+    """While ioh may still read all of itself, but after the loader was forked."""
+    import ioh.serve.server  # noqa: F401
+    from ioh.serve.page import Page
+
+    engine = engine_from(args)
+    config = None
+    if args.web_config is not None:
+        from ioh.serve.web_config import read_web_config
+
+        config = read_web_config(args.web_config)
+    return engine, Page(args.top, {} if engine is None else engine.rule_layers), config
+
+
+def _published(source: Iterable[Sample], page: Page) -> Iterator[Sample]:
+    for sample in source:
+        page.publish(sample)
+        yield sample

@@ -1,0 +1,1 @@
+"""What the screen reads from: this machine, a file or a pipe."""

@@ -1,0 +1,353 @@
+"""A screen's feed from a recording in a file: played at any pace, and followed while it grows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ioh.feeds.findings_cache import MakeJudge, Rejudge, no_judge
+from ioh.feeds.findings_index import FindingsIndex
+from ioh.feeds.recorded_feed import RecordedFeed
+from ioh.model.feed import (
+    Extent,
+    IsWanted,
+    Mode,
+    News,
+    Overview,
+    RecordingState,
+    TimelineEvent,
+)
+from ioh.model.intervals import ChooseLayers, interval
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.model.span import chosen_layers
+from ioh.playback.cursor import Cursor
+from ioh.playback.replay import POLL_S, Span, no_interval
+from ioh.playback.time_range import part_of, sane_cycle_s
+from ioh.session.reader import Session
+from ioh.session.records import Gap
+from ioh.session.stream import Tick
+
+# However fast it plays, no more intervals a second are reported than a screen can show.
+MIN_TELL_S = 1 / 30
+MAX_UNIX_S = 1e11
+MAX_DEBT_S = 0.5  # what playing may be late and still make up for
+GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
+
+
+def is_time(*unix_s: float) -> bool:
+    """Whether clocks can show these times."""
+    return all(0 <= time_s < MAX_UNIX_S for time_s in unix_s)
+
+
+class FileFeed(RecordedFeed):
+    """A Feed over a file; each of the two threads has it open for itself.
+
+    Args:
+        path: The file.
+        span: Which part of it can be visited.
+        speed: Times its own pace.
+        choose: The layers to show, of those in the first sample; None for all.
+        run_s: Only so much of the span, and end the screen then; None for all, and stay.
+        utc: Whether clock times of ``span`` are UTC.
+        make_judge: Makes what finds what is wrong, one for each run of intervals.
+        index: What looks for the findings of all of it; started and closed by the feed.
+        mode: What the header says.
+        loops: Begin again at the end.
+
+    Raises:
+        IohError: It is no recording, lacks the moments of ``span`` or layers asked for, or
+            there is nothing to show.
+    """
+
+    can_play = True
+
+    def __init__(  # noqa: PLR0913
+        self,
+        path: str,
+        span: Span,
+        *,
+        speed: float,
+        choose: ChooseLayers,
+        run_s: float | None = None,
+        utc: bool = False,
+        make_judge: MakeJudge = no_judge,
+        index: FindingsIndex | None = None,
+        mode: Mode = "replay",
+        loops: bool = False,
+    ) -> None:
+        self._path, self._index, self._loops = path, index, loops
+        # Reentrant: a signal handler may call end() while its thread holds it.
+        self._change = threading.Condition(threading.RLock())
+        self._speed = speed
+        self._ends_after_play = run_s is not None
+        self._make_judge = make_judge
+        self._jump: int | None = None
+        self._is_held = False
+        self._told_at = self._due = 0.0
+        self._played = Session(path)
+        try:
+            self._visited = Session(path)
+        except BaseException:
+            self._played.close()
+            raise
+        super().__init__(mode, self._visited)
+        try:
+            self._find_span(span, run_s, utc=utc)
+            self._names = choose(self._first) if self._first is not None else None
+            if self._extent.last < self._extent.first and not self._extent.is_growing:
+                raise no_interval(path, span)  # noqa: TRY301
+        except BaseException:
+            self._release()
+            raise
+        # Of its own: what is looked back at lies far from where the screen goes on stepping.
+        self._looks_back = Cursor(self._visited)
+        self._look_back = Rejudge(self._before, make_judge, self.cycle_s)
+        self._moments: tuple[int, tuple[TimelineEvent, ...]] = (-1, ())
+        self._own_marks: list[TimelineEvent] = []
+        if index is not None:
+            index.start()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and the search for findings."""
+        self.stop()
+        if self._index is not None:
+            self._index.close()
+        super().close()
+
+    def _release(self) -> None:
+        self._played.close()
+        self._visited.close()
+
+    def _find_span(self, span: Span, run_s: float | None, *, utc: bool) -> None:
+        session = self._played
+        part = part_of(span.begin, span.end, session, utc=utc)
+        if run_s is not None:
+            begin_s = max(part.begin_unix_s, session.start_unix_s)
+            part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + run_s))
+        self._part = part
+        self._first = session.sample_at(part.begin_tick)
+        self._look()
+
+    def _look(self) -> None:
+        """See how far the recording goes by now."""
+        session, part = self._played, self._part
+        session.refresh()
+        is_growing = session.is_growing
+        last, end_s = len(session) - 1, session.end_unix_s
+        if part.is_over(last + 1, end_s) or end_s == part.end_unix_s:
+            last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
+        start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
+        self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
+
+    @property
+    def title(self) -> str:
+        """The recording's name."""
+        return printable(self._path)
+
+    @property
+    def cycle_s(self) -> float:
+        """Time between two samples as it was asked for."""
+        return sane_cycle_s(self._played.header.cycle_s)
+
+    @property
+    def recording(self) -> RecordingState:
+        """There is none beside a recording."""
+        return RecordingState()
+
+    def _report(self, tell: Callable[[News], None]) -> None:
+        """Play; at most 1 / MIN_TELL_S intervals a second are reported."""
+        start: int | None = self._extent.first
+        while start is not None:
+            self._play(start, tell)
+            start = self._next_start()
+
+    def _next_start(self) -> int | None:
+        """Wait for play_from() or stop(); meanwhile the recording may grow."""
+        with self._change:
+            while self._jump is None and not self._is_stopped:
+                self._change.wait(GROWTH_S if self._extent.is_growing else None)
+                self._look()
+            if self._is_stopped:
+                return None
+            start, self._jump = self._jump, None
+            return start
+
+    def _play(self, first: int, tell: Callable[[News], None]) -> None:
+        """Report intervals from one on, to the end, or until play_from() or stop()."""
+        judge, unjudged = self._make_judge(), None
+        begin = self._look_back.begin_for(first, self._extent.first) if judge else first
+        self._due = self._told_at = 0.0
+        for tick, older, sample in self._pairs(begin):
+            if tick < first:
+                looked_back = interval(older, sample) if judge is not None else None
+                if judge is not None and looked_back is not None:
+                    judge.judge(looked_back)
+                continue
+            if not self._wait_for(max(0.0, (sample.mono_ns - older.mono_ns) / 1e9)):
+                return
+            snapshot = interval(older, sample) if self._is_to_tell(tick) else None
+            if snapshot is not None and judge is not None:
+                # Where it plays too fast to report each, several are judged as one.
+                together = interval(unjudged, sample) or snapshot
+                self._keep(tick, judge.judge(together))
+                snapshot = self._judgements.onto(tick, snapshot)
+                unjudged = sample
+            if snapshot is not None:
+                tell(News(tick, snapshot))
+        if self._ends_after_play and not self._is_interrupted:
+            self.end()
+        elif self._loops and not self._is_interrupted:
+            self._jump = first
+        elif not self._is_interrupted:
+            tell(News(status="the end of the recording", is_over=True))
+
+    def _pairs(self, first: int) -> Iterator[tuple[int, Sample, Sample]]:
+        """Each interval from one on: its number, and the samples that it lies between."""
+        older: Tick | None = None
+        for item in self._played.items(first - 1, awaits_more=self._awaits_more):
+            if isinstance(item, Gap):
+                self._due = 0.0  # nobody wants to sit through it
+            elif isinstance(item, Tick):
+                if item.tick > self._extent.last:
+                    self._look()  # so that what is reported can be visited
+                is_over = self._part.is_over(item.tick, item.sample.time_unix_s)
+                if is_over or self._is_interrupted:
+                    return
+                newer = Tick(item.tick, chosen_layers(item.sample, self._names))
+                if older is not None and newer.tick == older.tick + 1:
+                    yield newer.tick, older.sample, newer.sample
+                older = newer
+        self._look()  # it may have ended
+
+    def _awaits_more(self, at: int) -> bool:
+        """Wait a moment at the end of the file; False when nothing will come."""
+        if self._extent.is_growing:
+            self._look()
+        if not (self._extent.is_growing or self._played.size_bytes > at):
+            return False
+        with self._change:
+            self._change.wait(POLL_S)
+        return not self._is_interrupted
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self._is_stopped or self._jump is not None
+
+    def _wait_for(self, interval_s: float) -> bool:
+        """Wait until the next interval is due; False for play_from() and stop()."""
+        with self._change:
+            while not self._is_interrupted:
+                now = time.monotonic()
+                if self._is_held:
+                    self._change.wait(GROWTH_S if self._extent.is_growing else None)
+                    self._look()
+                    self._due = 0.0
+                    continue
+                due = (self._due or now - interval_s / self._speed) + interval_s / self._speed
+                if due <= now:
+                    self._due = max(due, now - MAX_DEBT_S)
+                    return True
+                self._change.wait(due - now)
+        return False
+
+    def _is_to_tell(self, tick: int) -> bool:
+        """Whether a screen could show one more interval by now; the last one always."""
+        now = time.monotonic()
+        if now - self._told_at < MIN_TELL_S and tick < self._extent.last:
+            return False
+        self._told_at = now
+        return True
+
+    def stop(self) -> None:
+        """End run() soon."""
+        with self._change:
+            self._is_stopped = True
+            self._change.notify_all()
+
+    def _before(self, tick: int) -> Snapshot | None:
+        return self._interval(self._looks_back, tick)
+
+    def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
+        if tick >= len(self._visited):
+            self._visited.refresh()
+        return super()._interval(cursor, tick)
+
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
+        """The same judged, with the intervals before it if they were not reported."""
+        if tick not in self._judgements:
+            judged = self._look_back.judge(tick, self._extent.first, is_wanted)
+            if judged is None and not is_wanted(0):
+                return None
+            if judged is not None:
+                self._keep(tick, judged)
+        return self.visit(tick)
+
+    def _keep(self, tick: int, judged: Snapshot) -> None:
+        dated = judged if self._index is None else self._index.dated(judged)
+        self._judgements.keep(tick, dated)
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last interval that ends not later than a time, within the extent."""
+        self._visited.refresh()
+        found = self._visited.tick_at(time_unix_s)
+        return max(self._extent.first, min(found, self._extent.last))
+
+    def moments(self) -> tuple[TimelineEvent, ...]:
+        """Marks and gaps of the span, by time."""
+        session, extent = self._visited, self._extent
+        session.refresh()
+        if self._moments[0] != session.size_bytes:
+            found = [
+                TimelineEvent(m.time_unix_s, printable(m.text), m.until_unix_s)
+                for m in (*session.marks(), *session.gaps())
+                if is_time(m.time_unix_s, m.until_unix_s or 0.0)
+                and extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
+                and m.time_unix_s <= self._part.end_unix_s
+            ]
+            found += self._own_marks
+            found.sort(key=lambda moment: moment.time_unix_s)
+            self._moments = (session.size_bytes, tuple(found))
+        return self._moments[1]
+
+    def overview(self) -> Overview:
+        """What the index has found."""
+        return Overview() if self._index is None else self._index.overview()
+
+    def set_speed(self, speed: float) -> None:
+        """Times the recording's pace at which run() reports intervals."""
+        with self._change:
+            self._speed = speed
+            self._change.notify_all()
+
+    def set_cycle(self, cycle_s: float) -> bool:
+        """Nobody can: it was recorded."""
+        del cycle_s
+        return False
+
+    def play_from(self, tick: int) -> None:
+        """Continue from an interval."""
+        with self._change:
+            self._jump = max(self._extent.first, min(tick, max(self._extent.last, 1)))
+            self._is_held = False
+            self._change.notify_all()
+
+    def hold(self) -> None:
+        """Report no new interval until play_from()."""
+        with self._change:
+            self._is_held = True
+            self._change.notify_all()
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        """Put a mark on the time line of this screen: the file stays as it is."""
+        at = self._extent.end_unix_s if time_unix_s is None else time_unix_s
+        self._own_marks.append(TimelineEvent(at, printable(text)))
+        self._moments = (-1, ())
+        return "marked on this screen; the file stays as it is"
+
+    def toggle_recording(self) -> str:
+        """There is nothing to record; returns a line that says so."""
+        return "this is already a recording: copy the file instead"

@@ -1,0 +1,118 @@
+"""What the rules found in each interval, kept by its number, so that going back finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import ceil
+from typing import Protocol
+
+from ioh.model.feed import IsWanted
+from ioh.model.finding import Finding, NotEvaluated
+from ioh.model.snapshot import Snapshot
+
+MAX_KEPT = 100_000
+MAX_LOOK_BACK_TICKS = 600  # at ten intervals a second a minute, which takes two seconds to judge
+_Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]
+
+
+class Judge(Protocol):
+    """Judges intervals one after another, as findings.Engine does.
+
+    Shape:
+        ``look_back_s``: of this time before an interval depends what is found in it.
+    """
+
+    @property
+    def look_back_s(self) -> float:
+        """See above."""
+        ...
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The same with what the rules find."""
+        ...
+
+
+MakeJudge = Callable[[], "Judge | None"]
+
+
+def no_judge() -> None:
+    """For feeds that nobody judges."""
+
+
+class FindingsCache:
+    """Findings by the number of their interval; the ones entered first are dropped first."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, _Judgement] = {}
+        self._last: _Judgement = ((), ())
+
+    def __contains__(self, tick: int) -> bool:
+        return tick in self._kept
+
+    def keep(self, tick: int, judged: Snapshot) -> None:
+        """Note what was found in an interval; most of them say what the one before said."""
+        made = (judged.findings, judged.not_evaluated)
+        self._last = self._last if made == self._last else made
+        self._kept[tick] = self._last
+        if len(self._kept) > MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def onto(self, tick: int, snapshot: Snapshot) -> Snapshot:
+        """The interval with what was found in it, where that is known."""
+        found = self._kept.get(tick)
+        if found is None:
+            return snapshot
+        return replace(snapshot, findings=found[0], not_evaluated=found[1])
+
+    def forget_before(self, tick: int) -> None:
+        """Drop what cannot be visited any more."""
+        while self._kept and (oldest := next(iter(self._kept))) < tick:
+            del self._kept[oldest]
+
+
+class Rejudge:
+    """Judges single intervals as they were judged live: after those that its rules look back at.
+
+    Args:
+        visit: An interval by its number; None where it is lost.
+        make_judge: Makes what finds what is wrong; None where nobody judges.
+        cycle_s: Time between two samples as asked for.
+    """
+
+    def __init__(
+        self, visit: Callable[[int], Snapshot | None], make_judge: MakeJudge, cycle_s: float
+    ) -> None:
+        self._visit, self._make_judge, self._cycle_s = visit, make_judge, cycle_s
+        self._judge = make_judge()
+        self._look_back_s = 0.0 if self._judge is None else self._judge.look_back_s
+        self._begin, self._last = 1, 0  # judged without a gap
+
+    def judge(self, tick: int, first: int, is_wanted: IsWanted) -> Snapshot | None:
+        """One interval judged; a later one, or the same again, goes on where the last one ended.
+
+        Args:
+            tick: Its number.
+            first: That of the first interval there is.
+            is_wanted: Asked before each interval, given how many are yet to be judged; False
+                ends it.
+
+        Returns:
+            None where it is lost, not wanted any more, or nobody judges.
+        """
+        begin = self.begin_for(tick, first)
+        if not (self._begin <= begin <= self._last + 1 <= tick):
+            self._judge, self._begin, self._last = self._make_judge(), begin, begin - 1
+        judged: Snapshot | None = None
+        while self._judge is not None and self._last < tick:
+            if not is_wanted(tick - self._last):
+                return None
+            snapshot = self._visit(self._last + 1)
+            self._last += 1
+            judged = None if snapshot is None else self._judge.judge(snapshot)
+        return judged
+
+    def begin_for(self, tick: int, first: int) -> int:
+        """The first interval on which depends what is found in another one."""
+        ticks = ceil(self._look_back_s / self._cycle_s)
+        return max(first, tick - min(MAX_LOOK_BACK_TICKS, ticks))

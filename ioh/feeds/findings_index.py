@@ -1,0 +1,184 @@
+"""Looks for the findings of a whole recording, in a process of its own at the lowest priority."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import NoReturn
+
+from ioh.feeds.findings_cache import MakeJudge
+from ioh.model.feed import MAX_FOUND, Overview
+from ioh.model.finding import Evidence, Finding
+from ioh.model.intervals import ChooseLayers, Intervals
+from ioh.model.snapshot import Snapshot
+from ioh.playback.replay import ReplaySource, Span
+from ioh.session.stream import Tick
+
+NICE = 19
+TELL_S = 0.25
+# More than a time line can show; what they are is found again where one goes.
+MAX_BEGINS = 10_000
+_PIPE_BYTES = 1 << 16
+_PR_SET_PDEATHSIG = 1
+_Begin = tuple[str, str, float]  # rule, subject, unix time
+
+
+class _Report:
+    """What was found and how far, for the screen; sent now and then, as a line of JSON."""
+
+    def __init__(self, tell: Callable[[bytes], object]) -> None:
+        self._tell = tell
+        self._known: set[_Begin] = set()
+        self._found: list[Finding] = []
+        self._until_unix_s = self._sent_unix_s = -1.0
+        self._sent_s = time.monotonic()
+
+    def take(self, judged: Snapshot | None, until_unix_s: float) -> None:
+        """Everything until then was looked at, and this was found last."""
+        for finding in judged.findings if judged is not None else ():
+            begin = (finding.rule, finding.subject, finding.since_unix_s)
+            if begin not in self._known:
+                self._known.add(begin)
+                self._found.append(finding)
+        self._until_unix_s = until_unix_s
+        if time.monotonic() - self._sent_s >= TELL_S:
+            self.send()
+
+    def send(self) -> None:
+        """Report what was not reported yet."""
+        if self._until_unix_s != self._sent_unix_s:
+            found = [asdict(finding) for finding in self._found]
+            self._tell(json.dumps([self._until_unix_s, found]).encode() + b"\n")
+            self._found.clear()
+        self._sent_unix_s, self._sent_s = self._until_unix_s, time.monotonic()
+
+
+class FindingsIndex:
+    """Knows when every finding of a recording began; used by one thread.
+
+    Nothing is shared with the process that scans, so that keys are never late for it.
+
+    Args:
+        path: The recording; followed while it grows.
+        span: Which part of it.
+        choose: The layers to look at, of those in the first sample; None for all.
+        make_judge: Makes what finds what is wrong.
+        utc: Whether clock times of ``span`` are UTC.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        span: Span,
+        *,
+        choose: ChooseLayers,
+        make_judge: MakeJudge,
+        utc: bool = False,
+    ) -> None:
+        self._path, self._span, self._utc = path, span, utc
+        self._choose, self._make_judge = choose, make_judge
+        self._pid, self._fd = -1, -1
+        self._data = b""
+        self._begins: list[float] = []
+        self._begins_of: dict[tuple[str, str], list[float]] = {}
+        self._found: deque[Finding] = deque(maxlen=MAX_FOUND)
+        self._until_unix_s = 0.0
+
+    def start(self) -> None:
+        """Begin, unless other threads run: what they hold at this moment would stay held."""
+        if threading.active_count() > 1:
+            return
+        try:
+            self._fd, to_parent = os.pipe2(os.O_CLOEXEC)
+        except OSError:  # too few descriptors
+            return
+        screen = os.getpid()
+        try:
+            self._pid = os.fork()
+        except OSError:  # too few processes: the pipe ends, and nothing is known
+            self._pid = -1
+        if self._pid == 0:
+            self._scan_and_exit(to_parent, screen)
+        os.close(to_parent)
+
+    def overview(self) -> Overview:
+        """What is known by now; blocks for nothing."""
+        while self._fd >= 0 and select.select([self._fd], [], [], 0)[0]:
+            piece = os.read(self._fd, _PIPE_BYTES)
+            if not piece:
+                self.close()
+            self._data += piece
+        *lines, self._data = self._data.split(b"\n")
+        for line in lines:
+            self._until_unix_s, told = json.loads(line)
+            for each in told[: MAX_BEGINS - len(self._begins)]:
+                evidence = tuple(Evidence(**fact) for fact in each["evidence"])
+                finding = Finding(**{**each, "evidence": evidence})
+                self._found.append(finding)
+                self._begins.append(finding.since_unix_s)
+                which = finding.rule, finding.subject
+                self._begins_of.setdefault(which, []).append(finding.since_unix_s)
+        begins, found = tuple(self._begins), tuple(self._found)
+        return Overview(begins, self._until_unix_s, self._fd >= 0, found)
+
+    def dated(self, judged: Snapshot) -> Snapshot:
+        """The same, with the findings that began before what its judge looked back at."""
+        at_unix_s = judged.time_unix_s
+        if at_unix_s > self._until_unix_s:
+            return judged
+        found = []
+        for finding in judged.findings:
+            begins = self._begins_of.get((finding.rule, finding.subject), ())
+            before = [begin for begin in begins if begin <= at_unix_s]
+            found.append(replace(finding, since_unix_s=max(before, default=finding.since_unix_s)))
+        return replace(judged, findings=tuple(found))
+
+    def close(self) -> None:
+        """End it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+            self._pid = -1
+
+    def _scan_and_exit(self, fd: int, screen: int) -> NoReturn:
+        """In the child: whatever happens, nothing of the parent's goes on here."""
+        try:
+            # A recording that stands still gives nothing to report, and so no broken pipe either.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != screen:
+                os._exit(0)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            os.nice(NICE)
+            self._scan(lambda data: os.write(fd, data))
+        finally:
+            os._exit(0)  # the parent sees how far it came
+
+    def _scan(self, tell: Callable[[bytes], object]) -> None:
+        judge = self._make_judge()
+        if judge is None:
+            return
+        intervals, report = Intervals(self._choose), _Report(tell)
+        with ReplaySource(
+            self._path, self._span, speed=None, utc=self._utc, on_wait=report.send
+        ) as source:
+            for item in source:
+                if isinstance(item, Tick):
+                    snapshot = intervals.take(item.sample)
+                    judged = None if snapshot is None else judge.judge(snapshot)
+                    report.take(judged, item.sample.time_unix_s)
+        report.send()

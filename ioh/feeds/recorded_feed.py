@@ -1,0 +1,103 @@
+"""What the feeds of a file and of a stream share: a thread that reports, and a recording behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ioh.feeds.findings_cache import FindingsCache
+from ioh.model.closing import Closing
+from ioh.model.feed import Extent, FeedEnded, Mode, News
+from ioh.model.snapshot import Snapshot
+from ioh.playback.cursor import Cursor, walk
+from ioh.session.memory import MemoryRecording
+from ioh.session.reader import Session
+
+JOIN_TIMEOUT_S = 5.0
+
+
+class RecordedFeed(Closing):
+    """A Feed whose intervals can be visited; a context manager that ends run().
+
+    Interval ``n`` lies between the samples ``n - 1`` and ``n``.
+
+    Args:
+        mode: What the header says.
+        kept: What is visited; stays the caller's.
+    """
+
+    def __init__(self, mode: Mode, kept: Session | MemoryRecording) -> None:
+        self.mode = mode
+        self._visits = Cursor(kept)
+        self._judgements = FindingsCache()
+        self._names: frozenset[str] | None = None  # of the layers to show; None for all
+        self._extent = Extent()
+        self._is_stopped = self._ends_screen = False
+        self._is_running = threading.Lock()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and give back what it used."""
+        self.stop()
+        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
+            self._is_running.release()
+            self._release()
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        """Read until stop(); reports every interval once."""
+        with self._is_running:
+            try:
+                if not self._is_stopped:
+                    self._report(tell)
+            except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
+                tell(News(error=error, is_over=True))
+            if self._ends_screen:
+                tell(News(error=FeedEnded(), is_over=True))
+
+    def _report(self, tell: Callable[[News], None]) -> None:
+        """What run() does until stop()."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Close what only run() uses, once that has ended."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End run() soon."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """End run() soon, and the screen with it; safe to call from a signal handler."""
+        self._ends_screen = True
+        self.stop()
+
+    @property
+    def extent(self) -> Extent:
+        """What can be visited now."""
+        return self._extent
+
+    def visit(self, tick: int) -> Snapshot | None:
+        """One interval by its number; None where it is lost or not kept any more."""
+        found = self._interval(self._visits, tick)
+        return None if found is None else self._judgements.onto(tick, found)
+
+    def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
+        extent = self._extent
+        if not extent.first <= tick <= extent.last:
+            return None
+        cursor.tick = tick
+        found = cursor.snapshot()
+        return None if found is None else self._chosen(found)
+
+    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals without their tables and parts, much faster than visit() for each."""
+        extent = self._extent
+        found = walk(self._visits.session, max(first, extent.first), min(last, extent.last))
+        return ((tick, self._chosen(snapshot)) for tick, snapshot in found)
+
+    def _chosen(self, snapshot: Snapshot) -> Snapshot:
+        names = self._names
+        if names is None:
+            return snapshot
+        layers = {name: layer for name, layer in snapshot.layers.items() if name in names}
+        return replace(snapshot, layers=layers)

@@ -1,0 +1,265 @@
+"""A screen's feed from samples that come by themselves: this machine, made-up load, or a pipe."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+
+from ioh.feeds.findings_cache import MakeJudge, no_judge
+from ioh.feeds.recorded_feed import RecordedFeed
+from ioh.feeds.sample_tee import SampleTee
+from ioh.feeds.screen_recorder import ScreenRecorder
+from ioh.model.errors import IohError
+from ioh.model.feed import (
+    MAX_FOUND,
+    Extent,
+    IsWanted,
+    Mode,
+    News,
+    Overview,
+    RecordingState,
+    TimelineEvent,
+)
+from ioh.model.finding import Finding
+from ioh.model.intervals import ChooseLayers, Intervals, all_layers
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.session.memory import MemoryRecording
+
+HISTORY_BYTES = 16_000_000
+MAX_MOMENTS = 10_000
+
+
+def no_remark(snapshot: Snapshot) -> str:
+    """For feeds whose intervals speak for themselves."""
+    del snapshot
+    return ""
+
+
+class StreamFeed(RecordedFeed):
+    """A Feed over any samples; keeps them in memory as far as HISTORY_BYTES go.
+
+    Leaving its ``with`` ends the recording that the user started, too.
+
+    Args:
+        samples: The source, iterated in run()'s thread only.
+        stop: Ends that iteration soon; called from any thread.
+        mode: What the header says.
+        cycle_s: Time between two samples as asked for; may be set later.
+        hostname: For the name of a recording, as it comes; may be set later.
+        title: Of what is played, printable; "" where it is live.
+        choose: The layers to show, of those in the first sample; None for all.
+        awaited: Names of layers that are not there yet, for the status line.
+        sample_soon: Asks for a sample at once, where the source can take one.
+        set_speed: Takes the speed where the source has one.
+        set_cycle: Takes another time between two samples where the source can change it.
+        run_s: End the screen after so much time; None for never.
+        make_judge: Makes what finds what is wrong.
+        remark: What to say with an interval where nothing more urgent is, printable; or "".
+    """
+
+    can_play = False
+
+    def __init__(  # noqa: PLR0913
+        self,
+        samples: Iterable[Sample],
+        stop: Callable[[], None],
+        *,
+        mode: Mode,
+        cycle_s: float,
+        hostname: str,
+        title: str = "",
+        choose: ChooseLayers = all_layers,
+        awaited: Callable[[], tuple[str, ...]] = tuple,
+        sample_soon: Callable[[], None] | None = None,
+        set_speed: Callable[[float], None] | None = None,
+        set_cycle: Callable[[float], None] | None = None,
+        run_s: float | None = None,
+        make_judge: MakeJudge = no_judge,
+        remark: Callable[[Snapshot], str] = no_remark,
+    ) -> None:
+        self._history = MemoryRecording(HISTORY_BYTES)
+        super().__init__(mode, self._history)
+        self.title, self.cycle_s, self.hostname = title, cycle_s, hostname
+        self._stop_source = stop
+        self._choose, self._awaited, self._set_speed = choose, awaited, set_speed
+        self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
+        self._judge = make_judge()
+        self._tee = SampleTee(samples)
+        self._recorder = ScreenRecorder(self._tee, self.mark, sample_soon)
+        self._lock = threading.Lock()
+        self._moments: list[TimelineEvent] = []
+        self._begins: dict[tuple[str, str, float], float] = {}  # of findings
+        self._found: dict[tuple[str, str, float], Finding] = {}  # the newest of them
+        self._judged_unix_s = 0.0
+        self._times = array("d")  # of samples from _times_from on, never falling
+        self._times_from = 0
+        self._stopped = threading.Event()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and the recording in order."""
+        super().close()
+        self._recorder.close()
+
+    def _release(self) -> None:
+        self._history.close()
+
+    @property
+    def recording(self) -> RecordingState:
+        """The state of R."""
+        return self._recorder.state
+
+    def _report(self, tell: Callable[[News], None]) -> None:
+        """Read; where the samples end by themselves, wait for stop()."""
+        try:
+            self._read(tell)
+        finally:
+            self._recorder.close()
+            self._publish(is_growing=False)
+        if not self._is_stopped:
+            tell(News(status="the end", is_over=True))
+            self._stopped.wait()
+
+    def _read(self, tell: Callable[[News], None]) -> None:
+        """Report every interval."""
+        if status := self._status():
+            tell(News(status=status))
+        elapsed_s = 0.0
+        intervals = Intervals(self._choose)
+        for sample in self._tee:
+            found = intervals.take(sample)
+            tick = self._keep(intervals.newest)
+            if found is not None:
+                snapshot = self._judged(tick, found)
+                elapsed_s += snapshot.interval_s
+                tell(News(tick, snapshot, self._status() or self._remark(snapshot)))
+                if self._run_s is not None and elapsed_s >= self._run_s - snapshot.interval_s / 10:
+                    self.end()
+            elif status := self._status():
+                tell(News(status=status))
+            if self._is_stopped:
+                return
+
+    def _judged(self, tick: int, snapshot: Snapshot) -> Snapshot:
+        if self._judge is None:
+            return snapshot
+        judged = self._judge.judge(snapshot)
+        self._judgements.keep(tick, judged)
+        with self._lock:
+            self._judged_unix_s = judged.time_unix_s
+            for finding in judged.findings:
+                key = (finding.rule, finding.subject, finding.since_unix_s)
+                self._begins[key] = finding.since_unix_s
+                self._found[key] = finding
+            while len(self._found) > MAX_FOUND:
+                del self._found[next(iter(self._found))]
+            while len(self._begins) > MAX_MOMENTS:
+                del self._begins[next(iter(self._begins))]
+        return judged
+
+    def _status(self) -> str:
+        """What the user should know now; "" for nothing."""
+        if line := self._recorder.failure_line():
+            return line
+        waiting = ", ".join(self._awaited())
+        return f"compiling the probes: {waiting}" if waiting else ""
+
+    def _keep(self, sample: Sample) -> int:
+        """Put a sample into the history; returns its number.
+
+        Raises:
+            IohError: There is no memory for it.
+        """
+        if not self._history.write(sample):
+            raise IohError("no memory left for the history", "End other programs, or use ioh text")  # noqa: EM101, TRY003
+        now = sample.time_unix_s
+        self._times.append(max(now, self._times[-1]) if self._times else now)
+        self._publish(is_growing=True)
+        return len(self._history) - 1
+
+    def _publish(self, *, is_growing: bool) -> None:
+        """Say what can be visited; moments before that are forgotten."""
+        begin = self._history.first_tick
+        with self._lock:
+            if begin > self._times_from:
+                self._times = self._times[begin - self._times_from :]
+                self._times_from = begin
+                self._judgements.forget_before(begin + 1)
+                start = self._times[0] if self._times else 0.0
+                self._moments = [
+                    m for m in self._moments if (m.until_unix_s or m.time_unix_s) >= start
+                ]
+            if self._times:
+                last = self._times_from + len(self._times) - 1
+                times = (self._times[0], self._times[-1])
+                self._extent = Extent(begin + 1, last, *times, is_growing=is_growing)
+
+    def stop(self) -> None:
+        """End run() soon."""
+        self._is_stopped = True
+        self._stop_source()
+        self._stopped.set()
+
+    def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
+        """As visit(): every interval was judged when it was reported."""
+        del is_wanted
+        return self.visit(tick)
+
+    def tick_at(self, time_unix_s: float) -> int:
+        """Number of the last interval that ends not later than a time, within the extent."""
+        with self._lock:
+            found = self._times_from + bisect_right(self._times, time_unix_s) - 1
+            return max(self._extent.first, min(found, self._extent.last))
+
+    def moments(self) -> tuple[TimelineEvent, ...]:
+        """Marks and gaps of everything kept, by time."""
+        with self._lock:
+            return tuple(sorted(self._moments, key=lambda moment: moment.time_unix_s))
+
+    def overview(self) -> Overview:
+        """Every interval was judged when it was reported."""
+        with self._lock:
+            begins, found = tuple(self._begins.values()), tuple(self._found.values())
+            return Overview(begins, self._judged_unix_s, found=found)
+
+    def note(self, moment: TimelineEvent) -> None:
+        """Put a mark or a gap on the time line; from any thread."""
+        with self._lock:
+            if len(self._moments) < MAX_MOMENTS:
+                self._moments.append(moment)
+
+    def mark(self, text: str) -> None:
+        """A mark now, by whoever called ``ioh mark``."""
+        self.note(TimelineEvent(time.time(), printable(text)))
+
+    def set_speed(self, speed: float) -> None:
+        """Times the recording's pace, where the source has one."""
+        if self._set_speed is not None:
+            self._set_speed(speed)
+
+    def set_cycle(self, cycle_s: float) -> bool:
+        """Another interval from now on, where the source has one."""
+        if self._set_cycle is None:
+            return False
+        self._set_cycle(cycle_s)
+        self.cycle_s = cycle_s
+        return True
+
+    def play_from(self, tick: int) -> None:
+        """Nothing: what comes by itself cannot be played again."""
+
+    def hold(self) -> None:
+        """Nothing: it goes on."""
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        """Put a mark on the time line, and of now into a recording under way."""
+        self.note(TimelineEvent(time_unix_s or time.time(), printable(text)))
+        return self._recorder.mark(text) if time_unix_s is None else "marked"
+
+    def toggle_recording(self) -> str:
+        """Start or end a recording; returns one printable line saying what happened."""
+        return self._recorder.toggle(self.hostname, self.cycle_s)

@@ -1,0 +1,86 @@
+"""Writes of parts of pages that are not in memory: each page is read first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.findings.devices import PAGE_BYTES
+from ioh.findings.format_sentence import duration, per_s, program, size, times
+from ioh.findings.nfs import off_disk_bytes
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.window import Window, rows_of
+from ioh.model.finding import Evidence
+
+SPAN_S = 5.0
+
+
+def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    """Requests that buffered writes submit in their own context, where the disks read."""
+    recent = window.recent(SPAN_S)
+    if not window.covers(SPAN_S):
+        return
+    wrote = sum_op(recent, "syscall", "write_buffered")
+    submitted = sum_metric(recent, "syscall", "write_lower_ops_per_s") or 0.0
+    if submitted / wrote.seconds < limits["reads_min_per_s"]:
+        return
+    others = sum(sum_op(recent, "syscall", f"write_{kind}").count for kind in ("direct", "sync"))
+    if others > wrote.count / 10 or off_disk_bytes(recent, "write") > wrote.bytes / 10:
+        return  # what those submit are the writes themselves
+    of_readers = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
+    reads = min(submitted, sum_op(recent, "block", "read").count - of_readers)
+    if reads / wrote.seconds < limits["reads_min_per_s"]:
+        return
+    each = reads / wrote.count
+    if each < limits["reads_per_write_min"]:
+        return
+    rows = rows_of(window.newest, "syscall", "process")
+    top = max(rows, key=lambda row: row.values.get("write_bytes_per_s") or 0.0, default=None)
+    who = program(top.key, "Many programs") if top is not None else "A program"
+    is_whole = min(wrote.avg_bytes % PAGE_BYTES, -wrote.avg_bytes % PAGE_BYTES) < 1
+    why = "a multiple of 4 KB, so their offsets are none" if is_whole else "no multiple of 4 KB"
+    yield Verdict(
+        subject="buffered",
+        severity="warning",
+        confidence="high",
+        cause=f"{who} makes {per_s(wrote.ops_per_s)} writes a second of {size(wrote.avg_bytes)} "
+        f"({duration(wrote.latency_us or 0)} each), and {times(each)} reads of the disk come "
+        "before each: it begins or ends inside a page that is not in memory.",
+        evidence=(
+            Evidence(
+                f"{times(each)} requests a write, submitted in the writer's own context",
+                "write_lower_ops_per_op",
+                each,
+                limits["reads_per_write_min"],
+                "probe: requests of each call",
+            ),
+            Evidence(f"the writes are {size(wrote.avg_bytes)}, {why}", "", wrote.avg_bytes),
+        ),
+        advice="Align offset and size of the writes to 4 KB: a head of 512 bytes shifts all that "
+        "follows it. Or keep the file in memory.",
+        command="ioh text -d topfile",
+    )
+
+
+RULE = Rule(
+    name="read_before_write",
+    title="Reads before writes",
+    layer="syscall",
+    judge=judge,
+    watches="Requests that buffered writes submit themselves, compared with the writes: the page "
+    "cache reads a page before a part of it is written.",
+    sources="The probe's count of requests of each call; the block probe's reads.",
+    blind="Direct writes smaller than a sector of the disk (512e), which the disk itself reads "
+    "first; parity arrays; file systems on a network.",
+    false_alarm="A cold file whose blocks are found by reading metadata: fewer than half a read "
+    "for each write.",
+    wrong_if="the disk reads nothing (r/s) while nobody reads and the program writes",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("reads_per_write_min", 0.5, "metadata costs less; a page at each end costs two"),
+        Threshold("reads_min_per_s", 50, "smaller loads are ignored"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    yields_to=("swapping",),  # a writer that needs memory submits others' pages
+)

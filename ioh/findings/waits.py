@@ -1,0 +1,80 @@
+"""What a database's statements and commits waited for over several intervals, by server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ioh.findings.window import rows_of, seconds_of
+from ioh.model.snapshot import Snapshot
+
+_EACH = "cpu"  # each of them has it once
+
+
+@dataclass(slots=True)
+class Wait:
+    """One kind of wait."""
+
+    count: float = 0.0
+    spent_ns: float = 0.0
+
+    @property
+    def mean_us(self) -> float:
+        """Of one."""
+        return self.spent_ns / self.count / 1e3 if self.count else 0.0
+
+
+@dataclass(slots=True)
+class Waits:
+    """All that one server's statements, or its commits, waited for.
+
+    Units:
+        ``whole_ns`` is the time of all of them, ``seconds`` that of the intervals.
+    """
+
+    whole_ns: float = 0.0
+    seconds: float = 0.0
+    by_wait: dict[str, Wait] = field(default_factory=dict)
+
+    @property
+    def per_s(self) -> float:
+        """How many there were."""
+        each = self.by_wait.get(_EACH)
+        return each.count / self.seconds if each is not None and self.seconds else 0.0
+
+    @property
+    def mean_us(self) -> float:
+        """Of one statement or commit."""
+        each = self.by_wait.get(_EACH)
+        return self.whole_ns / each.count / 1e3 if each is not None and each.count else 0.0
+
+
+def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Waits]:
+    """Those of ``statement`` or ``commit``; servers that had any."""
+    found: dict[str, Waits] = {}
+    for snapshot in snapshots:
+        seconds = seconds_of(snapshot, "db")
+        whole: dict[str, float] = {}
+        for row in rows_of(snapshot, "db", "wait"):
+            outer, name, server = row.key
+            if outer != within:
+                continue
+            values = row.values
+            one = found.setdefault(server, Waits()).by_wait.setdefault(name, Wait())
+            one.count += (values.get("waits_per_s") or 0.0) * seconds
+            one.spent_ns += (values.get("wait_ns_per_s") or 0.0) * seconds
+            whole[server] = (values.get("whole_ns_per_s") or 0.0) * seconds
+        for server, spent_ns in whole.items():
+            found[server].whole_ns += spent_ns
+        for waits in found.values():
+            waits.seconds += seconds
+    return {server: waits for server, waits in found.items() if waits.whole_ns}
+
+
+def data_writes_per_s(snapshot: Snapshot, server: str, session: str = "") -> float:
+    """Data pages that a server's sessions wrote in one interval, or one of them by its name."""
+    return sum(
+        row.values.get("data_writes_per_s") or 0.0
+        for row in rows_of(snapshot, "db", "session")
+        if row.key[2] == server and session in {"", row.key[1]}
+    )

@@ -1,0 +1,150 @@
+"""One host: its intervals as they come, and when it is lost, why and since when."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+
+from ioh.hosts.clock import FarClock, SteadyClock
+from ioh.hosts.link import SILENCE_S, Link
+from ioh.hosts.ssh import ssh_command, why_ended
+from ioh.model.errors import IohError
+from ioh.model.intervals import ChooseLayers, Intervals
+from ioh.model.pairs import HostInterval, HostState
+from ioh.model.printable import printable
+from ioh.session.records import Header, to_text
+from ioh.session.stream import Tick
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+MOST_READY = 16
+_LATE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of every host.
+
+    Shape:
+        ``arguments`` of ioh at the other end; ``command`` as for ssh_command(); ``choose`` and
+        ``cycle_s`` as for Intervals.
+    """
+
+    arguments: tuple[str, ...]
+    command: str | None
+    choose: ChooseLayers
+    cycle_s: float
+
+
+class Host:
+    """Reads one host in a thread of its own, and again whenever it was lost.
+
+    Args:
+        name: As the user calls it.
+        asked: What is asked of it.
+        now: Our clock.
+        changed: Guards what is ready, and is notified when that or the state changes.
+    """
+
+    def __init__(
+        self, name: str, asked: Asked, now: SteadyClock, changed: threading.Condition
+    ) -> None:
+        self.name = name
+        self.ready: deque[HostInterval] = deque()
+        self.error: IohError | None = None  # why it is not here
+        self.keeps = False  # what is ready waits for the other hosts
+        self._asked, self._now, self._changed = asked, now, changed
+        self._clock = FarClock(now)
+        self._link: Link | None = None
+        self._stopping = threading.Event()
+        self._is_here = False
+        self._lack = ""  # what its ioh does not say
+        self._newest_s: float | None = None  # when the last interval came
+        self._thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End reading; safe to call from a signal handler."""
+        self._stopping.set()
+        if (link := self._link) is not None:
+            link.stop()
+
+    def join(self) -> None:
+        """Wait until the connection is closed."""
+        self._thread.join()
+
+    @property
+    def state(self) -> HostState:
+        """How it stands now."""
+        clock, newest_s = self._clock, self._newest_s
+        quiet_s = None if newest_s is None else self._now() - newest_s
+        late = quiet_s is not None and quiet_s > self._asked.cycle_s + _LATE_S
+        is_here = self._is_here and not late
+        why = "connecting" if self.error is None else self.error.cause
+        if self._is_here:
+            why = f"{self.name}: nothing comes" if late else self._lack
+        return HostState(
+            self.name, is_here, None if is_here else quiet_s, why, clock.offset_s, clock.error_s
+        )
+
+    def _run(self) -> None:
+        wait_s = FIRST_WAIT_S
+        while not self._stopping.is_set():
+            error = self._read()
+            if self._is_here:
+                wait_s = FIRST_WAIT_S
+            with self._changed:
+                self._is_here, self.error = False, error
+                self._changed.notify_all()
+            self._stopping.wait(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _read(self) -> IohError:
+        """Connect and read until the end; what ended it."""
+        asked = self._asked
+        command = ssh_command(self.name, asked.command, asked.arguments)
+        self._clock = FarClock(self._now)
+        try:
+            with Link(command, self._clock, SILENCE_S + asked.cycle_s) as link:
+                self._link = link
+                if not self._stopping.is_set():
+                    self._take(link)
+                status = None if self._stopping.is_set() else link.status()
+                return why_ended(self.name, asked.command, status, link.said)
+        except IohError as error:
+            return IohError(f"{self.name}: {error.cause}", error.hint, error.code)
+        except OSError as error:  # of descriptors here
+            return IohError(f"{self.name}: {error.strerror}", "See: ulimit -n")
+        finally:
+            self._link = None
+
+    def _take(self, link: Link) -> None:
+        intervals = Intervals(self._asked.choose, self._asked.cycle_s)
+        addresses: tuple[str, ...] = ()
+        for item in link.items():
+            if isinstance(item, Header):
+                addresses = tuple(map(to_text, item.addresses))
+                version = f"{self.name} has ioh {printable(item.ioh_version, 40)}"
+                lack = f"{version}, which does not tell its addresses: it is in no pair"
+                self._lack = "" if addresses else lack
+            elif isinstance(item, Tick):
+                sample = item.sample
+                time_unix_s = self._clock.ours(sample.time_unix_s, sample.mono_ns)
+                found = intervals.take(sample)
+                if found is not None:
+                    shown = replace(found, time_unix_s=time_unix_s)
+                    self._put(HostInterval(self.name, addresses, shown))
+
+    def _put(self, interval: HostInterval) -> None:
+        """Hand it over; wait while nobody has taken the ones before."""
+        with self._changed:
+            if not self.keeps:
+                self.ready.clear()
+            while len(self.ready) >= MOST_READY and not self._stopping.is_set():
+                self._changed.wait(0.2)
+            self.ready.append(interval)
+            self._is_here, self.error, self._newest_s = True, None, self._now()
+            self._changed.notify_all()

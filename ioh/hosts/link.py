@@ -1,0 +1,152 @@
+"""One connection to another host: the recording's stream on stdout, the far clock on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from ioh.hosts.clock import FarClock
+from ioh.model.closing import Closing
+from ioh.model.errors import IohError
+from ioh.session.stream import Item, ItemReader
+
+SILENCE_S = 60.0  # what sends nothing for so long is given up; probes are compiled before
+_CHUNK_BYTES = 1 << 16
+_LINE_BYTES = 1024
+_END_S = 2.0
+
+
+class Link(Closing):
+    """An ssh and what it says; a context manager and an iterator of items.
+
+    Args:
+        command: ssh with its arguments.
+        clock: Told what the far end says of its own.
+        silence_s: The longest that no whole record may come.
+
+    Raises:
+        IohError: There is no ssh.
+        OSError: There are no more descriptors.
+    """
+
+    def __init__(self, command: Sequence[str], clock: FarClock, silence_s: float) -> None:
+        self._clock, self._silence_s = clock, silence_s
+        self._line = b""
+        self.said = ""  # the last line on stderr that was not about the clock
+        self._lock = threading.Lock()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pipe = subprocess.PIPE
+        try:
+            # In a session of its own: Ctrl-C is for ioh, which ends it.
+            self._ssh = subprocess.Popen(
+                command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as error:
+            self._close_pipe()
+            cause = f"cannot run {command[0]}: {error.strerror}"
+            is_lacking = isinstance(error, FileNotFoundError)
+            raise IohError(cause, "Install it: openssh-client" if is_lacking else "") from error
+
+    def stop(self) -> None:
+        """End the iteration; from any thread."""
+        with self._lock:
+            if self._wake_write >= 0:
+                os.write(self._wake_write, b"x")
+
+    def close(self) -> None:
+        """End ssh, and with it what runs at the other end."""
+        self._end(0.0)
+        for stream in (self._ssh.stdin, self._ssh.stdout, self._ssh.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        with self._lock:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self._wake_write = -1
+
+    def status(self) -> int | None:
+        """ssh's exit status, once its stdout has ended; None where it does not end."""
+        self._end(_END_S)
+        self._read_stderr()
+        return self._ssh.returncode if self._ssh.returncode >= 0 else None
+
+    def _end(self, grace_s: float) -> None:
+        """Close its stdin, on which the far end waits, and wait for it."""
+        if self._ssh.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._ssh.stdin.close()
+        for wait_s, urge in ((grace_s, self._ssh.terminate), (1.0, self._ssh.kill)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._ssh.wait(wait_s)
+                return
+            urge()
+        self._ssh.wait()
+
+    def items(self) -> Iterator[Item]:
+        """What comes, until stdout ends or stop() is called.
+
+        Raises:
+            IohError: It is no recording, one that this ioh cannot read, or nothing comes.
+            OSError: There are no more descriptors.
+        """
+        reader = ItemReader(name="the stream")
+        stdout, stderr = self._ssh.stdout, self._ssh.stderr
+        if stdout is None or stderr is None:
+            return
+        os.set_blocking(stderr.fileno(), False)
+        silent_since = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            for readable in (stdout, stderr, self._wake_read):
+                selector.register(readable, selectors.EVENT_READ)
+            while True:
+                self._ask_clock()
+                ready = {key.fileobj for key, _ in selector.select(1.0)}
+                if self._wake_read in ready:
+                    return
+                if stderr in ready and not self._read_stderr():
+                    selector.unregister(stderr)
+                if stdout in ready:
+                    piece = os.read(stdout.fileno(), _CHUNK_BYTES)
+                    reader.feed(piece)
+                    if not piece:
+                        return
+                    for item in reader.items():
+                        yield item
+                        silent_since = time.monotonic()
+                if time.monotonic() - silent_since > self._silence_s:
+                    cause = f"nothing has come for {self._silence_s:.0f} s"
+                    raise IohError(cause, "See whether ioh runs there")
+
+    def _ask_clock(self) -> None:
+        if (question := self._clock.question()) and self._ssh.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(self._ssh.stdin.fileno(), question)
+
+    def _read_stderr(self) -> bool:
+        """Take what is there of it; False at its end."""
+        if self._ssh.stderr is None:
+            return False
+        try:
+            piece = os.read(self._ssh.stderr.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        *lines, rest = (self._line + piece).split(b"\n")
+        self._line = rest[:_LINE_BYTES]
+        if not piece:
+            lines.append(rest)
+        for line in lines:
+            text = line[:_LINE_BYTES].decode("utf-8", "surrogateescape").strip()
+            if text and not self._clock.answer(text):
+                self.said = text
+        return bool(piece)

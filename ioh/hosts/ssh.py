@@ -1,0 +1,81 @@
+"""The command that reads another host, and what it means when it ends."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+CLOCK = "ioh-clock"  # how a line of the far clock begins
+DEFAULT_COMMAND = "sudo -n ioh, else ioh"
+_OPTIONS = (
+    *("-o", "BatchMode=yes", "-C", "-T"),
+    # A connection that was cut is no longer waited for.
+    *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+)
+# Answers on stderr to each line from stdin, the far end of which is closed with the connection.
+_TELL_CLOCK = (
+    "exec 3<&0 </dev/null; "
+    f'{{ while read -r n <&3; do echo "{CLOCK} $n $(date +%s.%N)" >&2; done; }} >/dev/null & '
+    "exec 3<&-; "
+)
+_RUN_DEFAULT = (
+    'if [ "$(id -u)" != 0 ] && sudo -n ioh --version >/dev/null 2>&1; '
+    'then exec sudo -n ioh "$@"; fi; exec ioh "$@"'
+)
+_SSH_FAILED, _NOT_THERE = 255, (126, 127)
+_WITH_PORT = re.compile(r"([^:\[\]]+|[^:\[\]]*\[[^\[\]]+\]):\d{1,5}")
+
+
+def check_host(name: str) -> str:
+    """A host as ssh takes it.
+
+    Raises:
+        IohError: It would be an option of ssh, or is no name at all.
+    """
+    if not name or name.startswith("-") or not name.isprintable() or " " in name:
+        cause = f'"{printable(name)}" is not the name of a host'
+        hint = "Give a name as for ssh: db01, root@db01, db01:2222"
+        raise IohError(cause, hint, ExitCode.USAGE)
+    return name
+
+
+def ssh_command(host: str, command: str | None, arguments: Sequence[str]) -> list[str]:
+    """What to run here to have ``ioh`` with these arguments run there.
+
+    Args:
+        host: ``name``, ``user@name`` or either with ``:port``.
+        command: How ioh is called there, in the words of a shell; None for DEFAULT_COMMAND.
+        arguments: Of ioh, as they are.
+    """
+    run = _RUN_DEFAULT if command is None else f'exec {command} "$@"'
+    there = shlex.join(["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
+    target = f"ssh://{host}" if _WITH_PORT.fullmatch(host) else host
+    return ["ssh", *_OPTIONS, "--", target, there]
+
+
+def why_ended(host: str, command: str | None, status: int | None, said: str) -> IohError:
+    """What an end that nobody asked for means.
+
+    Args:
+        host: As the user calls it.
+        command: As for ssh_command().
+        status: ssh's exit status; None where it did not end.
+        said: The last line on its stderr.
+    """
+    name, text = printable(host), printable(said, 200).rstrip(". ")
+    if status == _SSH_FAILED:
+        hint = f"Try: ssh -o BatchMode=yes {name} true"
+        return IohError(f"{name}: {text or 'the connection failed'}", hint)
+    if status in _NOT_THERE:
+        if command is None:
+            hint = "Install it there, or say where it is: --remote-command 'sudo -n /PATH/ioh.sh'"
+            return IohError(f"ioh is not on the PATH of {name}", hint, ExitCode.UNAVAILABLE)
+        cause = f"{name} cannot run {printable(command)}"
+        return IohError(cause, "Correct --remote-command", ExitCode.UNAVAILABLE)
+    if status:
+        return IohError(f"{name}: {text or f'ioh ended with status {status}'}", "Try ioh there")
+    return IohError(f"{name}: the stream ended", "")

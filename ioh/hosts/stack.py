@@ -1,0 +1,122 @@
+"""Several hosts as one: intervals that belong together, host by host."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ioh.hosts.clock import SteadyClock
+from ioh.hosts.host import MOST_READY, Asked, Host
+from ioh.model.closing import Closing
+from ioh.model.pairs import HostInterval, HostState
+
+MAX_HOSTS = 8
+_BEGIN_S = 30.0  # so long all hosts are waited for, in the beginning
+_SLACK_S = 1.0
+_NOTHING_S = 4.0  # beyond an interval: then all are lost
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Intervals that ended within half of one, and how every host stands, lost ones too.
+
+    Units:
+        ``time_unix_s`` of the first end, by our clock.
+    """
+
+    time_unix_s: float
+    intervals: tuple[HostInterval, ...]
+    states: tuple[HostState, ...]
+
+
+def take_round(ready: Mapping[str, deque[HostInterval]], half_s: float) -> list[HostInterval]:
+    """Take the earliest interval that is there, and of each other host the one that goes with it.
+
+    Nothing is left out: what ended later than half an interval is the next round's.  Where as many
+    wait as there is room for, the times of another host are wrong: that one keeps nobody out.
+    """
+    first_s = min((each[0].snapshot.time_unix_s for each in ready.values() if each), default=0.0)
+    return [
+        each.popleft()
+        for each in ready.values()
+        if len(each) >= MOST_READY or (each and each[0].snapshot.time_unix_s <= first_s + half_s)
+    ]
+
+
+class HostStack(Closing):
+    """Reads several hosts at a time; a context manager and an iterator of Rounds.
+
+    Args:
+        names: As ssh takes them.
+        asked: What is asked of every one.
+    """
+
+    def __init__(self, names: Sequence[str], asked: Asked) -> None:
+        self._cycle_s = asked.cycle_s
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._clock = SteadyClock()
+        self._hosts = [Host(name, asked, self._clock, self._changed) for name in names]
+        for host in self._hosts:
+            host.start()
+
+    def stop(self) -> None:
+        """End the iteration; safe to call from a signal handler."""
+        if self._stopped:
+            return
+        self._stopped = True
+        for host in self._hosts:
+            host.stop()
+
+    def close(self) -> None:
+        """End all connections."""
+        self.stop()
+        for host in self._hosts:
+            host.join()
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield rounds, from when every host has given its first interval or failed.
+
+        Raises:
+            IohError: None could be read.
+        """
+        self._begin()
+        while not self._stopped:
+            with self._changed:
+                self._wait()
+                ready = {host.name: host.ready for host in self._hosts}
+                taken = take_round(ready, self._cycle_s / 2)
+                self._changed.notify_all()
+            states = tuple(host.state for host in self._hosts)
+            if not self._stopped:
+                ends_s = (each.snapshot.time_unix_s for each in taken)
+                yield Round(min(ends_s, default=self._clock()), tuple(taken), states)
+
+    def _begin(self) -> None:
+        until = time.monotonic() + _BEGIN_S + self._cycle_s
+        hosts = self._hosts
+        with self._changed:
+            while not self._stopped and time.monotonic() < until:
+                if all(host.ready or host.error is not None for host in hosts):
+                    break
+                self._changed.wait(0.1)
+            errors = [host.error for host in hosts if host.error is not None]
+            if len(errors) == len(hosts):
+                raise errors[0]
+            for host in hosts:
+                host.keeps = True
+
+    def _wait(self) -> None:
+        """Until every host that is here has given its interval, or is too late with it."""
+        late_s = time.monotonic() + self._cycle_s + _NOTHING_S
+        is_begun = False
+        while not self._stopped and time.monotonic() < late_s:
+            if any(host.ready for host in self._hosts):
+                if all(host.ready for host in self._hosts if host.state.is_here):
+                    return
+                if not is_begun:
+                    is_begun, late_s = True, time.monotonic() + self._cycle_s / 2 + _SLACK_S
+            self._changed.wait(0.1)

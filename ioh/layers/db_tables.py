@@ -1,0 +1,158 @@
+"""Tables of the database layer: sessions, and what statements and commits wait for."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ioh.layers.per_owner_totals import Ops
+from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.sample import Table
+from ioh.procfs.server_processes import session_name
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map
+
+# The ops that a session's row has, in the order of the probe's indices.
+SESSION_OPS = (
+    "statement",
+    "commit",
+    "log_sync",
+    "log_write",
+    "data_read",
+    "data_write",
+    "lock_wait",
+)
+_OUTERS = SESSION_OPS[:2]
+# In the order of struct wait of probes/db.c; none is a part of another one.
+WAITS = (*SESSION_OPS[2:], "lwlock_wait", "cpu")
+_SESSION_KEY = struct.Struct("=II")
+_WAIT_KEY = struct.Struct("=II")
+_IDLE_TICKS = 60
+
+
+def _columns(op: str) -> tuple[MetricSpec, ...]:
+    what = op.replace("_", " ")
+    return (
+        counter(f"{op}s_total", f"Number of {what}s.", f"{what}/s"),
+        counter(f"{op}_ns_total", f"Time of each {what}, added up.", ""),
+        mean_us(f"{op}_us", f"{op}_ns_total", f"{op}s_total", f"Mean {what}.", f"{what} µs"),
+    )
+
+
+SESSION_TABLE = TableSpec(
+    "session",
+    "sessions",
+    ("pid", "session", "server"),
+    tuple(column for op in SESSION_OPS for column in _columns(op)),
+    ("statements_per_s", "commits_per_s", "log_syncs_per_s"),
+)
+WAIT_TABLE = TableSpec(
+    "wait",
+    "waits",
+    ("within", "wait", "server"),
+    (
+        counter("waits_total", "Times.", "times/s"),
+        counter("wait_ns_total", "Time of all of them.", ""),
+        counter("whole_ns_total", "Time of all statements, or of all commits.", ""),
+        ratio(
+            "avg_inflight",
+            "wait_ns_total",
+            "",
+            "Threads that were at it, on average: active sessions.",
+            scale=1e-9,
+            title="active",
+        ),
+        mean_us("wait_us", "wait_ns_total", "waits_total", "Mean time.", "mean µs"),
+        ratio(
+            "share_pct",
+            "wait_ns_total",
+            "whole_ns_total",
+            "Share of the time of all statements, or of all commits.",
+            scale=100.0,
+            title="share%",
+        ),
+    ),
+    ("avg_inflight",),
+)
+
+
+class Sessions:
+    """Running totals of each session; those that have been idle for a minute leave the table."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tick = 0
+        self._last: dict[bytes, tuple[bytes, int]] = {}  # value, tick of the last change
+        self._names: dict[bytes, tuple[str, str]] = {}
+
+    def read(self, sessions: Map, servers: Mapping[int, str]) -> Table:
+        """Rows by pid, what it works on, and server."""
+        self._tick += 1
+        rows: dict[tuple[str, ...], tuple[int, ...]] = {}
+        for key, value in sessions.items_bytes():
+            before, changed = self._last.get(key, (b"", 0))
+            if value != before:
+                self._last[key] = value, self._tick
+            elif self._tick - changed > _IDLE_TICKS:
+                sessions.delete(key)
+                self._last.pop(key, None)
+                self._names.pop(key, None)
+                continue
+            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)
+            counts, times = words[: len(SESSION_OPS)], words[len(SESSION_OPS) :]
+            row = tuple(n for pair in zip(counts, times, strict=True) for n in pair)
+            rows[self._row_key(key, servers)] = row
+        return rows
+
+    def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
+        server, tid = _SESSION_KEY.unpack(key)
+        if key not in self._names:
+            name = session_name(tid, self._root)
+            self._names[key] = name or "", servers.get(server, f"server {server}")
+        name, title = self._names[key]
+        return str(tid), name, title
+
+
+class Waits:
+    """What statements and commits wait for, by server; what is not known is the rest."""
+
+    def __init__(self) -> None:
+        self._rest: dict[tuple[int, str], int] = {}
+
+    def read(self, waits: Map, totals: Mapping[int, Ops], servers: Mapping[int, str]) -> Table:
+        """Rows by what waits, what for, and server."""
+        found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
+        for key, words in waits.sums(2 * len(WAITS)):
+            server, outer = _WAIT_KEY.unpack(key)
+            pairs = zip(words[: len(WAITS)], words[len(WAITS) :], strict=True)
+            named = dict(zip(WAITS, pairs, strict=True))
+            found[server, _OUTERS[outer]] = {w: pair for w, pair in named.items() if pair[0]}
+        rows: dict[tuple[str, ...], tuple[int, ...]] = {}
+        for server, ops in totals.items():
+            for outer in _OUTERS:
+                op = ops.get(outer)
+                if op is None or not op.count_total:
+                    continue
+                whole = op.latency_ns_total or 0
+                inside = found.get((server, outer), {})
+                inside["rest"] = op.count_total, self._rest_ns(server, outer, whole, inside)
+                title = servers.get(server, f"server {server}")
+                rows |= {(outer, what, title): (*n, whole) for what, n in inside.items()}
+        return rows
+
+    def retire(self, waits: Map, server: int) -> None:
+        """Make room: the server is no more."""
+        for outer, name in enumerate(_OUTERS):
+            waits.delete(_WAIT_KEY.pack(server, outer))
+            self._rest.pop((server, name), None)
+
+    def _rest_ns(
+        self, server: int, outer: str, whole: int, inside: Mapping[str, tuple[int, int]]
+    ) -> int:
+        """Never less than before, though CPU time is told late."""
+        rest = max(0, whole - sum(spent for _, spent in inside.values()))
+        self._rest[server, outer] = max(self._rest.get((server, outer), 0), rest)
+        return self._rest[server, outer]

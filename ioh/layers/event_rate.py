@@ -1,0 +1,37 @@
+"""Which operation costs too much to be counted: each of its events is a trap of who does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MOST_EVENTS_PER_S = 200_000  # 1 µs each: a fifth of a CPU
+_EVENTS = 2  # of an operation: its start and its end
+_PATIENCE = 3  # readings in a row
+
+
+class EventRate:
+    """Watches running totals of several ops, reading by reading."""
+
+    def __init__(self) -> None:
+        self._last: Mapping[str, int] = {}
+        self._last_s = 0.0
+        self._too_fast = 0
+
+    def busiest(self, totals: Mapping[str, int], now_s: float) -> tuple[str, float]:
+        """The op with most events, and how many a second all have; ("", 0) while that is bearable.
+
+        Args:
+            totals: Running totals by op, of those that are counted.
+            now_s: When they were read.
+        """
+        before, spent_s = self._last, now_s - self._last_s
+        self._last, self._last_s = totals, now_s
+        if not before or spent_s <= 0:
+            return "", 0.0
+        events = {op: _EVENTS * (n - before.get(op, n)) for op, n in totals.items()}
+        per_s = sum(events.values()) / spent_s
+        self._too_fast = self._too_fast + 1 if per_s > MOST_EVENTS_PER_S else 0
+        if self._too_fast < _PATIENCE:
+            return "", 0.0
+        self._too_fast = 0
+        return max(events, key=lambda op: events[op]), per_s

@@ -1,0 +1,86 @@
+"""Decodes the maps of probes/part_totals.h: totals of each op of each part of a layer."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ioh.bpf.totals import STARTED, WORDS, decode_op_totals, hist_defines
+from ioh.model.derive_op import add_ops
+from ioh.model.sample import OpTotals
+
+if TYPE_CHECKING:
+    from ioh.bpf.host import HostFacts
+    from ioh.bpf.maps import Map
+
+PART_OP = struct.Struct("=II")
+_MOST_BYTES = 32 << 20  # of kernel memory for the totals of all parts and CPUs
+# Stands for all parts that find the table full: no device has major number 4095, no process is it.
+OTHER_PARTS = 0xFFFFFFFF
+NOTHING = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def part_defines(host: HostFacts) -> dict[str, int | str]:
+    """What probes/part_totals.h is compiled with."""
+    room = max(16, min(256, _MOST_BYTES // (WORDS * 8 * host.cpu_count)))
+    return {**hist_defines(), "MAX_PART_OPS": room, "OTHER_PARTS": OTHER_PARTS}
+
+
+class PartTotals:
+    """Totals of each part and op; remembers the last reading to spare idle ops.
+
+    Shape:
+        ``retired`` has what parts did that are no more, by op.
+
+    Each op has an entry from the start for the parts that find the table full.
+    """
+
+    def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
+        self._ops = ops
+        self._queue = queue
+        self._previous: dict[bytes, OpTotals] = {}
+        self.retired: dict[str, OpTotals] = {}
+        self._has_others = False
+
+    def read(self, totals: Map, ended: int) -> dict[int, dict[str, OpTotals]]:
+        """By the part's number, then by op."""
+        parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
+        if not self._has_others:
+            for op in range(len(self._ops)):
+                totals.ensure(PART_OP.pack(OTHER_PARTS, op))
+            self._has_others = True
+        for key, value in totals.items_bytes():
+            part, op = PART_OP.unpack(key)
+            if part == OTHER_PARTS and not totals.per_cpu(value)[:, STARTED].any():
+                continue
+            decoded = decode_op_totals(
+                totals.per_cpu(value), ended, queue=self._queue, previous=self._previous.get(key)
+            )
+            self._previous[key] = decoded
+            done = (decoded.count_total or 0) + (decoded.errors_total or 0)
+            inflight = max(0, (decoded.started_total or 0) - done)
+            parts[part][self._ops[op]] = replace(decoded, inflight=inflight)
+        return parts
+
+    def retire(self, totals: Map, part: int) -> None:
+        """Make room: nobody adds to this part any more.  What it did stays in ``retired``."""
+        for key in [key for key in self._previous if PART_OP.unpack(key)[0] == part]:
+            last = replace(self._previous.pop(key), max_ns=0, max_bytes=0, inflight=0)
+            totals.delete(key)
+            op = self._ops[PART_OP.unpack(key)[1]]
+            self.retired[op] = add_ops([last, self.retired[op]] if op in self.retired else [last])
+
+
+def sum_parts(
+    parts: Mapping[int, Mapping[str, OpTotals]], ops: tuple[str, ...]
+) -> dict[str, OpTotals]:
+    """Each op over all parts; zero where none has seen it."""
+    by_op: dict[str, list[OpTotals]] = defaultdict(list)
+    for totals in parts.values():
+        for name, op in totals.items():
+            by_op[name].append(op)
+    nothing = replace(NOTHING, inflight=0)
+    return {name: add_ops(by_op[name]) if by_op[name] else nothing for name in ops}

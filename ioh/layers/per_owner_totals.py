@@ -1,0 +1,111 @@
+"""Adds up what devices did for whom they did it, while they change their owners."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from ioh.model.derive_op import add_ops, subtract_ops
+from ioh.model.sample import OpTotals
+
+Ops = Mapping[str, OpTotals]
+
+
+@dataclass(slots=True)
+class _Account:
+    """One device: ``base`` is what it had done when it came to its owner, ``last`` has all."""
+
+    owner: str | None
+    base: Ops
+    last: Ops
+
+
+class OwnedTotals:
+    """Totals of owners, out of those of devices by number.
+
+    A probe's totals of a number go on whatever comes to have it: another disk, or a loop device
+    over another file.  Each increment is its owner's in the tick that shows it; what an owner
+    got stays with it, so that its totals never fall, nor take in what was not its own.
+    """
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, _Account] = {}
+        self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
+
+    def update(
+        self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
+    ) -> dict[str, dict[str, OpTotals]]:
+        """Take in a reading of every device so far.
+
+        Args:
+            readings: By device, the totals of each of its ops.
+            owner_of: Asked for each device that did something since the last reading; None for
+                one whose totals are wanted by nobody.
+
+        Returns:
+            By owner, then by op.  Maximum and number in flight are of its devices of now.
+        """
+        for dev, ops in readings.items():
+            account = self._accounts.get(dev)
+            if account is None:
+                self._accounts[dev] = _Account(owner_of(dev), {}, ops)
+                continue
+            if has_grown(account.last, ops):
+                self._hand_over(account, owner_of(dev))
+            account.last = ops
+        parts = {
+            owner: {op: list(parts) for op, parts in ops.items()}
+            for owner, ops in self._settled.items()
+        }
+        for account in self._accounts.values():
+            if account.owner is None:
+                continue
+            to = parts.setdefault(account.owner, {})
+            for name, op in account.last.items():
+                to.setdefault(name, []).append(_since(account.base.get(name), op))
+        return {
+            owner: {name: add_ops(several) for name, several in ops.items()}
+            for owner, ops in parts.items()
+        }
+
+    def forget(self, owners: Iterable[str]) -> None:
+        """What these got of devices that have gone to others; they have none now."""
+        for owner in owners:
+            self._settled.pop(owner, None)
+
+    def owner(self, dev: int) -> str | None:
+        """Whose the device's last increment was.
+
+        Raises:
+            KeyError: It has done nothing yet.
+        """
+        return self._accounts[dev].owner
+
+    def __contains__(self, dev: int) -> bool:
+        return dev in self._accounts
+
+    def _hand_over(self, account: _Account, owner: str | None) -> None:
+        if owner == account.owner:
+            return
+        if account.owner is not None:
+            settled = self._settled[account.owner]
+            for name, op in account.last.items():
+                past = replace(_since(account.base.get(name), op), max_ns=0, max_bytes=0)
+                settled[name] = [add_ops([*settled[name], replace(past, inflight=None)])]
+        account.owner, account.base = owner, account.last
+
+
+def has_grown(older: Ops, newer: Ops) -> bool:
+    """Whether something began or ended between two readings of a device."""
+    return any(
+        name not in older or _progress(older[name]) != _progress(op) for name, op in newer.items()
+    )
+
+
+_progress = attrgetter("started_total", "count_total", "bytes_total", "errors_total")
+
+
+def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
+    return newer if older is None else subtract_ops(newer, older)

@@ -1,0 +1,1 @@
+"""Samples of this machine: one tick over all attached layers."""

@@ -1,0 +1,194 @@
+"""One layer of a live run: attached by the loader, read each tick, or read from /proc."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.channel import close_all
+from ioh.bpf.libbpf import libbpf
+from ioh.bpf.maps import Map, MapSpec
+from ioh.live.module_probe import ModuleProbe
+from ioh.live.servers import ServerProbes
+from ioh.model.sample import READ_STEP_US, LayerSample, Unavailable
+
+if TYPE_CHECKING:
+    from ioh.layers.base import Layer
+
+COMPILING = "its probe is still being compiled"
+SOON = "shown as soon as it is attached"
+_PROG_INFO_BYTES = 232
+# Offsets in struct bpf_prog_info (uapi, never changed): run_time_ns (5.1) and
+# recursion_misses (5.12).
+_RUN_TIME_AT = 192
+_MISSES_AT = 208
+
+
+class AttachedLayer:
+    """One layer with whatever feeds it.
+
+    Shape:
+        Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
+        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
+        host has something for it to measure; ``is_awaited``: its probe is being compiled, and
+        nobody shall take /proc's numbers for its own meanwhile.  ``has_late``: the probe that is
+        attached has a part that may come later.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.maps: dict[str, Map] = {}
+        self.program_fds: list[int] = []
+        self.link_fds: list[int] = []
+        self.why_proc = "BPF is not used"
+        self.hint = ""
+        self.copies = 1
+        self._skipped = 0
+        self.points: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.attach_seconds: float | None = None
+        self.broken = ""
+        self.is_wanted = True
+        self._was_wanted = False
+        self.is_awaited = False
+        self.late = ModuleProbe(layer)
+        self.servers = ServerProbes(layer)
+        self.has_late = False
+        self._is_warm = False
+
+    def is_shown(self) -> bool:
+        """Whether to say anything of it; what was once there is not left out again."""
+        self._was_wanted |= self.is_wanted
+        return self._was_wanted or not self.layer.is_rare
+
+    def restart(self, why_proc: str) -> None:
+        """Detach, and forget; the layer starts from zero when it is wanted again."""
+        self.close()
+        self.layer = type(self.layer)(self.layer.filters, self.layer.root)
+        self.servers = ServerProbes(self.layer)
+        self.is_awaited = False
+        self.why_proc = why_proc
+
+    def adopt(self, answer: dict[str, Any], fds: list[int]) -> None:
+        """Take what the loader sent: descriptors, or the reason for there being none."""
+        self.is_awaited = False
+        if "maps" not in answer:
+            self.why_proc = str(answer.get("reason", "the loader failed"))
+            self.hint = str(answer.get("hint", ""))
+            close_all(fds)
+            return
+        specs = [MapSpec(**spec) for spec in answer["maps"]]
+        self.maps = {spec.name: Map(spec, fd) for spec, fd in zip(specs, fds, strict=False)}
+        first_link = len(specs) + int(answer["programs"])
+        self.program_fds = fds[len(specs) : first_link]
+        self.has_late = bool(answer["has_late"])
+        self.link_fds = fds[first_link:]
+        self.copies, self._skipped = int(answer["copies"]), 0
+        self._is_warm = False
+        self.points, self.missing = answer["points"], answer["missing"]
+        self.attach_seconds = answer["seconds"]
+        self.why_proc = self.hint = ""
+
+    def warm_up(self) -> None:
+        """Read a probe for nothing before it is read the first time, which takes longest.
+
+        A layer's time is that at which its reading begins: what the first one takes longer to get
+        to the probe's counts would be missing in the first interval.
+        """
+        if self.maps and not self._is_warm:
+            self._is_warm = True
+            self.read()
+
+    def read(self, since_ns: int | None = None) -> LayerSample | Unavailable:
+        """Read the layer once; a layer that fails is left out from then on, the rest goes on.
+
+        Args:
+            since_ns: When the reading of all layers began, on the monotonic clock; None: now.
+        """
+        passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
+        found = self._read()
+        if passed_us < READ_STEP_US or not isinstance(found, LayerSample):
+            return found
+        return replace(found, read_after_us=passed_us // READ_STEP_US * READ_STEP_US)
+
+    def _read(self) -> LayerSample | Unavailable:
+        if self.broken:
+            return Unavailable(self.broken, "please report this")
+        if not self.is_wanted:
+            return Unavailable(self.layer.idle, is_idle=True)
+        if self.is_awaited:
+            return Unavailable("its probe is being compiled", SOON)
+        try:
+            if self.maps:
+                sample = self.layer.read(self.maps)
+                op, why = self.layer.too_dear()
+                if op:
+                    self.servers.drop(op, why)
+                return self._with_misses(sample)
+            return self._with_reason(self.layer.read_proc())
+        except Exception as error:  # noqa: BLE001 (the tick's last guard: keep the other layers)
+            self.broken = f"reading failed: {type(error).__name__}: {error}"
+            return Unavailable(self.broken, "please report this")
+
+    def _with_misses(self, sample: LayerSample) -> LayerSample:
+        """Add events that met no program: each of its copies was active already on that CPU.
+
+        And what is not among the numbers: a part of the probe could not be attached, or this
+        kernel does not say.
+        """
+        from ioh.bpf.skips import skipped_events
+
+        misses = [misses for _, misses in self._program_counts()]
+        skipped = skipped_events(misses, self.maps.get("turns"), self.copies)
+        self._skipped = max(self._skipped, skipped)
+        notes = sample.notes
+        if self.missing:
+            notes += (
+                f"this kernel does not give {', '.join(dict.fromkeys(self.missing.values()))}.",
+            )
+        if self.late.refusal:
+            notes += (self.late.refusal,)
+        notes += self.servers.notes
+        return replace(sample, lost={**sample.lost, "recursion": self._skipped}, notes=notes)
+
+    def _with_reason(self, sample: LayerSample | Unavailable) -> LayerSample | Unavailable:
+        if not self.why_proc:
+            return sample
+        if isinstance(sample, LayerSample):
+            return replace(sample, notes=(f"from /proc: {self.why_proc}", *sample.notes))
+        if self.why_proc == COMPILING:
+            return Unavailable(COMPILING, SOON)
+        reason = f"{self.why_proc}; {sample.reason}"
+        return replace(sample, reason=reason, hint=self.hint or sample.hint)
+
+    def run_time_ns(self) -> int:
+        """CPU time of the probe's programs, while statistics are on."""
+        return sum(spent for spent, _ in self._program_counts())
+
+    def _program_counts(self) -> list[tuple[int, int]]:
+        """Of each program: CPU time in ns, and runs that the kernel skipped."""
+        lib = libbpf()
+        counts: list[tuple[int, int]] = []
+        if lib is None:
+            return counts
+        info = ctypes.create_string_buffer(_PROG_INFO_BYTES)
+        for fd in self.program_fds:
+            length = ctypes.c_uint32(_PROG_INFO_BYTES)
+            ctypes.memset(info, 0, _PROG_INFO_BYTES)
+            if lib.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(length)) == 0:
+                spent = struct.unpack_from("=Q", info, _RUN_TIME_AT)[0]
+                counts.append((spent, struct.unpack_from("=Q", info, _MISSES_AT)[0]))
+        return counts
+
+    def close(self) -> None:
+        """Detach the probe, and end what the layer has begun."""
+        self.layer.close()
+        self.late.close()
+        self.servers.close()
+        for bpf_map in self.maps.values():
+            bpf_map.close()
+        close_all((*self.link_fds, *self.program_fds))
+        self.maps, self.program_fds, self.link_fds, self.has_late = {}, [], [], False

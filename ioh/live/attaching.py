@@ -1,0 +1,177 @@
+"""The layers of a live run and their loader: asks it, takes its answers, follows modules.
+
+However the loader or a compiling child ends, the layers that they owe go on with /proc and say why.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.channel import Loader, close_all
+from ioh.bpf.loader import start_loader
+from ioh.layers import find_layer
+from ioh.model.limits import lack_behind
+
+if TYPE_CHECKING:
+    from ioh.layers.base import Layer
+    from ioh.live.attached import AttachedLayer
+    from ioh.model.filters import Filters
+
+ATTACH_TIMEOUT_S = 20.0
+STATS_TIMEOUT_S = 1.0
+
+
+class Attaching:
+    """Which layers are attached, and which the loader owes.
+
+    Make it before anything large is imported: the loader keeps what is loaded then for good.
+
+    Args:
+        filters: What the probes are narrowed to.
+        why_proc: Why no probe is wanted or possible; "" where the loader shall be started.
+    """
+
+    def __init__(self, filters: Filters, why_proc: str) -> None:
+        self._filters, self._why_proc = filters, why_proc
+        self._due: list[str] = []  # layers whose probes are still to be asked for
+        self.deadline = 0.0
+        self._owes_stats = False
+        self.attached: dict[str, AttachedLayer] = {}
+        self._loader: Loader | None = None
+        if why_proc:
+            return
+        try:
+            self._loader = start_loader(find_layer, filters)
+        except OSError as error:
+            lack = lack_behind(error, of_fork=True)
+            why = lack.cause if lack else error.strerror
+            self._why_proc = f"the loader cannot be started: {why}"
+
+    def begin(self, layers: Mapping[str, type[Layer]]) -> None:
+        """Make these layers, in their order, and ask for the first probes."""
+        from ioh.live.attached import COMPILING, AttachedLayer
+
+        # Asked once: the loader compiles those only that have something to measure.
+        wanted = {name for name, layer in layers.items() if layer.is_wanted()}
+        # From the disk up, since its numbers say most; one CPU is left to our own imports.
+        names = reversed(tuple(layers))
+        self._due = [name for name in names if layers[name].probe and name in wanted]
+        self.request_due(max(1, len(os.sched_getaffinity(0)) - 1))
+        self.deadline = time.monotonic() + ATTACH_TIMEOUT_S
+        for name, layer in layers.items():
+            made = self.attached[name] = AttachedLayer(layer(self._filters))
+            made.why_proc = (self._why_proc or COMPILING) if layer.probe else ""
+            made.is_wanted = name in wanted
+            made.is_awaited = name in wanted and bool(layer.probe) and not self._why_proc
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the layers whose probes are still being compiled."""
+        return tuple(name for name, layer in self.attached.items() if layer.is_awaited)
+
+    @property
+    def has_loader(self) -> bool:
+        """Whether there was one to ask."""
+        return self._loader is not None
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """Descriptors that show an answer, where one is awaited."""
+        return (self._loader.socket.fileno(),) if self._loader and self.awaited else ()
+
+    def request_due(self, count: int | None = None) -> None:
+        """Ask for the next probes; all of them without a number."""
+        due = self._due[:count]
+        del self._due[:count]
+        for name in due:
+            self._request("attach", name)
+
+    def _request(self, verb: str, name: str, **more: int) -> None:
+        if self._loader is None or self._why_proc:
+            return
+        try:
+            self._loader.request({"verb": verb, "layer": name, **more})
+        except ConnectionError as error:
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """The loader is gone; what is attached goes on without it."""
+        from ioh.live.attached import COMPILING
+
+        self._why_proc = f"the loader failed: {error}"
+        for layer in self.attached.values():
+            layer.is_awaited = False
+            if layer.why_proc == COMPILING:
+                layer.why_proc = self._why_proc
+            if layer.late.is_pending:
+                layer.late.refuse(self._why_proc)
+
+    def take_answers(self) -> None:
+        """Take what the loader has sent; layers that it owes for too long are awaited no more."""
+        try:
+            while self._loader is not None and (got := self._loader.answer(0.0)) is not None:
+                self._take_answer(*got)
+        except ConnectionError as error:
+            self._lose(error)
+        if time.monotonic() >= self.deadline:
+            for name in self.awaited:
+                self.attached[name].is_awaited = False
+
+    def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
+        """Give a layer what the loader sent for it, unless it is not wanted any more."""
+        self._owes_stats &= answer.get("verb") != "stats"
+        attached = self.attached.get(answer.get("layer", ""))
+        if attached is not None and answer["verb"] == "attach_late":
+            attached.late.take(fds, answer["reason"])
+        elif attached is not None and answer["verb"] == "attach_server":
+            attached.servers.take(answer, fds)
+        elif attached is not None and attached.is_wanted and not attached.maps:
+            attached.adopt(answer, fds)
+        else:
+            close_all(fds)
+
+    def follow_modules(self) -> None:
+        """Attach what has come (a first mount), detach what has gone, so its module can go."""
+        from ioh.live.attached import COMPILING
+
+        for name, attached in self.attached.items():
+            was_wanted = attached.is_wanted
+            attached.is_wanted = attached.layer.is_wanted()
+            if was_wanted and not attached.is_wanted:
+                attached.restart(self._why_proc or COMPILING)
+            elif attached.is_wanted and not was_wanted and attached.layer.probe:
+                attached.why_proc = self._why_proc or COMPILING
+                self._request("attach", name)
+        self.take_answers()
+        for name, attached in self.attached.items():
+            if attached.has_late and attached.late.is_due():
+                self._request("attach_late", name)
+                attached.late.refuse(self._why_proc)
+            for pid in attached.servers.due() if attached.maps else ():
+                self._request("attach_server", name, pid=pid)
+
+    def stats_descriptor(self) -> int | None:
+        """What makes the kernel count run time while it is open; None where it does not.
+
+        A loader that has not answered is asked again once it has: else each time would be waited.
+        """
+        if self._loader is None or self._why_proc or self._owes_stats:
+            return None
+        try:
+            got = self._loader.ask({"verb": "stats"}, STATS_TIMEOUT_S, self._take_answer)
+        except ConnectionError as error:
+            self._lose(error)
+            return None
+        self._owes_stats = got is None
+        return got[1][0] if got is not None and got[1] else None
+
+    def close(self) -> None:
+        """Detach every probe and end the loader."""
+        for layer in self.attached.values():
+            layer.close()
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None

@@ -1,0 +1,97 @@
+"""The first interval of a live run, measured while the screen's libraries are being imported.
+
+Importing them takes longer than the first probe takes to be attached, on a busy machine by
+seconds: whoever waits shall see numbers meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ioh.model.closing import Closing
+
+if TYPE_CHECKING:
+    from ioh.live.source import LiveSource
+    from ioh.model.sample import Sample
+
+FIRST_INTERVAL_S = 0.2
+JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
+
+# Called with the two samples of the first interval.
+TellFirst = Callable[["Sample", "Sample"], None]
+
+
+class FirstInterval(Closing):
+    """Takes the first two samples in a thread; a context manager, left before root is given away.
+
+    A thread has the privileges of the one that started it, and nobody else can take them: this one
+    has ended by then.
+
+    Args:
+        source: What is to be looked at; nobody else uses it meanwhile.
+        interval_s: Time between two samples; the first interval is at most FIRST_INTERVAL_S.
+        tell: Called from the thread.
+    """
+
+    def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:
+        self._source, self._interval_s, self._tell = source, interval_s, tell
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="early", daemon=True)
+        self._read_s = 0.0
+        self._awaited: tuple[str, ...] = ()
+        self._samples: list[Sample] = []
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_over = True
+        self._source.wake()
+        self._thread.join()
+
+    def samples_so_far(self) -> tuple[list[Sample], float]:
+        """What the iteration begins with, and when the next one is due, as time.monotonic().
+
+        Layers that have come since the last sample get a baseline, as in the iteration.
+        """
+        if self._source.awaited == self._awaited:
+            is_begun = len(self._samples) > 1
+            return self._samples, self._read_s + (self._interval_s if is_begun else self._first_s)
+        time.sleep(max(0.0, self._read_s + JOIN_SPACING_S - time.monotonic()))
+        self._read()
+        return self._samples, self._read_s + self._first_s
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a sample."""
+        return bool(self._samples)
+
+    @property
+    def _first_s(self) -> float:
+        return min(FIRST_INTERVAL_S, self._interval_s)
+
+    def _run(self) -> None:
+        with contextlib.suppress(Exception):  # it fails again, and is reported, in the iteration
+            self._look()
+
+    def _look(self) -> None:
+        asked = self._source.awaited
+        while asked and self._source.awaited == asked and not self._is_over:
+            self._source.wait(float("inf"))
+        if not self._is_over:
+            self._read()
+        due = time.monotonic() + self._first_s
+        while time.monotonic() < due and not self._is_over:
+            self._source.wait(due)
+        if not self._is_over:
+            self._read()
+            self._tell(*self._samples)
+        while not self._is_over:  # an answer lets the source ask for the next probe
+            self._source.wait(float("inf"))
+
+    def _read(self) -> None:
+        self._awaited, self._read_s = self._source.awaited, time.monotonic()
+        self._samples.append(self._source.read())

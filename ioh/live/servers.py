@@ -1,0 +1,109 @@
+"""The servers' files that a layer's program is attached to, and for how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ioh.bpf.channel import close_all
+
+if TYPE_CHECKING:
+    from ioh.layers.base import Layer
+
+# A file whose last process has ended is let go of, so that an upgraded server's old program goes;
+# one that is started again is followed without a gap.
+_KEPT_S = 60.0
+_MOST_AT_ONCE = 4  # requests a tick, each of which takes the loader a process
+
+
+@dataclass(slots=True)
+class _Attached:
+    """What one process' request came to: its files' links, where they were not attached before."""
+
+    links: dict[int, str]  # a link's descriptor -> what it counts
+    files: frozenset[tuple[int, ...]]
+    ended_s: float | None = None
+
+
+@dataclass(slots=True)
+class ServerProbes:
+    """Asks for each process once, and keeps the links for as long as somebody runs the file.
+
+    Shape:
+        ``missing`` says what a server has no probe for, ``refused`` by process why it has none,
+        ``dropped`` by operation why it is counted no more.
+    """
+
+    layer: Layer
+    asked: set[int] = field(default_factory=set)
+    attached: dict[int, _Attached] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    dropped: dict[str, str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def due(self) -> list[int]:
+        """Processes to ask the loader for now; lets go of what nobody runs any more."""
+        running, now_s = self.layer.server_pids(), time.monotonic()
+        self.asked &= running
+        self.refused = {pid: why for pid, why in self.refused.items() if pid in running}
+        for pid, attached in self.attached.items():
+            if pid in running:
+                attached.ended_s = None
+            elif attached.ended_s is None:
+                attached.ended_s = now_s
+        self._let_go(now_s)
+        due = sorted(running - self.asked)[:_MOST_AT_ONCE]
+        self.asked |= set(due)
+        return due
+
+    def _let_go(self, now_s: float) -> None:
+        used = [a.files for a in self.attached.values() if not _is_over(a, now_s)]
+        for pid, attached in tuple(self.attached.items()):
+            if _is_over(attached, now_s) and not any(attached.files & files for files in used):
+                close_all(tuple(attached.links))
+                del self.attached[pid]
+
+    def take(self, answer: dict[str, Any], fds: Sequence[int]) -> None:
+        """The loader's answer about a process."""
+        pid, reason = int(answer["pid"]), str(answer.get("reason", ""))
+        if reason or pid not in self.asked:
+            self.refused[pid] = reason
+            close_all(fds)
+            return
+        self.layer.learn_server(answer)
+        links = dict(zip(fds, map(str, answer["link_ops"]), strict=True))
+        self.missing = tuple(dict.fromkeys((*self.missing, *map(str, answer["missing"]))))
+        files = frozenset(tuple(file) for file in answer["files"])
+        self.attached[pid] = _Attached(links, files)
+        for op in self.dropped:
+            self._detach(op)
+
+    def drop(self, op: str, why: str) -> None:
+        """Let go of all places of an operation."""
+        self.dropped[op] = why
+        self._detach(op)
+
+    def _detach(self, op: str) -> None:
+        for attached in self.attached.values():
+            close_all([link for link, counts in attached.links.items() if counts == op])
+            attached.links = {link: x for link, x in attached.links.items() if x != op}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is not, and why."""
+        refused = tuple(dict.fromkeys(why for why in self.refused.values() if why))
+        not_counted = (f"a server is not counted: {why}" for why in refused)
+        return (*self.missing, *self.dropped.values(), *not_counted)
+
+    def close(self) -> None:
+        """Detach them."""
+        for attached in self.attached.values():
+            close_all(tuple(attached.links))
+        self.attached, self.asked = {}, set()
+        self.missing, self.refused, self.dropped = (), {}, {}
+
+
+def _is_over(attached: _Attached, now_s: float) -> bool:
+    return attached.ended_s is not None and now_s - attached.ended_s > _KEPT_S

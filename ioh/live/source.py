@@ -1,0 +1,346 @@
+"""Samples of this machine, live: attach the layers, then read them all once a tick.
+
+In two stages, so that a screen can paint before the probes are compiled: entering the source
+asks the loader for them and gives root away, attach() or the iteration waits for them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ioh.bpf import privileges
+from ioh.bpf.channel import hide_process
+from ioh.layers import all_layers
+from ioh.live.attaching import Attaching
+from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
+from ioh.live.memory import give_back
+from ioh.live.run_time import RunTime
+from ioh.model.closing import Closing
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.filters import Filters
+from ioh.model.limits import lack_behind
+from ioh.model.printable import printable
+from ioh.procfs.processes import are_pids_the_kernels
+from ioh.rights.user import own_rights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ioh.live.attached import AttachedLayer
+    from ioh.model.sample import Sample
+    from ioh.pg.login import Login
+
+COST_PERIOD_S = 10.0
+COST_WINDOW_S = 0.1
+
+
+class LiveSource(Closing):
+    """The layers of this machine, read each ``interval_s``; a context manager and an iterator.
+
+    Args:
+        layers: Which layers, by name; None for all.
+        filters: Narrowing that the probes apply.
+        interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S, so
+            that the first numbers come soon; every interval is measured, never assumed.
+        use_bpf: False to read /proc and sysfs only.
+        preload: Imports what the caller will need; called before root is given up, after which
+            a checkout below /root can be unreadable.
+        tell_first: Called with the first interval while preload() is still busy, in a thread of its
+            own; the iteration begins with the same two samples.
+        login: Of a database server; without one the layers that need it are not there at all.
+
+    Raises:
+        IohError: An unknown layer was asked for.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        layers: tuple[str, ...] | None,
+        filters: Filters,
+        interval_s: float,
+        use_bpf: bool = True,  # noqa: FBT001, FBT002
+        preload: Callable[[], None] | None = None,
+        *,
+        tell_first: TellFirst | None = None,
+        login: Login | None = None,
+    ) -> None:
+        self._names = layers
+        self._filters = filters
+        self._interval_s = interval_s
+        self._use_bpf = use_bpf
+        self._preload, self._tell_first, self._login = preload, tell_first, login
+        self._early: FirstInterval | None = None
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stopped = self._is_asked = self._is_rescheduled = False
+        self._attaching: Attaching | None = None
+        self._uname = os.uname()
+        self._run_time = RunTime()
+        self.attached: Mapping[str, AttachedLayer] = {}
+        self.kept = privileges.Kept.NOTHING
+
+    def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
+        """Ask for the probes and give root away; waits for none of them.
+
+        Threads get the privileges of the one that starts them, and no thread can take them from
+        another: give them away before the first thread is made.
+        """
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        # Before anything large is imported: the loader keeps what is loaded now for good.
+        with own_rights():
+            self._attaching = Attaching(self._filters, self._why_no_bpf())
+        self.attached = self._attaching.attached
+        has_login = self._login is not None
+        known = {
+            n: layer for n, layer in all_layers().items() if has_login or not layer.needs_login
+        }
+        names = tuple(known) if self._names is None else self._names
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            cause = f"unknown layer {printable(unknown[0])!r}"
+            raise IohError(cause, f"Known layers: {', '.join(known)}.", ExitCode.USAGE)
+        try:
+            # In the order of the path.
+            self._attaching.begin({name: layer for name, layer in known.items() if name in names})
+            self._import_all()
+        except ImportError as error:
+            if lack := lack_behind(error):
+                raise lack.as_error() from error
+            cause = f"a library is missing: {error}"
+            raise IohError(cause, "Start ioh with ./ioh.sh, which installs it") from error
+        self._attaching.request_due()
+        self._drop()
+        if self._attaching.has_loader:
+            hide_process()  # it holds the loader's channel, and will hold maps
+        if self._login is not None:
+            for each in self.attached.values():
+                each.layer.log_in(self._login)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the layers whose probes are still being compiled."""
+        return self._attaching.awaited if self._attaching is not None else ()
+
+    def attach(self) -> None:
+        """Wait until every probe is attached or refused, the time is over, or stop() is called.
+
+        Without this the iteration begins with the first layer that is attached; the others
+        join it one by one, unavailable before.
+        """
+        while self.awaited and not self._stopped:
+            self._wait(float("inf"))
+
+    def _why_no_bpf(self) -> str:
+        if not self._use_bpf:
+            return "asked for with --proc"
+        if not privileges.is_privileged():
+            return "BPF needs root: start with sudo"
+        return ""
+
+    def _import_all(self) -> None:
+        """Import now, while the loader compiles, what may be unreadable after the drop."""
+        import ioh.bpf.skips
+        import ioh.model.derive
+        import ioh.procfs.host  # noqa: F401
+        from ioh.procfs.mountstats import open_own
+
+        open_own()
+        if self._login is not None:
+            from ioh.pg.connection import require_driver
+
+            require_driver(self._login)
+        if self._attaching is not None and self._attaching.has_loader:
+            from ioh.bpf.maps import preload
+
+            preload()
+        if self._preload is None:
+            return
+        if self._tell_first is None:
+            self._preload()
+            return
+        with FirstInterval(self, self._interval_s, self._tell_first) as self._early:
+            self._preload()
+        self._forget_waking()
+
+    def wait(self, due: float) -> bool:
+        """As the iteration does: until a time, wake(), stop() or an awaited layer's answer."""
+        has_come = self._wait(due)
+        if has_come and self._attaching is not None:
+            self._attaching.request_due(1)
+        return has_come
+
+    def wake(self) -> None:
+        """End wait(); safe to call from a signal handler and from any thread."""
+        try:
+            os.write(self._wake_write, b"x")
+        except OSError:  # full: it is awake already
+            return
+
+    def _forget_waking(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._wake_read, 1 << 16)
+        if self._stopped:
+            self.wake()
+
+    def _wait(self, due: float) -> bool:
+        """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
+        attaching = self._attaching
+        if attaching is None:
+            return False
+        before = attaching.awaited
+        timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
+        timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
+        watched = [self._wake_read, *attaching.watched]
+        if self._wake_read in select.select(watched, [], [], timeout)[0]:
+            self._forget_waking()
+        attaching.take_answers()
+        return len(attaching.awaited) < len(before)
+
+    def _drop(self) -> None:
+        if privileges.is_privileged():
+            # The probes cannot narrow to a process by its id here: /proc answers --pid.
+            by_bpf = self._filters.pid is None or are_pids_the_kernels()
+            self.kept = privileges.needed(self._uname.release, use_bpf=self._use_bpf and by_bpf)
+            if self._login is None:
+                privileges.drop_privileges(self.kept)
+                return
+            if self.kept is privileges.Kept.ROOT:
+                cause = "--pg needs Linux 5.8: on this kernel ioh has to stay root"
+                raise IohError(cause, "Start without --pg", ExitCode.UNAVAILABLE)
+            privileges.drop_privileges(self.kept, network=True)
+
+    def close(self) -> None:
+        """Detach every probe and end the loader."""
+        if self._attaching is not None:
+            self._attaching.close()
+
+    def sample_soon(self) -> None:
+        """Let the iteration take one more sample, at once; safe to call from any thread."""
+        self._is_asked = True
+        self.wake()
+
+    def set_interval(self, interval_s: float) -> None:
+        """Take a sample now, and the next ones at another interval; from any thread."""
+        self._interval_s = interval_s
+        self._is_rescheduled = True
+        self.wake()
+
+    def stop(self) -> None:
+        """End the iteration at once; safe to call from a signal handler."""
+        self._stopped = True
+        self.wake()
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield a baseline at once, then one sample a tick; a late tick is not made up for.
+
+        While layers are awaited, each that comes gets a baseline of its own, and FIRST_INTERVAL_S
+        later its first numbers.  A sample that was asked for shifts none of the others.
+        """
+        samples, due = self._first_samples()
+        next_cost = time.monotonic() + FIRST_INTERVAL_S
+        yield from samples
+        while True:
+            has_joined = self._sleep_until(due)
+            if self._stopped:
+                return
+            due = time.monotonic() if has_joined or self._is_rescheduled else due
+            self._is_rescheduled = False
+            is_extra, self._is_asked = time.monotonic() < due, False
+            yield self.read()
+            if is_extra:
+                continue
+            now = time.monotonic()
+            if now >= next_cost and not self.awaited:
+                self._measure_cost()
+                give_back()
+                next_cost = now + COST_PERIOD_S
+            due += min(FIRST_INTERVAL_S, self._interval_s) if has_joined else self._interval_s
+            if due < now:
+                due = now + self._interval_s
+
+    def _first_samples(self) -> tuple[list[Sample], float]:
+        """Those that were taken early, or a baseline; and when the next one is due."""
+        if self._early is not None and self._early.has_begun:
+            return self._early.samples_so_far()
+        asked = len(self.awaited)
+        while asked and len(self.awaited) == asked and not self._stopped:
+            self._wait(float("inf"))
+        began = time.monotonic()
+        return [self.read()], began + min(FIRST_INTERVAL_S, self._interval_s)
+
+    def _sleep_until(self, due: float) -> bool:
+        """Sleep until a time or stop(), less when an awaited layer comes; whether one has come."""
+        earliest = time.monotonic() + JOIN_SPACING_S
+        has_joined = False
+        while not (self._stopped or self._is_asked or self._is_rescheduled):
+            if time.monotonic() >= due:
+                break
+            if self._wait(due):
+                has_joined = True
+                due = min(due, earliest)
+        return has_joined
+
+    def read(self) -> Sample:
+        """Read every layer now."""
+        from ioh.model.sample import Sample
+        from ioh.procfs.host import read_host
+
+        if self._attaching is not None:
+            self._attaching.follow_modules()
+        for attached in self.attached.values():
+            attached.warm_up()
+        shown = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
+        time_unix_s, now_ns = time.time(), time.monotonic_ns()
+        return Sample(
+            time_unix_s=time_unix_s,
+            mono_ns=now_ns,
+            hostname=printable(self._uname.nodename),
+            kernel=printable(self._uname.release),
+            host=read_host(),
+            self_cpu_ns_total=time.process_time_ns(),
+            bpf_ns_total=self._run_time.total_ns(),
+            layers={name: attached.read(now_ns) for name, attached in shown.items()},
+            specs={name: attached.layer.spec for name, attached in shown.items()},
+        )
+
+    @contextmanager
+    def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
+        """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
+
+        Yields:
+            A function that returns the probes' run time so far in ns; None where the kernel
+            does not count it (before 5.8, or without BPF).
+        """
+        fd = self._attaching.stats_descriptor() if self._attaching is not None else None
+
+        def run_time_ns() -> int | None:
+            if fd is None:
+                return None
+            return sum(attached.run_time_ns() for attached in self.attached.values())
+
+        try:
+            yield run_time_ns
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _measure_cost(self) -> None:
+        """Learn the probes' share of a core from a short window."""
+        with self.counting_run_time() as run_time_ns:
+            before, started = run_time_ns(), time.monotonic_ns()
+            if before is None:
+                return
+            self._sleep_until(time.monotonic() + COST_WINDOW_S)
+            after, now = run_time_ns(), time.monotonic_ns()
+        if not self._is_asked:  # else it was too short
+            self._run_time.learn(((after or before) - before) / (now - started))

@@ -1,0 +1,86 @@
+"""Samples in, intervals out: the one place where two Samples become a Snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ioh.model.derive import derive
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.model.span import Downsampler, chosen_layers
+
+ChooseLayers = Callable[[Sample], "frozenset[str] | None"]
+
+
+def all_layers(sample: Sample) -> None:
+    """Choose every layer of the first sample, and those that come later."""
+    del sample
+
+
+def interval(older: Sample | None, newer: Sample) -> Snapshot | None:
+    """What happened between two samples.
+
+    Returns:
+        None before the second sample, and where the clock went back: another machine, or
+        another boot of this one.
+    """
+    if older is None or newer.mono_ns <= older.mono_ns:
+        return None
+    return derive(older, newer)
+
+
+class Intervals:
+    """Pairs each sample with the one before it.
+
+    Args:
+        choose: The layers to show, of those in the first sample; None for all.
+        cycle_s: Join samples until an interval is that long; None for one interval a sample.
+    """
+
+    def __init__(self, choose: ChooseLayers = all_layers, cycle_s: float | None = None) -> None:
+        self._choose = choose
+        self._names: frozenset[str] | None = None
+        self._downsampler = Downsampler(cycle_s) if cycle_s is not None else None
+        self._first_ns: int | None = None
+        self._newest_ns = 0
+        self._older: Sample | None = None
+
+    def take(self, sample: Sample) -> Snapshot | None:
+        """The interval that ends with ``sample``, if one does."""
+        if self._first_ns is None:
+            self._first_ns, self._names = sample.mono_ns, self._choose(sample)
+        self._newest_ns = sample.mono_ns
+        newer: Sample | None = chosen_layers(sample, self._names)
+        if newer is not None and self._downsampler is not None:
+            newer = self._downsampler.take(newer)
+        if newer is None:
+            return None
+        found, self._older = interval(self._older, newer), newer
+        return found
+
+    def each(self, samples: Iterable[Sample]) -> Iterator[Snapshot]:
+        """Every interval; the first sample is the baseline."""
+        for sample in samples:
+            if (found := self.take(sample)) is not None:
+                yield found
+
+    @property
+    def newest(self) -> Sample:
+        """The newest sample taken, with the layers chosen.
+
+        Raises:
+            LookupError: None was taken.
+        """
+        if self._older is None:
+            raise LookupError
+        return self._older
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a sample was taken."""
+        return self._first_ns is not None
+
+    @property
+    def seen_s(self) -> float:
+        """Time between the first and the newest sample taken."""
+        return 0.0 if self._first_ns is None else (self._newest_ns - self._first_ns) / 1e9

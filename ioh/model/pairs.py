@@ -1,0 +1,235 @@
+"""NFS between hosts that are measured together: what of a call's time the server took.
+
+The client's mean round trip less the server's mean time is network and RPC.  Both are means over
+the calls of an interval, each by its own host's clock, so that the clocks need not agree.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import isfinite
+
+from ioh.model.sample import Value
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
+
+OPS = ("read", "write", "commit")
+_NFS_PORT = "2049"
+_GOOD_CLOCK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class HostInterval:
+    """One host's part of an interval; ``addresses`` are its own, as text."""
+
+    name: str
+    addresses: tuple[str, ...]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """How a host stands.
+
+    Shape:
+        ``is_here`` while its intervals come.  ``why`` they do not, or
+        what is missing in them; printable.
+
+    Units:
+        ``lost_s`` since the last one, None where there was none or ``is_here``.  ``offset_s`` of
+        its clock, positive where it is ahead, off by at most ``error_s``; None where not known.
+    """
+
+    name: str
+    is_here: bool
+    lost_s: float | None = None
+    why: str = ""
+    offset_s: float | None = None
+    error_s: float | None = None
+
+    @property
+    def clock_is_good(self) -> bool:
+        """Whether the clock is known to 50 ms."""
+        return self.error_s is not None and self.error_s <= _GOOD_CLOCK_S
+
+
+@dataclass(frozen=True, slots=True)
+class PairOp:
+    """One kind of call between a client and its server.
+
+    Shape:
+        None is not known.  ``network_us`` is ``rtt_us`` less ``server_us``, None also where the
+        server's mean is the larger one: then the two have not counted the same calls.
+
+    Units:
+        Calls of the interval as either end counted them; means in µs.  ``rtt_us`` from sending a
+        call to its reply, ``server_us`` from taking it up to sending the reply.
+    """
+
+    client_calls: int | None = None
+    server_calls: int | None = None
+    rtt_us: float | None = None
+    server_us: float | None = None
+
+    @property
+    def network_us(self) -> float | None:
+        """What is left for the network, and for RPC at both ends."""
+        if self.rtt_us is None or self.server_us is None or self.server_us > self.rtt_us:
+            return None
+        return self.rtt_us - self.server_us
+
+    @property
+    def network_pct(self) -> float | None:
+        """Its share of the round trip."""
+        network_us = self.network_us
+        return 100 * network_us / self.rtt_us if network_us is not None and self.rtt_us else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A client and the host that serves its mounts, over one interval.
+
+    Shape:
+        ``ops`` of OPS, those that either end has counted.
+
+    Units:
+        ``retransmits_per_s`` of whole calls; ``tcp_retrans_segs_per_s`` and ``tcp_rtt_us`` (the
+        mean over the connections) of the client's connections to this server.
+    """
+
+    client: str
+    server: str
+    ops: Mapping[str, PairOp]
+    retransmits_per_s: float | None = None
+    tcp_retrans_segs_per_s: float | None = None
+    tcp_rtt_us: float | None = None
+
+
+def pairs(hosts: Sequence[HostInterval]) -> tuple[Pair, ...]:
+    """Every client with every host that serves one of its mounts.
+
+    An address that several of the hosts have (a bridge for containers) tells none of them.
+    """
+    own = {host.name: set(_addresses(host.addresses)) for host in hosts}
+    count = Counter(address for addresses in own.values() for address in addresses)
+    shared = {address for address, times in count.items() if times > 1}
+    found = (
+        _pair(client, server, own[client.name] - shared, own[server.name] - shared, count)
+        for client, server in permutations(hosts, 2)
+    )
+    return tuple(pair for pair in found if pair is not None)
+
+
+def _pair(
+    client: HostInterval,
+    server: HostInterval,
+    ours: set[str],
+    theirs: set[str],
+    known: Container[str],
+) -> Pair | None:
+    layer = _layer(client, "nfs_client")
+    servers = [(row, _address(row.key[-1])) for row in _rows(layer, "server") if row.key]
+    rows = [row for row, address in servers if address in theirs]
+    if layer is None or not rows:
+        return None
+    # A part has the server's name alone, which may be that of several (DNS in turn).
+    elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
+    begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
+    mounts = [ops for part, ops in layer.parts.items() if part.startswith(begins)]
+    there = _layer(server, "nfs_server")
+    by_address = [(row, _host(row.key[0])) for row in _rows(there, "client") if row.key]
+    clients = [row for row, address in by_address if address in ours]
+    # Behind NAT, or where the table is full, this client's calls may be among a stranger's.
+    is_whole = all(address in known for _, address in by_address)
+    found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
+    tcp = [
+        row
+        for row in _rows(_layer(client, "tcp"), "connection")
+        if len(row.key) == 2 and _host(row.key[1]) in theirs and _port(row.key[1]) == _NFS_PORT
+    ]
+    return Pair(
+        client.name,
+        server.name,
+        {op: stats for op, stats in found.items() if stats.client_calls or stats.server_calls},
+        _sum(row.values.get("retransmits_per_s") for row in rows),
+        _sum(row.values.get("retrans_segs_per_s") for row in tcp),
+        _mean((1.0, row.values.get("srtt_us")) for row in tcp),
+    )
+
+
+def _op(
+    op: str,
+    mounts: Iterable[Mapping[str, OpStats]],
+    there: LayerSnapshot | None,
+    clients: Sequence[TableRow],
+    *,
+    is_whole: bool,
+) -> PairOp:
+    ours = [stats for ops in mounts if (stats := ops.get(op)) is not None]
+    calls = [row.values.get(f"{op}s_per_s") for row in clients]
+    served = _sum(calls)
+    if served is None and is_whole and there is not None and there.source == "bpf":
+        served = 0.0  # nobody of this host called
+    seconds = 0.0 if there is None else there.interval_s
+    return PairOp(
+        _count(_sum(stats.count for stats in ours)),
+        None if served is None else _count(served * seconds),
+        _mean((stats.ops_per_s, stats.service_us) for stats in ours),
+        _mean(zip(calls, (row.values.get(f"{op}_latency_us") for row in clients), strict=True)),
+    )
+
+
+def _addresses(texts: Iterable[str]) -> Iterator[str]:
+    """Those by which another host can find this one, each in one form."""
+    for text in texts:
+        found = _address(text)
+        if found and not ipaddress.ip_address(found).is_loopback:
+            yield found
+
+
+def _address(text: str) -> str:
+    """An address in its one form, without a zone; "" where it is none."""
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
+
+def _host(endpoint: str) -> str:
+    """The address of ``10.0.0.7:713`` or ``[2001:db8::7]:713``."""
+    return _address(endpoint.rpartition(":")[0].strip("[]"))
+
+
+def _port(endpoint: str) -> str:
+    return endpoint.rpartition(":")[2]
+
+
+def _layer(host: HostInterval, name: str) -> LayerSnapshot | None:
+    found = host.snapshot.layers.get(name)
+    return found if isinstance(found, LayerSnapshot) else None
+
+
+def _rows(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
+    return layer.tables.get(table, ()) if layer is not None else ()
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None or not isfinite(value) else round(value)
+
+
+def _sum(values: Iterable[Value]) -> float | None:
+    """Of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return float(sum(known)) if known else None
+
+
+def _mean(weighted: Iterable[tuple[Value, Value]]) -> float | None:
+    """Of values with their weights; None where none is known."""
+    known = [(weight, value) for weight, value in weighted if weight and value is not None]
+    total = sum(weight for weight, _ in known)
+    return sum(weight * value for weight, value in known) / total if total else None

@@ -1,0 +1,164 @@
+"""The one connection to the server; the only module that knows psycopg."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ioh.model.closing import Closing
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+from ioh.pg.login import Login, hide_passwords
+
+APPLICATION_NAME = "ioh"
+# Read-only, and never waiting: not for a lock, not for a slow view.
+_SETTINGS = {
+    "default_transaction_read_only": "on",
+    "statement_timeout": "1000",
+    "lock_timeout": "100",
+    "idle_in_transaction_session_timeout": "10000",
+}
+_PARAMETERS = {
+    "application_name": APPLICATION_NAME,
+    # No text is converted: one session's statement in another encoding would fail the whole view.
+    "client_encoding": "SQL_ASCII",
+    "connect_timeout": 3,
+    "tcp_user_timeout": 5000,  # ms: a host that is gone without a word
+}
+_MAX_CAUSE = 200
+_INSTALL = (
+    "Install it: apt-get install python3-psycopg (Debian, Ubuntu),"
+    " dnf install python3-psycopg3 (Fedora), or psycopg and libpq for ioh's Python"
+)
+_HINTS = {
+    "28": "Check role and password (a service file or ~/.pgpass) and the server's pg_hba.conf",
+    "3D": "Name the database: dbname=… in --pg",
+    "53": "The server has no connection left; ioh tries again",
+    "57": "It is starting, stopping or was restarted; ioh tries again",
+    "42": "PostgreSQL 12 to 17 are known; see docs/postgresql.md",
+}
+_UNREACHED = "Is it running, and are host and port those of --pg? ioh tries again"
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+class PgError(Exception):
+    """What the server, or the way to it, refused.
+
+    Shape:
+        ``cause`` and ``hint`` for people, printable and without a password; ``is_lost``: the
+        connection is of no more use.
+    """
+
+    def __init__(self, cause: str, hint: str = "", *, is_lost: bool = True) -> None:
+        super().__init__(cause)
+        self.cause, self.hint, self.is_lost = cause, hint, is_lost
+
+
+class Connection(Closing):
+    """A connection that is open; a context manager.
+
+    Args:
+        driver: psycopg's own connection.
+    """
+
+    def __init__(self, driver: Any) -> None:  # noqa: ANN401 (psycopg need not be there)
+        self._driver = driver
+
+    @property
+    def version(self) -> int:
+        """``server_version_num``: 150004 is 15.4."""
+        return int(self._driver.info.server_version)
+
+    def query(self, sql: str) -> Rows:
+        """The rows of one statement; texts as bytes.
+
+        Raises:
+            PgError: It failed, or took longer than a second.
+        """
+        import psycopg  # noqa: PLC0415 (only with --pg)
+
+        try:
+            rows: Rows = self._driver.execute(sql).fetchall()
+        except psycopg.Error as error:
+            raise _told(error, is_lost=bool(self._driver.closed)) from None
+        return rows
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with contextlib.suppress(Exception):  # it may be broken in any way
+            self._driver.close()
+
+
+def require_driver(login: Login) -> None:
+    """Load psycopg and libpq, before programs (ldconfig) can no longer be run, and try the DSN.
+
+    Raises:
+        IohError: One of them is missing, or the DSN is none.
+    """
+    try:
+        ctypes.CDLL("libpq.so.5")
+    except OSError:
+        cause = "--pg needs libpq.so.5, PostgreSQL's client library"
+        hint = "Install it: apt-get install libpq5, dnf install libpq, zypper install libpq5"
+        raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
+    if sys.modules.get("ssl", ctypes) is None:  # the screen does without, to start sooner
+        del sys.modules["ssl"]
+    try:
+        import psycopg.conninfo  # noqa: PLC0415
+    except ImportError:
+        cause = "--pg needs the Python library psycopg 3"
+        raise IohError(cause, _INSTALL, ExitCode.UNAVAILABLE) from None
+    try:
+        psycopg.conninfo.conninfo_to_dict(login.dsn)
+    except psycopg.Error:  # whose text holds a part of it
+        cause = "--pg is no connection string of PostgreSQL"
+        hint = 'Examples: --pg service=shop, --pg "host=/run/postgresql user=ioh dbname=shop"'
+        raise IohError(cause, hint, ExitCode.USAGE) from None
+
+
+def connect(login: Login) -> Connection:
+    """Log in, read-only and with limits to every wait.
+
+    Raises:
+        PgError: The server is not there, or refuses.
+    """
+    import psycopg  # noqa: PLC0415
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        given = conninfo_to_dict(login.dsn)
+        # At the start, not by SET: behind a pooler that would hold for others, too.
+        settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        options = f"{given.pop('options', None) or ''} {settings}".strip()
+        named: dict[str, Any] = {**given, **_PARAMETERS, "options": options}
+        made = psycopg.connect(autocommit=True, **named)
+    except psycopg.Error as error:
+        raise _told(error, is_lost=True) from None
+    made.prepare_threshold = None
+    return Connection(made)
+
+
+def _told(error: Any, *, is_lost: bool) -> PgError:  # noqa: ANN401
+    """What an exception of psycopg says, in one line and without the place that was named."""
+    text = str(error).strip()
+    # "connection to server at …, port … failed: FATAL:  …", one for each address that was tried.
+    text = text.rpartition(" failed: ")[2].split("\n")[0].removeprefix("FATAL:").strip()
+    cause = printable(hide_passwords(text), _MAX_CAUSE) or type(error).__name__
+    state = getattr(error, "sqlstate", None) or _guessed_state(text)
+    if "unsupported startup parameter" in text:
+        hint = "This is a connection pooler: log in to the server itself"
+    else:
+        hint = _HINTS.get(state[:2], _UNREACHED if is_lost else "")
+    return PgError(cause, hint, is_lost=is_lost)
+
+
+def _guessed_state(text: str) -> str:
+    """The class of an error while connecting: libpq does not say it."""
+    words = {"authentication": "28", "pg_hba": "28", "role ": "28", "password": "28"}
+    words |= {"database ": "3D", "too many": "53", "remaining connection": "53"}
+    words |= {"starting up": "57", "shutting down": "57"}
+    return next((state for word, state in words.items() if word in text), "")

@@ -1,0 +1,66 @@
+"""The SQL, by the server's version: nothing but statistics views, whose columns differ."""
+
+from __future__ import annotations
+
+MIN_VERSION = 120000
+_WAL_VIEW, _WAL_WRITES_MOVED = 140000, 180000
+_EXEC_TIME = 130000
+MAX_SESSIONS = 1000
+STATEMENT_BYTES = 400  # of a statement, before its constants are taken out
+
+# What is known for as long as a connection lasts.  Texts go out as bytes: see connection.py.
+SERVER = """\
+select current_setting('block_size')::int,
+  current_setting('track_io_timing') = 'on',
+  coalesce(current_setting('track_wal_io_timing', true), 'off') = 'on',
+  pg_has_role(current_user, 'pg_read_all_stats', 'usage')"""
+
+# The schema that the extension's view is in; no row where the database does not have it.
+STATEMENTS_SCHEMA = """\
+select quote_ident(n.nspname::text) from pg_catalog.pg_extension e
+  join pg_catalog.pg_namespace n on n.oid = e.extnamespace
+  where e.extname = 'pg_stat_statements'"""
+
+DATABASES = """\
+select datid::bigint, coalesce(datname, ''), coalesce(numbackends, 0), xact_commit, xact_rollback,
+  blks_read, blks_hit, blk_read_time, temp_bytes, deadlocks from pg_catalog.pg_stat_database"""
+
+ACTIVITY = f"""\
+select pid, usename, datname, state, wait_event_type, wait_event,
+  extract(epoch from clock_timestamp() - coalesce(state_change, backend_start))::float8,
+  extract(epoch from clock_timestamp() - xact_start)::float8,
+  substr(textsend(query), 1, {STATEMENT_BYTES})
+  from pg_catalog.pg_stat_activity
+  where pid <> pg_backend_pid() and state is distinct from 'idle'
+  order by state = 'active' desc nulls last, state_change limit {MAX_SESSIONS}"""  # noqa: S608
+
+
+def wal(version: int) -> str:
+    """Bytes, full pages, writes, syncs, and ms of both; "" where there is no such view."""
+    if version < _WAL_VIEW:
+        return ""
+    writes = "wal_write, wal_sync, wal_write_time, wal_sync_time"
+    if version >= _WAL_WRITES_MOVED:
+        writes = "null, null, null, null"
+    return f"select wal_bytes::bigint, wal_fpi, {writes} from pg_catalog.pg_stat_wal"  # noqa: S608
+
+
+def statements(version: int, schema: str) -> str:
+    """All counters of all statements as one text: ``database id calls ms rows blocks,…``.
+
+    One value instead of a row each: there are 5,000 of them by default, and few that change.
+    """
+    time = "total_exec_time" if version >= _EXEC_TIME else "total_time"
+    return f"""\
+select string_agg(concat_ws(' ', d, q, c, t, r, b), ',') from (
+  select dbid::bigint d, queryid q, sum(calls)::bigint c, sum({time}) t, sum(rows)::bigint r,
+    sum(shared_blks_read)::bigint b
+  from {schema}.pg_stat_statements(false) where queryid is not null group by 1, 2) s"""  # noqa: S608
+
+
+def texts(schema: str, ids: list[int]) -> str:
+    """The texts of these statements."""
+    wanted = ", ".join(str(int(each)) for each in ids)
+    return f"""\
+select distinct on (queryid) queryid, substr(textsend(query), 1, {STATEMENT_BYTES})
+  from {schema}.pg_stat_statements(true) where queryid in ({wanted})"""  # noqa: S608

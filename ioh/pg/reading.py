@@ -1,0 +1,246 @@
+"""What one look at the server's views says, and what of it is added up over time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ioh.model.printable import printable
+from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.pg import queries
+from ioh.pg.connection import Connection, PgError, Rows
+from ioh.pg.running_rows import RunningRows
+from ioh.pg.sessions import Session, session_metrics, sessions_of
+from ioh.pg.texts import as_sent, hide_constants, name_of, on_one_line
+
+SESSION_CHARS, STATEMENT_CHARS = 80, 160
+_LONGEST_SAMPLE_S = 2.0  # for which what was seen at its end is taken to have lasted
+_NOTHING = (0, 0, 0, 0)
+_SHARED = "(shared)"  # what belongs to no database
+_SAMPLED = "sessions and waits are what is seen once a second, not counted."
+_STATEMENTS_SAMPLED = (
+    "statements, too, are what is seen once a second: this database has no pg_stat_statements."
+)
+_OWN_ONLY = "of other users' sessions nothing is shown: grant pg_monitor to the role of --pg."
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The server at one instant.
+
+    Shape:
+        Totals, metrics and tables as in LayerSample; ``number`` counts readings.
+
+    Units:
+        ``began_s`` on the monotonic clock.
+    """
+
+    number: int
+    began_s: float
+    ops: Mapping[str, OpTotals]
+    databases: Mapping[str, Mapping[str, OpTotals]]
+    metrics: Mapping[str, Value]
+    tables: Mapping[str, Table]
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Server:
+    """What holds while a connection does; ``schema`` of pg_stat_statements, "" without it."""
+
+    block_bytes: int
+    times_blocks: bool
+    times_wal: bool
+    sees_others: bool
+    schema: str = ""
+    names: dict[int, str] = field(default_factory=dict)
+
+
+class Views:
+    """Reads the views, and keeps what must outlive a connection: sums, and statements' texts.
+
+    Args:
+        with_parameters: Whether statements are shown as they are.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, *, with_parameters: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._with_parameters, self._clock = with_parameters, clock
+        self._number, self._last_s = 0, clock()
+        self._server: Server | None = None
+        self._waits = RunningRows(1)
+        self._statements = RunningRows(2)
+        self._chunks: frozenset[str] | None = None
+        self._counts: dict[tuple[int, int], tuple[int, int, int, int]] = {}
+        self._texts: dict[int, str] = {}
+
+    def meet(self, connection: Connection) -> None:
+        """Learn what a new connection leads to.
+
+        Raises:
+            PgError: It is too old, or refuses.
+        """
+        if connection.version < queries.MIN_VERSION:
+            cause = f"PostgreSQL {connection.version // 10000} is too old"
+            raise PgError(cause, "Versions from 12 on have the views that ioh reads")
+        block_bytes, times_blocks, times_wal, sees_others = connection.query(queries.SERVER)[0]
+        schemas = connection.query(queries.STATEMENTS_SCHEMA)
+        schema = name_of(schemas[0][0]) if schemas else ""
+        # A name that is not ASCII cannot be sent back: nothing is converted.
+        schema = schema if schema.isascii() else ""
+        self._server = Server(block_bytes, times_blocks, times_wal, sees_others, schema)
+        self._last_s = self._clock()
+
+    def read(self, connection: Connection) -> Reading:
+        """Look once.
+
+        Raises:
+            PgError: The views that everything is made of did not answer.
+        """
+        server = self._server
+        if server is None:
+            self.meet(connection)
+            return self.read(connection)
+        began_s = self._clock()
+        passed_s = min(began_s - self._last_s, _LONGEST_SAMPLE_S)
+        self._last_s = began_s
+        wal = queries.wal(connection.version)
+        databases = connection.query(queries.DATABASES)
+        server.names = {row[0]: name_of(row[1]) for row in databases}
+        ops, parts, metrics = _totals(server, databases, connection.query(wal)[0] if wal else None)
+        sessions = sessions_of(connection.query(queries.ACTIVITY))
+        for each in sessions:
+            self._sample(each, passed_s)
+        notes = [_SAMPLED] if server.sees_others else [_SAMPLED, _OWN_ONLY]
+        notes += self._count_statements(connection, server)
+        self._number += 1
+        return Reading(
+            self._number,
+            began_s,
+            ops,
+            parts,
+            {**metrics, **session_metrics(sessions)},
+            {
+                "statement": self._statements.table(),
+                "session": dict(self._shown(each) for each in sessions if each.state),
+                "wait": self._waits.table(),
+            },
+            tuple(notes),
+        )
+
+    def _sample(self, session: Session, passed_s: float) -> None:
+        """Book the time since the look before to what a session was seen doing."""
+        wait, spent_ns = session.spends_on, round(passed_s * 1e9)
+        if not wait:
+            return
+        self._waits.add((wait,), (spent_ns,))
+        if self._server is not None and not self._server.schema and session.statement:
+            key = (session.database, self._statement(session.statement, STATEMENT_CHARS))
+            self._statements.add(key, (None, spent_ns, None, None), (None,))
+
+    def _shown(self, session: Session) -> tuple[tuple[str, ...], Row]:
+        who = (str(session.pid), session.user, session.database)
+        statement = self._statement(session.statement, SESSION_CHARS)
+        key = (*who, session.state, session.wait, statement)
+        return key, (session.state_us, session.transaction_us)
+
+    def _statement(self, text: str, max_chars: int) -> str:
+        shown = on_one_line(text) if self._with_parameters else hide_constants(text)
+        return printable(shown, max_chars)
+
+    def _count_statements(self, connection: Connection, server: Server) -> list[str]:
+        """Add what statements did since the look before; returns what to say of it."""
+        if not server.schema:
+            return [_STATEMENTS_SAMPLED]
+        try:
+            told = connection.query(queries.statements(connection.version, server.schema))
+            self._take_counts(connection, server, as_sent(told[0][0]))
+        except PgError as error:
+            if error.is_lost:
+                raise
+            said = [f"pg_stat_statements: {error.cause}."]
+            if "canceling" not in error.cause:  # it is not loaded, or of another version
+                server.schema = ""
+                said.append(_STATEMENTS_SAMPLED)
+            return said
+        return []
+
+    def _take_counts(self, connection: Connection, server: Server, told: str) -> None:
+        """Book the growth of those that have changed, each from when it was first seen."""
+        chunks = frozenset(told.split(",")) - {""}
+        is_first, fresh = self._chunks is None, chunks - (self._chunks or frozenset())
+        grown: dict[tuple[int, int], tuple[int, ...]] = {}
+        counts = dict(self._counts)
+        for chunk in fresh:
+            whose, which, calls, ms, rows, blocks = chunk.split()
+            key = int(whose), int(which)
+            now = int(calls), round(float(ms) * 1e6), int(rows), int(blocks)
+            before = counts.get(key, _NOTHING)
+            counts[key] = now
+            if is_first or now == before:
+                continue
+            if any(a < b for a, b in zip(now, before, strict=True)):  # it was reset
+                before = _NOTHING
+            grown[key] = tuple(a - b for a, b in zip(now, before, strict=True))
+        self._learn_texts(connection, server, {query for _, query in grown})
+        self._counts, self._chunks = counts, chunks
+        for (database, query), amounts in grown.items():
+            name = server.names.get(database, "?")
+            self._statements.add((name, self._texts.get(query, f"{query}")), amounts, (query,))
+        if len(counts) > 2 * len(chunks) + 1000:  # of those that the server has dropped
+            self._counts, self._texts = {}, {}
+            self._chunks = None
+
+    def _learn_texts(self, connection: Connection, server: Server, ids: set[int]) -> None:
+        new = ids - self._texts.keys()
+        if not new:
+            return
+        taken = set(self._texts.values())
+        for query, text in connection.query(queries.texts(server.schema, sorted(new))):
+            shown = self._statement(as_sent(text), STATEMENT_CHARS)
+            if shown in taken:  # statements that differ behind what is shown
+                shown = f"{shown[: STATEMENT_CHARS - 22]} #{query}"
+            taken.add(shown)
+            self._texts[query] = shown
+
+
+def _totals(
+    server: Server,
+    databases: Rows,
+    wal: Sequence[Any] | None,
+) -> tuple[dict[str, OpTotals], dict[str, dict[str, OpTotals]], dict[str, Value]]:
+    """Operations of the whole server, those of each database, and the other running totals."""
+    columns = list(zip(*databases, strict=True))[2:]
+    sessions, commits, rollbacks, blocks, hits, read_ms, temp_bytes, deadlocks = map(sum, columns)
+    wal_bytes, full_pages, writes, syncs, write_ms, sync_ms = wal or [None] * 6
+    log_write = OpTotals(writes, wal_bytes, latency_ns_total=_ns(server, write_ms))
+    log_sync = OpTotals(syncs, 0, latency_ns_total=_ns(server, sync_ms))
+    ops = _database_ops(server, commits, blocks, read_ms)
+    metrics: dict[str, Value] = {
+        "sessions": sessions,
+        "hit_blocks_total": hits,
+        "wanted_blocks_total": hits + blocks,
+        "rollbacks_total": rollbacks,
+        "temp_bytes_total": temp_bytes,
+        "deadlocks_total": deadlocks,
+        "full_pages_total": full_pages,
+    }
+    parts = {
+        name_of(row[1]) or _SHARED: _database_ops(server, row[3], row[5], row[7])
+        for row in databases
+    }
+    return {**ops, "log_write": log_write, "log_sync": log_sync}, parts, metrics
+
+
+def _database_ops(server: Server, commits: int, blocks: int, read_ms: float) -> dict[str, OpTotals]:
+    spent_ns = round(read_ms * 1e6) if server.times_blocks else None
+    read = OpTotals(blocks, blocks * server.block_bytes, latency_ns_total=spent_ns)
+    return {"commit": OpTotals(commits), "data_read": read}
+
+
+def _ns(server: Server, spent_ms: float | None) -> int | None:
+    return round(spent_ms * 1e6) if server.times_wal and spent_ms is not None else None

@@ -1,0 +1,1 @@
+"""Samples of recordings: paced, by jumps, and followed while they grow."""

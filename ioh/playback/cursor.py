@@ -1,0 +1,93 @@
+"""A position in a recording, and the interval there: for a screen that steps and jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ioh.model.intervals import interval
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.session.memory import MemoryRecording
+from ioh.session.reader import Session
+from ioh.session.stream import Tick
+
+# Samples read on from the last position rather than from a whole one, which lies farther away.
+_NEAR_TICKS = 16
+# Who steps back goes on so: the samples before are kept on the way from the whole one to the one.
+# Each is built for it, so the first time they are few: it may have been the one step.
+_FEW_BACK, _BACK_TICKS = 4, 16
+_KEPT = _BACK_TICKS + 4
+
+
+class Cursor:
+    """A recording with a position; used by one thread.
+
+    Args:
+        session: What is played; stays the caller's.
+    """
+
+    def __init__(self, session: Session | MemoryRecording) -> None:
+        self.session = session
+        self.tick = session.first_tick
+        self._kept: dict[int, Sample] = {}
+        self._ahead: Iterator[Tick] = iter(())
+        self._ahead_tick = -1  # number of the sample that it gave last
+        self._goes_back = False
+
+    def snapshot(self) -> Snapshot | None:
+        """The interval that ends at the position; None at the first sample, or where it is lost."""
+        if self.tick < 1:
+            return None
+        older = self._sample(self.tick - 1)
+        newer = self._sample(self.tick)
+        return None if newer is None else interval(older, newer)
+
+    def _sample(self, tick: int) -> Sample | None:
+        found = self._kept.get(tick) or self._read_on(tick)
+        if found is None:
+            steps_back = tick + 1 in self._kept or tick + 2 in self._kept
+            back = (_BACK_TICKS if self._goes_back else _FEW_BACK) if steps_back else 0
+            begin, self._goes_back = max(self.session.first_tick, tick - back), steps_back
+            self._ahead, self._ahead_tick = self.session.ticks(begin), begin - 1
+            # Where the records right there are damaged, others may lead there too.
+            found = self._read_on(tick) or self.session.sample_at(tick)
+        if found is not None:
+            self._keep(tick, found)
+        return found
+
+    def _keep(self, tick: int, sample: Sample) -> None:
+        self._kept.pop(tick, None)
+        self._kept[tick] = sample
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def _read_on(self, tick: int) -> Sample | None:
+        if not self._ahead_tick < tick <= self._ahead_tick + _NEAR_TICKS + 1:
+            return None
+        for item in self._ahead:
+            self._ahead_tick = item.tick
+            if item.tick >= tick:
+                return item.sample if item.tick == tick else None
+            self._keep(item.tick, item.sample)
+        return None
+
+
+def walk(
+    session: Session | MemoryRecording, first: int, last: int
+) -> Iterator[tuple[int, Snapshot]]:
+    """The intervals that end with the samples ``first`` to ``last``, without tables and parts.
+
+    Returns:
+        The number of each and the interval; those with a lost sample at either end are left out.
+    """
+    if last < first:
+        return
+    older: Tick | None = None
+    for newer in session.ticks(max(0, first - 1), is_brief=True):
+        if newer.tick > last:
+            return
+        if older is not None and first <= newer.tick == older.tick + 1:
+            found = interval(older.sample, newer.sample)
+            if found is not None:
+                yield newer.tick, found
+        older = newer

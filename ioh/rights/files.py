@@ -1,0 +1,156 @@
+"""Every file that ioh makes or removes, in one place: new ones only, mode 0600, no links followed.
+
+A caller's ioh does it with the caller's rights.  Where root itself started ioh, which becomes an
+unprivileged user, a small process keeps root for this alone: it was given a directory and a pattern
+of names when it was forked, makes new files of such names there, hands over their descriptors, and
+removes those that it made or was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterable, Iterator
+
+from ioh.rights.sandbox import forbid_calls
+from ioh.rights.user import caller
+
+_MAX_BYTES = 4096
+_TIMEOUT_S = 10.0
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# What the screen's keys write; nothing that cron, a shell or a login reads ends so.
+SCREEN_FILES = re.compile(r"ioh-[A-Za-z0-9._-]{1,128}\.(ioh|svg|txt)")
+
+_keeper: _Keeper | None = None
+
+
+def create(path: str, directory_fd: int | None = None) -> int:
+    """Make a new file that its owner alone may read; its descriptor, to be written.
+
+    Raises:
+        OSError: It exists, or cannot be made.
+        ValueError: There is a NUL in the path.
+    """
+    if _keeper is not None and _keeper.is_for(path):
+        return _keeper.create(os.path.basename(path))  # noqa: PTH119
+    fd = os.open(path, _FLAGS, 0o600, dir_fd=directory_fd)
+    os.fchmod(fd, 0o600)  # whatever a default ACL says
+    return fd
+
+
+def remove(path: str, directory_fd: int | None = None) -> None:
+    """Remove a file of ioh's.
+
+    Raises:
+        OSError: It is not there, or not ours to remove.
+    """
+    if _keeper is not None and _keeper.is_for(path):
+        _keeper.remove(os.path.basename(path))  # noqa: PTH119
+        return
+    os.unlink(path, dir_fd=directory_fd)
+
+
+def can_create_here() -> bool:
+    """Whether the working directory takes files, as far as that can be known before."""
+    if _keeper is not None and _keeper.is_for("x"):
+        return True
+    return os.access(".", os.W_OK | os.X_OK)
+
+
+@contextlib.contextmanager
+def kept(directory: str, names: re.Pattern[str], removable: Iterable[str] = ()) -> Iterator[None]:
+    """Where root itself runs ioh: files in a directory can be made after root is given up.
+
+    Args:
+        directory: Held open from now on.
+        names: What files may be called.
+        removable: Names of files that are there and may be removed.
+
+    Raises:
+        OSError: No process is to be had.
+    """
+    global _keeper  # noqa: PLW0603 (a process gives root up once)
+    # A directory that is not there: said when the file cannot be made.
+    if os.getuid() != 0 or caller() is not None or not os.path.isdir(directory or "."):  # noqa: PTH112
+        yield
+        return
+    _keeper = _Keeper(directory or ".", names, frozenset(removable))
+    try:
+        yield
+    finally:
+        _keeper.close()
+        _keeper = None
+
+
+class _Keeper:
+    """Our end of the process that makes files as root."""
+
+    def __init__(self, directory: str, names: re.Pattern[str], removable: frozenset[str]) -> None:
+        self._directory = os.path.abspath(directory)  # noqa: PTH100
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(_TIMEOUT_S)
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                _serve(theirs, folder, names, set(removable))
+            finally:
+                os._exit(0)
+        theirs.close()
+        os.close(folder)
+
+    def is_for(self, path: str) -> bool:
+        return os.path.dirname(os.path.abspath(path)) == self._directory  # noqa: PTH100, PTH120
+
+    def create(self, name: str) -> int:
+        fds = self._ask(b"+", name)
+        os.set_inheritable(fds[0], False)  # noqa: FBT003 (positional in os)
+        return fds[0]
+
+    def remove(self, name: str) -> None:
+        self._ask(b"-", name)
+
+    def _ask(self, verb: bytes, name: str) -> list[int]:
+        self._channel.send(verb + os.fsencode(name))
+        answer, fds, _, _ = socket.recv_fds(self._channel, _MAX_BYTES, 1)
+        if not answer:
+            msg = "the process that makes files as root has ended"
+            raise ConnectionError(None, msg)
+        if number := int(answer):
+            raise OSError(number, os.strerror(number), name)
+        return fds
+
+    def close(self) -> None:
+        self._channel.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _serve(channel: socket.socket, folder: int, names: re.Pattern[str], own: set[str]) -> None:
+    """In the process that keeps root."""
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP):
+        signal.signal(ending, signal.SIG_IGN)
+    forbid_calls()
+    low, high = sorted((channel.fileno(), folder))
+    for begin, end in ((0, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
+        os.closerange(begin, end)
+    while request := channel.recv(_MAX_BYTES):
+        verb, name = request[:1], os.fsdecode(request[1:])
+        fds, number = [], 0
+        try:
+            if not names.fullmatch(name) or (verb == b"-" and name not in own):
+                raise PermissionError(1, "")
+            if verb == b"-":
+                os.unlink(name, dir_fd=folder)
+            else:
+                fds = [os.open(name, _FLAGS, 0o600, dir_fd=folder)]
+                os.fchmod(fds[0], 0o600)
+                own.add(name)
+        except OSError as error:
+            number = error.errno or 1
+        socket.send_fds(channel, [str(number).encode()], fds)
+        for fd in fds:
+            os.close(fd)

@@ -1,0 +1,59 @@
+"""The port that scrapers come to, open before root is given away; loads no library."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+_BACKLOG = 64
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [IPV6]:PORT, or :PORT for every address of this machine.
+
+    Raises:
+        IohError: It is none of them.
+    """
+    host, colon, port = text.rpartition(":")
+    is_bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not (colon and port.isdecimal() and port.isascii()) or int(port) > 65_535 or is_bare:
+        cause = f'--listen: "{printable(text)}" is no address with a port'
+        raise IohError(cause, "Give HOST:PORT, [IPV6]:PORT or :PORT", ExitCode.USAGE)
+    return host.strip("[]"), int(port)
+
+
+def listen(text: str) -> socket.socket:
+    """Open the port.
+
+    Raises:
+        IohError: There is no such address, or it is taken.
+    """
+    host, port = parse_address(text)
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        is_any = not host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if is_any else found[0][0]
+        address = ("", port) if not host else found[0][4]
+        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
+    except (OSError, UnicodeError) as error:
+        number = None if isinstance(error, socket.gaierror) else getattr(error, "errno", None)
+        # create_server() adds the address to it.
+        why = os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
+        hint = "Give another address: --listen HOST:PORT"
+        if number == errno.EADDRINUSE:
+            hint = f"See who has it: ss -ltnp 'sport = {port}'; or give --listen HOST:PORT"
+        cause = f"cannot listen on {printable(text)}: {printable(why)}"
+        raise IohError(cause, hint) from error
+
+
+def url_of(listening: socket.socket, *, tls: bool) -> str:
+    """Where it can be scraped, for people."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http{'s' * tls}://{shown}:{port}/metrics"

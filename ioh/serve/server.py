@@ -1,0 +1,152 @@
+"""HTTP for scrapers: one request a connection, few threads, every wait limited."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import ssl
+import sys
+import threading
+import time
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import BaseServer, TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING
+
+from ioh import __version__
+from ioh.model.closing import Closing
+
+if TYPE_CHECKING:
+    from ioh.serve.page import Page
+    from ioh.serve.web_config import WebConfig
+
+# A scraper that is there needs milliseconds; Prometheus itself waits 10 s.
+DEADLINE_S = 5.0
+MAX_CONNECTIONS = 16
+_POLL_S = 0.5
+_LANDING = b"<!doctype html><title>ioh</title><a href=/metrics>Metrics</a>\n"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = DEADLINE_S
+    server_version, sys_version = f"ioh/{__version__}", ""
+
+    def setup(self) -> None:
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.do_handshake()
+        super().setup()
+
+    def do_GET(self) -> None:
+        allows = self.server.config.allows if self.server.config else None
+        if allows is not None and not allows(self.headers.get("Authorization", "")):
+            self._answer(
+                HTTPStatus.UNAUTHORIZED, b"Unauthorized\n", "text/plain; charset=utf-8",
+                ("WWW-Authenticate", 'Basic realm="ioh", charset="UTF-8"'),
+            )  # fmt: skip
+            return
+        path = self.path.partition("?")[0]
+        if path == "/":
+            self._answer(HTTPStatus.OK, _LANDING, "text/html; charset=utf-8")
+        elif path != "/metrics":
+            self._answer(HTTPStatus.NOT_FOUND, b"See /metrics\n", "text/plain; charset=utf-8")
+        else:
+            zips = "gzip" in self.headers.get("Accept-Encoding", "")
+            body, kind = self.server.page.encoded(self.headers.get("Accept", ""), zipped=zips)
+            self._answer(
+                HTTPStatus.OK, body, kind, *[("Content-Encoding", "gzip")] * zips,
+                ("Vary", "Accept, Accept-Encoding"),
+            )  # fmt: skip
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str, *more: tuple[str, str]) -> None:
+        self.send_response(status)
+        length = ("Content-Length", str(len(body)))
+        for name, value in (("Content-Type", kind), length, *more):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: scrapes are many, and none of them is news."""
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    daemon_threads, block_on_close = True, False
+
+    def __init__(self, listening: socket.socket, page: Page, config: WebConfig | None) -> None:
+        # Not TCPServer's, which makes a socket, as ioh may not any more.
+        BaseServer.__init__(self, listening.getsockname(), _Handler)
+        self.socket, self.page, self.config = listening, page, config
+        self._lock = threading.Lock()
+        self._due: dict[socket.socket, float] = {}  # inf: cut already, its thread still ends
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        request, address = super().get_request()
+        request.settimeout(DEADLINE_S)
+        if self.config is not None and self.config.tls is not None:
+            # The handshake waits for the other side: it is made in the connection's own thread.
+            request = self.config.tls.wrap_socket(
+                request, server_side=True, do_handshake_on_connect=False
+            )
+        return request, address
+
+    def process_request(self, request: socket.socket, address: object) -> None:  # type: ignore[override]
+        with self._lock:
+            waiting = {each: due for each, due in self._due.items() if due != math.inf}
+            if len(waiting) >= MAX_CONNECTIONS:  # whoever hangs longest makes room
+                self._cut(min(waiting, key=waiting.__getitem__))
+            has_room = len(self._due) < 2 * MAX_CONNECTIONS
+            if has_room:
+                self._due[request] = time.monotonic() + DEADLINE_S
+        if has_room:
+            super().process_request(request, address)
+        else:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        with self._lock:
+            self._due.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut whoever is over time: a timeout holds for one read, not for a byte a second."""
+        with self._lock:
+            for request, due in self._due.items():
+                if due < time.monotonic():
+                    self._cut(request)
+
+    def handle_error(self, request: object, address: object) -> None:
+        """A scraper that went away is its own matter; anything else is a fault of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, address)  # type: ignore[arg-type]
+
+    def _cut(self, request: socket.socket) -> None:
+        self._due[request] = math.inf
+        with contextlib.suppress(OSError):
+            # Not SSLSocket's own, which would forget in the middle of a write that it encrypts.
+            socket.socket.shutdown(request, socket.SHUT_RDWR)
+
+
+class Server(Closing):
+    """Answers scrapers in threads of its own until it is closed.
+
+    Args:
+        listening: The open port; closed with the server.
+        page: What is shown.
+        config: TLS and users, if any.
+    """
+
+    def __init__(
+        self, listening: socket.socket, page: Page, config: WebConfig | None = None
+    ) -> None:
+        self._server = _Server(listening, page, config)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="serve", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._server.server_close()

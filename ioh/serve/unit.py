@@ -1,0 +1,94 @@
+"""The systemd unit of ``ioh serve``: its text for this installation, and where it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+NAME = "ioh.service"
+UNIT_DIR = Path("/etc/systemd/system")
+_PACKAGE = Path(__file__).resolve().parents[1]
+# In a checkout and its copy; in a wheel, see pyproject.toml.
+_TEMPLATES = (_PACKAGE.parent / "contrib" / "systemd" / NAME, _PACKAGE / "data" / NAME)
+_HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 (from the unit)
+_INSTALL = "Install ioh first: sudo ./ioh.sh --install; then: sudo ioh serve --install-unit"
+
+
+def unit_text(words: Sequence[str]) -> str:
+    """The unit as it is installed.
+
+    Args:
+        words: Options of ``ioh serve`` for its command line.
+
+    Raises:
+        IohError: The unit's user could not reach this ioh, or others than root could change it.
+    """
+    python = Path(sys.executable)
+    for path in (python.parent, python.resolve().parent, _PACKAGE):
+        if any(path.is_relative_to(hidden) for hidden in _HIDDEN):
+            cause = f"a service cannot reach {printable(os.fspath(path))}"
+            raise IohError(cause, _INSTALL)
+        _refuse_others_than_root(path)
+    template = next(path for path in _TEMPLATES if path.exists()).read_text(encoding="utf-8")
+    command = (sys.executable, "-I", "-B", "-m", "ioh", "serve", *words)
+    start = f"ExecStart={' '.join(map(_quoted, command))}"
+    lines = (start if line.startswith("ExecStart=") else line for line in template.splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _refuse_others_than_root(path: Path) -> None:
+    for each in (path, *path.parents):  # who can rename a directory can put another there
+        found = each.stat()
+        is_sticky = each != path and found.st_mode & stat.S_ISVTX
+        if found.st_uid or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky):
+            cause = f"others than root can change {printable(os.fspath(each))}, and would have BPF"
+            raise IohError(cause, _INSTALL)
+
+
+def _quoted(word: str) -> str:
+    """One word of ExecStart, with nothing that systemd would replace.
+
+    Raises:
+        IohError: It cannot be written in a unit.
+    """
+    if printable(word) != word:
+        cause = f"{printable(word)} cannot stand in a unit"
+        raise IohError(cause, "Give options in plain letters", ExitCode.USAGE)
+    for char, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+        word = word.replace(char, written)
+    return f'"{word}"' if not word or set(word) & set(" ;'\"\\$") else word
+
+
+def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
+    """Put the unit where systemd looks, and tell systemd; call it with root's rights.
+
+    Raises:
+        IohError: It cannot be written, or systemd does not take it.
+    """
+    path = directory / NAME
+    new = path.with_name(f".{NAME}.{os.getpid()}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.chmod(0o644)
+        new.rename(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        cause = f"cannot write {printable(os.fspath(path))}: {error.strerror}"
+        raise IohError(cause, "Try: sudo ioh serve --install-unit") from error
+    if Path("/run/systemd/system").is_dir():
+        done = subprocess.run(
+            ["/usr/bin/systemctl", "daemon-reload"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            cause = f"systemctl daemon-reload failed: {printable(done.stderr.strip())}"
+            raise IohError(cause, f"{path} is there; see: systemctl status")
+    return path

@@ -1,1 +1,0 @@
-"""Where Samples come from."""

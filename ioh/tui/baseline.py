@@ -1,0 +1,65 @@
+"""What the screen is compared with: an interval that was pinned, or the one that holds a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ioh.model.feed import Feed, TimelineEvent
+from ioh.model.snapshot import Snapshot
+from ioh.tui.prefetch import Found
+from ioh.tui.render.compare import Compared
+from ioh.tui.state import ViewState
+
+
+class Baseline:
+    """Pins what is shown, or has a mark's interval fetched.
+
+    Shape:
+        ``snapshot`` is None until there is one; ``text`` that of its mark, "" where it has none.
+
+    Args:
+        feed: Whose marks they are.
+        request: Asks for an interval by its number; take() gets the answer.
+    """
+
+    def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:
+        self._feed, self._request = feed, request
+        self.snapshot: Snapshot | None = None
+        self.text = ""
+        self._asked: TimelineEvent | None = None
+
+    def pin(self, shown: Snapshot, text: str = "") -> None:
+        """Compare with this one from now on; a mark's that is being fetched is not wanted."""
+        self.snapshot, self.text, self._asked = shown, text, None
+
+    def marks(self) -> list[TimelineEvent]:
+        """All there are, the newest first; a gap is none."""
+        marks = (moment for moment in self._feed.moments() if moment.until_unix_s is None)
+        return sorted(marks, key=lambda mark: -mark.time_unix_s)
+
+    def nearest(self, shown: Snapshot) -> TimelineEvent | None:
+        """The last mark before the interval shown, else the first one after it."""
+        marks, begin_s = self.marks(), shown.time_unix_s - shown.interval_s
+        before = next((mark for mark in marks if mark.time_unix_s <= begin_s), None)
+        after = (mark for mark in reversed(marks) if mark.time_unix_s > shown.time_unix_s)
+        return before or next(after, None)
+
+    def ask(self, mark: TimelineEvent) -> None:
+        """Have the interval fetched that holds it: the one after the last that ends before it."""
+        self._asked = mark
+        extent = self._feed.extent
+        tick = self._feed.tick_at(mark.time_unix_s) + 1
+        self._request(max(extent.first, min(tick, extent.last)))
+
+    def take(self, found: Found) -> bool:
+        """Compare with what ask() brought; False where that interval is lost."""
+        if self._asked is not None and found.snapshot is not None:
+            self.pin(found.snapshot, self._asked.text)
+        return found.snapshot is not None
+
+
+def compared_of(state: ViewState, baseline: Baseline) -> Compared | None:
+    """What the screen is to draw of it; None where it does not."""
+    if state.screen != "compare" or baseline.snapshot is None:
+        return None
+    return Compared(baseline.snapshot, baseline.text, baseline.marks())

@@ -1,0 +1,96 @@
+"""Narrows a Snapshot to one row of a breakdown: a process, a device, a mount, a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ioh.model.sample import Unavailable, Value
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.sinks.rows import direction, op_rows
+from ioh.tui.state import Narrow
+
+# A breakdown whose rows are parts of another name.
+_PART_TABLES = {"file system": "export"}
+# What else a row says differs between layers: a mount's type here, its server there.
+_BY_FIRST_KEY = frozenset({"process", "mount", "device", "file"})
+_DIRECTION_WORDS = {"R": ("read", "in"), "W": ("write", "out")}
+
+
+def narrowed(snapshot: Snapshot, to: Narrow) -> Snapshot:
+    """The snapshot as far as it is about one row.
+
+    A layer that keeps whole statistics of the row (a device, a mount) shows those; one that
+    has it in a breakdown shows the numbers of that, percentiles and histograms being unknown; any
+    other layer has no I/O by this key, and says so.
+    """
+    layers: dict[str, LayerSnapshot | Unavailable] = {}
+    for name, layer in snapshot.layers.items():
+        layers[name] = layer if isinstance(layer, Unavailable) else _layer(layer, to)
+    return replace(snapshot, layers=layers)
+
+
+def _layer(layer: LayerSnapshot, to: Narrow) -> LayerSnapshot | Unavailable:
+    tables = {
+        table.name: tuple(r for r in layer.tables.get(table.name, ()) if _fits(table.name, r, to))
+        for table in layer.spec.tables
+    }
+    part = _part(layer, to)
+    if part is not None:
+        return replace(layer, ops=layer.parts[part], tables=tables, metrics={}, parts={})
+    spec = next((t for t in layer.spec.tables if t.name == to.kind), None)
+    if spec is None and layer.spec.part != to.kind:
+        return Unavailable(f"not available per {to.kind}", is_idle=True)
+    rows = tables[spec.name] if spec else ()
+    ops = _ops_of(layer, rows[0]) if rows else _idle(layer)
+    return replace(layer, ops=ops, tables=tables, metrics={}, parts={}, gauge_hists={})
+
+
+def _part(layer: LayerSnapshot, to: Narrow) -> str | None:
+    """The part that a row names: ``sda``, or ``10.0.0.5:/export on /mnt`` for mount ``/mnt``."""
+    if to.kind != layer.spec.part and to.kind != _PART_TABLES.get(layer.spec.part):
+        return None
+    named = to.key[0]
+    return next((p for p in layer.parts if p == named or p.endswith(f" on {named}")), None)
+
+
+def _fits(table: str, row: TableRow, to: Narrow) -> bool:
+    if table == to.kind:
+        return row.key == to.key or (table in _BY_FIRST_KEY and row.key[:1] == to.key[:1])
+    if to.kind == "mount" and table == "file":
+        mount = to.key[0].rstrip("/") + "/"
+        return any(part.startswith(mount) for part in row.key)
+    return False
+
+
+def _idle(layer: LayerSnapshot) -> dict[str, OpStats]:
+    nothing = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
+    return {r.op: nothing for r in op_rows(layer.spec, layer.ops, "") if r.is_main}
+
+
+def _ops_of(layer: LayerSnapshot, row: TableRow) -> dict[str, OpStats]:
+    """The main reads and writes as far as a row of a breakdown knows them."""
+    made = {}
+    for main in op_rows(layer.spec, layer.ops, ""):
+        if main.is_main:
+            ops_per_s = _find(row.values, main.op, "s_per_s")
+            bytes_per_s = _find(row.values, main.op, "_bytes_per_s")
+            latency = _find(row.values, main.op, "_latency_us", "_await_us")
+            made[main.op] = OpStats(
+                count=None if ops_per_s is None else round(ops_per_s),
+                ops_per_s=ops_per_s,
+                bytes_per_s=bytes_per_s,
+                avg_bytes=bytes_per_s / ops_per_s
+                if bytes_per_s is not None and ops_per_s
+                else None,
+                latency_us=latency,
+            )
+    return made
+
+
+def _find(values: Mapping[str, Value], op: str, *endings: str) -> float | None:
+    for word in _DIRECTION_WORDS.get(direction(op), (op,)):
+        for ending in endings:
+            if values.get(word + ending) is not None:
+                return values[word + ending]
+    return None

@@ -1,0 +1,151 @@
+"""Keys that do more than change the view: record, save, copy, colours, the mouse, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ioh.model.errors import ExitCode
+from ioh.tui import export_actions
+from ioh.tui.render.header import clock
+
+if TYPE_CHECKING:
+    from ioh.model.feed import Feed
+    from ioh.tui.app import IohApp
+    from ioh.tui.prefetch import Found
+
+Argument = str | int | float
+
+
+class Effects:
+    """What the application does beside drawing.
+
+    Shape:
+        ``actions`` by the names of keys.py; each returns what to say, "" for nothing.
+
+    Args:
+        app: Whose keys they are.
+        feed: What it shows.
+    """
+
+    def __init__(self, app: IohApp, feed: Feed) -> None:
+        self._app, self._feed = app, feed
+        self.actions: dict[str, Callable[[Argument], str]] = {
+            "quit": self._quit,
+            "stand_still": self._stand_still,
+            "record": self._record,
+            "visit": self._visit,
+            "set_mark": self._set_mark,
+            "compare": self._compare,
+            "compare_with": self._compare_with,
+            "copy": self._copy,
+            "save": self._save,
+            "mouse": self._mouse,
+            "theme": self._theme,
+        }
+
+    def _quit(self, argument: Argument) -> str:
+        """End, whatever is open."""
+        del argument
+        self._app.exit(int(ExitCode.OK))
+        return ""
+
+    def _stand_still(self, argument: Argument) -> str:
+        """Give the terminal back and stop, until a shell continues ioh."""
+        del argument
+        terminal = self._app.terminal
+        if terminal is not None and terminal.stand_still():
+            return ""
+        return "no job control here: ioh cannot be suspended; q quits"
+
+    def _record(self, argument: Argument) -> str:
+        del argument
+        return self._feed.toggle_recording()
+
+    def _visit(self, argument: Argument) -> str:
+        """Go to a finding's begin, and look at what was done then."""
+        self._app.state = replace(self._app.state, screen="main", scroll=0)
+        self._app.do("seek", argument)
+        return ""
+
+    def _set_mark(self, argument: Argument) -> str:
+        """Now, or at the interval shown; what is measured then can be compared with later."""
+        app, text = self._app, str(argument).strip()
+        if app.shown is None or not text:
+            return "a mark needs a text"
+        is_now = app.travel.position.is_following and self._feed.mode == "live"
+        app.baseline.pin(app.shown, text)
+        return self._feed.set_mark(text, None if is_now else app.shown.time_unix_s)
+
+    def _compare(self, argument: Argument) -> str:
+        """Show what has changed since the interval pinned, or since a mark; else pin it."""
+        del argument
+        app = self._app
+        if app.shown is None:
+            return ""
+        is_open = app.state.screen == "compare"
+        mark = app.baseline.nearest(app.shown)
+        if is_open or (app.baseline.snapshot is None and mark is None):
+            app.baseline.pin(app.shown)
+            app.state = replace(app.state, screen="main", scroll=0)
+            when = clock(app.shown.time_unix_s, utc=app.options.utc)
+            return f"{when} is pinned: A compares what is shown with it"
+        if app.baseline.snapshot is None and mark is not None:
+            app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
+            app.baseline.ask(mark)
+        else:
+            self._show_compared()
+        return ""
+
+    def _compare_with(self, argument: Argument) -> str:
+        """A mark chosen from the list."""
+        marks = self._app.baseline.marks()
+        mark = next((mark for mark in marks if mark.time_unix_s == argument), None)
+        if mark is None:
+            return "that mark is not kept any more"
+        self._app.baseline.ask(mark)
+        return ""
+
+    def take_baseline(self, found: Found) -> None:
+        """Compare with a mark's interval, which is there now."""
+        if self._app.baseline.take(found):
+            self._show_compared()
+        else:
+            self._app.say("the interval of that mark is lost", "crit")
+
+    def _show_compared(self) -> None:
+        self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
+
+    def _copy(self, argument: Argument) -> str:
+        del argument
+        panel = self._app.panel_view()
+        if panel is None:
+            return ""
+        text = export_actions.table_text(panel)
+        if not text:
+            return "no table to copy here"
+        self._app.copy_to_clipboard(text)
+        return export_actions.copied()
+
+    def _save(self, argument: Argument) -> str:
+        del argument
+        app = self._app
+        if app.shown is None:
+            return "nothing to save yet"
+        utc = app.options.utc
+        return export_actions.save(app.frame(), app.shown, app.theme_name, utc=utc)
+
+    def _mouse(self, argument: Argument) -> str:
+        del argument
+        driver = self._app.terminal
+        if driver is None:
+            return ""
+        driver.use_mouse(on=not driver.has_mouse)
+        if driver.has_mouse:
+            return "mouse on: clicks and the wheel are ioh's"
+        return "mouse off: the terminal selects text"
+
+    def _theme(self, argument: Argument) -> str:
+        self._app.change_theme(str(argument))  # type: ignore[arg-type]
+        return ""

@@ -1,0 +1,146 @@
+"""Two intervals in one table: in each cell what it was, what it is, and the change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ioh.model.feed import TimelineEvent
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import UNKNOWN, ZERO, cut_to, display_width, format_fixed, safe_name
+from ioh.sinks.rows import op_rows
+from ioh.tui.render.header import clock
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.pages import Entry, Page
+from ioh.tui.state import ViewState
+
+# Title, field of OpStats, scale, decimals, and whether more of it is worse.
+_COLUMNS = (
+    ("MB/s", "bytes_per_s", 1e-6, 3, False),
+    ("ops/s", "ops_per_s", 1.0, 1, False),
+    ("avg ms", "latency_us", 1e-3, 3, True),
+    ("p99 ms", "p99_us", 1e-3, 3, True),
+    ("queue ms", "queue_us", 1e-3, 3, True),
+)
+_MIN_LABEL, _NUMBER, _CHANGE = 14, 6, 6
+_CELL = 2 * (_NUMBER + 1) + _CHANGE
+_MAX_MARKS = 100
+_NOTABLE_PCT = 20.0  # a change that is coloured
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is compared with.
+
+    Shape:
+        ``text`` of its mark, "" where it has none; ``marks`` the others to choose from, the newest
+        first.
+    """
+
+    snapshot: Snapshot
+    text: str = ""
+    marks: Sequence[TimelineEvent] = ()
+
+
+def render_compare(
+    state: ViewState, compared: Compared, now: Snapshot, width: int, *, utc: bool
+) -> Page:
+    """The table, then the marks to compare with; columns that do not fit go from the right.
+
+    Args:
+        state: Which mark is chosen.
+        compared: What is compared with.
+        now: The interval on the screen.
+        width: Columns there are.
+        utc: Whether clock times are UTC.
+    """
+    frame, then = ScreenFrame(), compared.snapshot
+    times = [clock(snapshot.time_unix_s, utc=utc) for snapshot in (then, now)]
+    line = Line(" Compared: ", "head").add(times[0], "strong")
+    if compared.text:
+        line.add(f" {cut_to(safe_name(compared.text), max(8, width // 4))}", "mark")
+    line.add(" with ").add(times[1], "strong")
+    frame.add(line.add(": in each cell then, now and the change", "dim").fitted(width))
+    columns = _COLUMNS[: max(1, (width - _MIN_LABEL - 2) // _CELL)]
+    pairs = list(_pairs(then, now))
+    longest = max((display_width(label) for label, _, _ in pairs), default=0)
+    label_width = max(_MIN_LABEL, min(longest, width - 2 - len(columns) * _CELL))
+    head = Line(" ").left("", label_width)
+    for title, *_ in columns:
+        head.right(title, _CELL, "head")
+    frame.add(head.fitted(width))
+    for label, before, after in pairs:
+        line = Line(" ").left(label, label_width)
+        for _, field, scale, decimals, is_worse in columns:
+            _add_cell(line, *_values(before, after, field, scale), decimals, is_worse=is_worse)
+        frame.add(line.fitted(width))
+    return _with_marks(frame, state, compared, width, utc=utc)
+
+
+def _with_marks(
+    frame: ScreenFrame, state: ViewState, compared: Compared, width: int, *, utc: bool
+) -> Page:
+    """The page, and below it a line for each mark."""
+    marks = compared.marks[:_MAX_MARKS]
+    if not marks:
+        return Page(frame)
+    frame.add(Line())
+    head = Line(" Marks", "head").add(": Enter compares with the one chosen", "dim")
+    if len(compared.marks) > len(marks):
+        head.add(f"; {len(compared.marks) - len(marks)} older ones are not listed", "dim")
+    frame.add(head.fitted(width))
+    at = len(frame.lines)
+    entries = [
+        Entry(f"{mark.time_unix_s}", at + y, "compare_with", mark.time_unix_s)
+        for y, mark in enumerate(marks)
+    ]
+    page = Page(frame, entries)
+    chosen = page.chosen(state)
+    for y, mark in enumerate(marks):
+        line = Line("  ").add(clock(mark.time_unix_s, utc=utc), "strong").add("  ")
+        line = line.add(safe_name(mark.text), "mark").fitted(width)
+        is_chosen = y == chosen
+        frame.add(
+            line.styled("sel") if is_chosen else line, (0, width, "compare_with", mark.time_unix_s)
+        )
+    return page
+
+
+def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStats]]:
+    for name in dict.fromkeys([*then.layers, *now.layers]):
+        found: dict[str, list[OpStats]] = {}
+        for at, snapshot in enumerate((then, now)):
+            layer = snapshot.layers.get(name)
+            if not isinstance(layer, LayerSnapshot):
+                continue
+            for row in op_rows(layer.spec, layer.ops, safe_name(layer.spec.title)):
+                pair = found.setdefault(f"{row.direction or ' '} {row.label}", [OpStats()] * 2)
+                pair[at] = row.stats
+        for label, (before, after) in found.items():
+            if before.count or after.count or before.bytes or after.bytes:
+                yield label, before, after
+
+
+def _values(
+    before: OpStats, after: OpStats, field: str, scale: float
+) -> tuple[float | None, float | None]:
+    values = (getattr(stats, field) for stats in (before, after))
+    first, second = (None if value is None else value * scale for value in values)
+    return first, second
+
+
+def _add_cell(
+    line: Line, then: float | None, now: float | None, decimals: int, *, is_worse: bool
+) -> None:
+    for value in (then, now):
+        text = format_fixed(value, _NUMBER, decimals)
+        line.cell(text, _NUMBER, "dim" if text in {ZERO, UNKNOWN} else "")
+    if then is None or now is None or not then:
+        line.right("", _CHANGE)
+        return
+    change_pct = 100 * (now - then) / then
+    text = f"{change_pct:+.0f}%" if abs(change_pct) < 1000 else f"x{min(now / then, 9999):.0f}"
+    style = "dim"
+    if abs(change_pct) >= _NOTABLE_PCT:
+        style = "warn" if (change_pct > 0) == is_worse else "good"
+    line.right(text, _CHANGE, style)

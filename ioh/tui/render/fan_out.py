@@ -1,0 +1,143 @@
+"""What a layer's operations become in the layer below: ``1 read of 1M → 8 READs of 128K``."""
+
+from __future__ import annotations
+
+from ioh.model.finding import Finding
+from ioh.model.metric import LayerSpec
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import format_scaled, format_short, safe_name
+from ioh.sinks.rows import direction, is_flow, main_stats
+from ioh.tui.render.line import Span
+
+_CORRESPOND = 0.1  # so far apart may the bytes be of two layers that carry the same
+_RPC = "nfs_"  # of their names: operations are called as the protocol calls them
+# Tables of processes, by the layer, and what the operations of sessions are called there.
+_BY_PROCESS = {
+    "syscall": ("reads", "writes"),
+    "nfs_client": ("READs", "WRITEs"),
+    "block": ("requests", "requests"),
+}
+_SESSIONS = 0.005  # for a statement: fewer round to nothing
+
+
+def fan_out(
+    snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
+) -> list[Span]:
+    """Reads, then writes; nothing of those whose number below is not known.
+
+    Args:
+        snapshot: The interval, with its findings.
+        layer: The upper layer.
+        below: The next one that is there; None below the lowest.
+        width: Columns there are: what does not fit is left out.
+    """
+    spans: list[Span] = []
+    if layer.spec.name == "db":
+        text = _of_statements(snapshot, layer, width - 2)
+        return [(f" {text} ", "dim")] if text else []
+    for op, stats in main_stats(layer.spec, layer.ops):
+        text = _text(snapshot, layer, below, op, stats)
+        width -= len(text) + 2
+        if text and width >= 0:
+            is_found = any(_is_about(finding, layer, op) for finding in snapshot.findings)
+            spans.append((f" {text} ", "warn" if is_found else "dim"))
+    return spans
+
+
+def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
+    """What the sessions that had statements did for one of them, from the top down."""
+    rates = {
+        row.key[0]: row.values.get("statements_per_s") for row in layer.tables.get("session", ())
+    }
+    statements = {pid: rate for pid, rate in rates.items() if rate}
+    made: dict[str, float] = {}
+    for name, nouns in _BY_PROCESS.items():
+        below = snapshot.layers.get(name)
+        rows = below.tables.get("process", ()) if isinstance(below, LayerSnapshot) else ()
+        for row in rows if statements else ():
+            for column, noun in zip(("reads_per_s", "writes_per_s"), nouns, strict=True):
+                if row.key[0] in statements and (rate := row.values.get(column)):
+                    made[noun] = made.get(noun, 0.0) + rate / sum(statements.values())
+    words = [f"{format_short(n)} {noun}" for noun, n in made.items() if n >= _SESSIONS]
+    while words and len(text := f"1 statement → {', '.join(words)}") > width:
+        words.pop()
+    return text if words else ""
+
+
+def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
+    """Whether a rule has said that calls are broken up."""
+    is_here = layer.spec.name == "syscall" and finding.rule.endswith("fragmentation")
+    name = f"{op}_lower_ops_per_op"
+    measured = name in layer.metrics and any(each.metric == name for each in finding.evidence)
+    return (is_here and finding.cause.lower().startswith(op)) or measured
+
+
+def _text(
+    snapshot: Snapshot,
+    layer: LayerSnapshot,
+    below: LayerSnapshot | None,
+    op: str,
+    stats: OpStats,
+) -> str:
+    if is_flow(layer.spec) or not stats.count or below is None:
+        return ""
+    lower = _lower(snapshot, layer, below, op, stats)
+    if lower is None:
+        return ""
+    count, size, noun = lower
+    return (
+        f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {format_short(count)} {noun}{_of(size)}"
+    )
+
+
+def _of(size: float | None) -> str:
+    return f" of {format_scaled(size, 1024)}" if size else ""
+
+
+def _lower(
+    snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot, op: str, stats: OpStats
+) -> tuple[float, float | None, str] | None:
+    """How many operations below one became, of what size, and what they are called."""
+    count = layer.metrics.get(f"{op}_lower_ops_per_op")
+    if count:  # counted call by call
+        ops = layer.metrics.get(f"{op}_lower_ops_per_s")
+        moved = layer.metrics.get(f"{op}_lower_bytes_per_s")
+        return count, moved / ops if moved and ops else None, _counted(snapshot, op)
+    same = next(
+        (
+            (name, found)
+            for name, found in main_stats(below.spec, below.ops)
+            if direction(name) == direction(op)
+        ),
+        None,
+    )
+    if same is None or f"{op}_lower_ops_per_op" in layer.metrics:
+        return None
+    name, found = same
+    above, under = stats.bytes_per_s, found.bytes_per_s
+    if not above or not under or abs(above - under) > _CORRESPOND * above:
+        return None
+    if not found.ops_per_s or not stats.ops_per_s:
+        return None
+    return found.ops_per_s / stats.ops_per_s, found.avg_bytes, _nouns(below.spec, name)
+
+
+def _counted(snapshot: Snapshot, op: str) -> str:
+    """What calls became, by the layers that did any: READs of NFS, requests to a device."""
+    client = snapshot.layers.get("nfs_client")
+    stats = client.ops.get(op) if isinstance(client, LayerSnapshot) else None
+    block = snapshot.layers.get("block")
+    local = block.ops.get(op) if isinstance(block, LayerSnapshot) else None
+    if not stats or not stats.count:
+        return "requests"
+    return f"{op.upper()}s" if not local or not local.count else f"{op.upper()}s and requests"
+
+
+def _name(spec: LayerSpec, op: str) -> str:
+    return op.upper() if spec.name.startswith(_RPC) else safe_name(op)
+
+
+def _nouns(spec: LayerSpec, op: str) -> str:
+    if is_flow(spec):
+        return "segments"
+    return f"{_name(spec, op)}s" if spec.name.startswith(_RPC) else "requests"

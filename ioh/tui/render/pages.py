@@ -1,0 +1,83 @@
+"""The screens that are one text to scroll: findings, help, commands; some have lines to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ioh.tui.palette import Command, commands
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.state import ViewState
+
+FOLLOW = -1  # a ViewState's scroll that keeps the line chosen in sight
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line that can be chosen.
+
+    Shape:
+        ``key`` stays the same as others come and go; ``y`` its place in the text; ``action`` and
+        ``argument`` what Enter does.
+    """
+
+    key: str
+    y: int
+    action: str
+    argument: str | int | float = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole text, of which the screen shows a part."""
+
+    frame: ScreenFrame
+    entries: Sequence[Entry] = ()
+
+    def chosen(self, state: ViewState) -> int:
+        """Which of the entries is chosen; 0 where there are none."""
+        keys = [entry.key for entry in self.entries]
+        at = keys.index(state.line_key) if state.line_key in keys else state.line
+        return max(0, min(at, len(keys) - 1))
+
+    def scrolled(self, state: ViewState, height: int) -> int:
+        """The first line in sight."""
+        last = max(0, len(self.frame.lines) - max(1, height))
+        if state.scroll != FOLLOW:
+            return max(0, min(state.scroll, last))
+        if not self.entries:
+            return 0
+        at = self.chosen(state)
+        begin = 0 if at == 0 else self.entries[at].y
+        is_last = at + 1 == len(self.entries)
+        end = len(self.frame.lines) if is_last else self.entries[at + 1].y
+        return min(max(0, end - height), begin, last)
+
+    def seen(self, first: int, height: int) -> ScreenFrame:
+        """The part from a line on."""
+        hits = [hit.moved(0, -first) for hit in self.frame.hits if hit.y >= first]
+        return ScreenFrame(self.frame.lines[first : first + max(0, height)], hits)
+
+
+def render_commands(state: ViewState, layers: Sequence[str], width: int, glyphs: Glyphs) -> Page:
+    """The palette: what fits the text typed, one line each; a click does it."""
+    frame, entries = ScreenFrame(), []
+    fitting = commands(state.typed, layers)
+    for at, command in enumerate(fitting):
+        entries.append(Entry(command.title, at, command.action, command.argument))
+    page = Page(frame, entries)
+    chosen = page.chosen(state)
+    for at, command in enumerate(fitting):
+        line = _command(command, width, glyphs, is_chosen=at == chosen)
+        frame.add(line, (0, width, command.action, command.argument))
+    if not fitting:
+        frame.add(Line(" no command of that name; ? lists all keys", "warn").fitted(width))
+    return page
+
+
+def _command(command: Command, width: int, glyphs: Glyphs, *, is_chosen: bool) -> Line:
+    mark = f" {glyphs.cursor} " if is_chosen else "   "
+    line = Line(mark, "key").left(command.label, 7, "key").add(command.title)
+    line = line.fitted(width)
+    return line.styled("sel") if is_chosen else line

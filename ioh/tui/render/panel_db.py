@@ -1,0 +1,83 @@
+"""The panel of databases: statements and commits, how long each step takes, what is waited for."""
+
+from __future__ import annotations
+
+from ioh.model.snapshot import LayerSnapshot, OpStats
+from ioh.sinks.cells import format_ms, format_scaled
+from ioh.tui.history import Measure, series
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.panel import (
+    SIZES,
+    add_letter,
+    axis_of,
+    begin_title,
+    block_widths,
+    blocks,
+)
+from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.sizelat import histogram_of, shaded
+from ioh.tui.render.trends import Trend, render_trends
+
+# What has a line, the most wanted first, by a word that fits beside it.
+_STEPS = {
+    "statement": ("stmt", "other"),
+    "commit": ("commit", "other"),
+    "log_sync": ("sync", "write"),
+    "data_read": ("read", "read"),
+    "lock_wait": ("lock", "warn"),
+    "log_write": ("log", "write"),
+    "data_write": ("write", "write"),
+    "lwlock_wait": ("lwlock", "warn"),
+}
+_MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
+_MEASURES: tuple[Measure, ...] = ("ops_per_s", "latency_us")
+
+
+def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+    """Statements and commits: how many, how long."""
+    line = begin_title(view, layer)
+    for at, (op, word, short) in enumerate(_MAIN):
+        stats = layer.ops.get(op, OpStats())
+        name = word if width >= 90 else short
+        add_letter(view, line, (layer.spec.name, op), name, is_first=not at)
+        line.right(format_scaled(stats.ops_per_s), 6, "strong").add("/s", "dim")
+        line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
+        if width >= 90:
+            line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
+        line.add(" ")
+    return line
+
+
+def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+    """Trends, the steps' latencies on the axis of all panels, and what is waited for."""
+    is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
+    left, middle, right = block_widths(width, has_table=width >= 90 or is_asked)
+    trends = []
+    for rank, (op, _, short) in enumerate(_MAIN):
+        rate, latency = (series(view.points, (layer.spec.name, op), each) for each in _MEASURES)
+        trends.append(Trend(f"{short}/s", "trend_o", rate, format_scaled, rank))
+        trends.append(Trend(f"{short} ms", "trend_o", latency, format_ms, 2 + rank))
+    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
+    pieces = [
+        (ScreenFrame(lines if left else []), left),
+        (ScreenFrame(_steps(view, layer, width, height)), middle),
+    ]
+    if right:
+        pieces.append((busiest(view, layer, right, height), right))
+    return blocks(pieces)
+
+
+def _steps(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:
+    """A line for each kind of operation that happened."""
+    axis = axis_of(width)
+    lines = [Line(" " * (SIZES - 2)).add(axis.heading(2), "dim")]
+    for op, (word, style) in _STEPS.items():
+        stats = layer.ops.get(op)
+        hist = histogram_of(layer, stats) if stats is not None and stats.count else None
+        if hist is not None and len(lines) < height:
+            counts = hist.by_latency()
+            line = Line().left(word, SIZES - 1, style).add(" ")
+            lines.append(
+                shaded(line, counts, axis, view.glyphs, style, largest=max(counts, default=0))
+            )
+    return lines if len(lines) > 1 else [*lines, Line(" nothing in this interval", "dim")]

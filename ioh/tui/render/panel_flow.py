@@ -1,0 +1,98 @@
+"""The panel of a layer that carries bytes in and out: round trips, and what was sent again."""
+
+from __future__ import annotations
+
+from ioh.model.snapshot import LayerSnapshot
+from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
+from ioh.sinks.rows import main_stats
+from ioh.tui.history import fact_series
+from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.panel import (
+    SIZES,
+    add_letter,
+    add_rates,
+    axis_of,
+    begin_title,
+    block_widths,
+    blocks,
+    megabytes,
+    trends_of,
+)
+from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.sizelat import shaded
+from ioh.tui.render.trends import Trend, render_trends
+
+RETRANS_PCT = 0.5  # as the rule about them has it
+
+
+def is_losing(layer: LayerSnapshot) -> bool:
+    """Whether more is sent again than a healthy network needs."""
+    return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
+
+
+def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+    """What came in and went out, round trips and retransmits; under the other panels' numbers."""
+    line = begin_title(view, layer)
+    metrics = layer.metrics
+    for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
+        add_letter(view, line, (layer.spec.name, op), op[:3], is_first=not at)
+        add_rates(line, stats, width)
+        if at == 0:
+            line.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(" ms", "dim")
+            line.add(f"  {'rtt':<10}" if width >= 90 else " ", "dim")
+        else:
+            style = "crit" if is_losing(layer) else "dim"
+            line.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
+    return line
+
+
+def _percent(value: float | None) -> str:
+    return "0%" if value == 0 else format_short(value) + "%" * (value is not None)
+
+
+def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
+    """Trends, connections by round-trip time and retransmits, and the busiest of a breakdown."""
+    name, state = layer.spec.name, view.state
+    is_asked = state.focus == "top" and state.chosen[0] == name
+    has_table = bool(layer.spec.tables) and (width >= 90 or is_asked)
+    left, middle, right = block_widths(width, has_table=has_table)
+    trends: list[Trend] = []
+    for op, _ in main_stats(layer.spec, layer.ops):
+        trends += trends_of(view, (name, op), op, ("bytes_per_s",))
+    again = fact_series(view.points, (name, "retrans_pct"))
+    style = "crit" if is_losing(layer) else "warn"
+    trends.append(Trend("retr %", style, again, format_short, 1))
+    rtt = fact_series(view.points, (name, "srtt_us"))
+    trends.append(Trend("rtt ms", "trend_o", rtt, format_ms, 2))
+    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
+    pieces = [
+        (ScreenFrame(lines if left else []), left),
+        (ScreenFrame(_middle(view, layer, width)), middle),
+    ]
+    if right:
+        pieces.append((busiest(view, layer, right, height), right))
+    return blocks(pieces)
+
+
+def _middle(view: PanelView, layer: LayerSnapshot, width: int) -> list[Line]:
+    """Connections by round-trip time on the axis of the other panels, then what was sent again."""
+    axis = axis_of(width)
+    lines = [Line(" " * (SIZES - 2)).add(axis.heading(2), "dim")]
+    for spec in layer.spec.gauge_hists:
+        counts = layer.gauge_hists.get(spec.name) or ()
+        line = Line().left(safe_name(spec.title), SIZES, "dim")
+        if any(counts):
+            shaded(line, counts, axis, view.glyphs, "heat3", largest=max(counts))
+        lines.append(line)
+    metrics, style = layer.metrics, "crit" if is_losing(layer) else ""
+    line = Line().left("retrans", SIZES, style or "dim")
+    if metrics.get("retrans_segs_per_s") == 0:
+        line.add("nothing was sent twice", "dim")
+    else:
+        line.add(_percent(metrics.get("retrans_pct")), style)
+        line.add(f"  {format_scaled(metrics.get('retrans_segs_per_s'))}/s", style)
+        line.add(f"  {megabytes(metrics.get('retrans_bytes_per_s'))} MB/s", style)
+    lines.append(line)
+    line = Line().left("min rtt", SIZES, "dim")
+    lines.append(line.add(f"{format_ms(metrics.get('min_rtt_us'))} ms", "dim"))
+    return lines

@@ -1,0 +1,74 @@
+"""Where the time of the mean operation goes: a bar for each direction, divided among the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ioh.model.path import DIRECTIONS, Path, Segment, paths
+from ioh.model.snapshot import Snapshot
+from ioh.sinks.cells import cut_to, display_width, format_ms
+from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.line import Line
+
+_STYLES = {"read": "read", "write": "write", "sync": "other"}
+_LABEL = 16  # columns of the direction and the mean time
+# Where a segment has no room for its name.
+_SHORT = {"nfs queue": "nfs", "nfs server": "srv", "network": "net", "block queue": "queue"}
+
+
+def render_waterfall(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Line]:
+    """One line each for reads, writes and syncs, always: the first ones say most."""
+    found = paths(snapshot)
+    return [_line(name, found.get(name), width, glyphs) for name in DIRECTIONS]
+
+
+def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
+    line = Line(f" {name.upper():<6}", _STYLES[name])
+    if path is None:
+        return line.right(".", _LABEL - 10, "dim").fitted(width)
+    line.right(format_ms(path.mean_us), _LABEL - 10, "strong").add(" ms ", "dim")
+    said = max(0, min(80, (width - _LABEL) * 3 // 7)) if width >= 60 else 0
+    bar = width - _LABEL - said - 1
+    if bar >= 8:
+        _bar(line, path, bar, glyphs)
+    slowest = path.slowest
+    text = f" {glyphs.slowest} {slowest.title} {path.share_pct(slowest) or 0:.0f}%"
+    if said:
+        line.add(cut_to(text, said), "strong")
+        for note in path.notes:
+            room = width - line.width - 2
+            whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
+            line.add("  ").add(next(whole, ""), "dim")
+    return line.fitted(width)
+
+
+def _bar(line: Line, path: Path, width: int, glyphs: Glyphs) -> None:
+    """The segments whose time is known, each as wide as its share, with its name where it fits."""
+    known = [segment for segment in path.segments if segment.us]
+    for at, (segment, columns) in enumerate(zip(known, _columns(known, width), strict=True)):
+        style = "slowest" if segment is path.slowest else f"step{at % 2}"
+        text = _text(path, segment, columns - 1)
+        left = (columns - 1 - display_width(text)) // 2
+        line.add(glyphs.step if at else " ", style)
+        line.add(" " * left + text + " " * (columns - 1 - left - display_width(text)), style)
+
+
+def _text(path: Path, segment: Segment, room: int) -> str:
+    share = path.share_pct(segment) or 0.0
+    full = f"{segment.title} {format_ms(segment.us)} ms {share:.0f}%"
+    short = _SHORT.get(segment.title, segment.title)
+    for text in (full, f"{segment.title} {share:.0f}%", segment.title, short, short[:3]):
+        if display_width(text) <= room:
+            return text
+    return ""
+
+
+def _columns(segments: Sequence[Segment], width: int) -> list[int]:
+    """How wide each is: at least one column, together exactly ``width``."""
+    spare = width - len(segments)
+    total = sum(segment.us or 0.0 for segment in segments)
+    ends = [0.0]
+    for segment in segments:
+        ends.append(ends[-1] + (segment.us or 0.0) / total * spare)
+    return [1 + round(end) - round(begin) for begin, end in pairwise(ends)]

@@ -1,0 +1,313 @@
+/*
+ * Databases: statements, commits, reads, log syncs and waits as the servers' own probe points
+ * (USDT) and functions show them, by server and by session.
+ *
+ * Timed   from an operation's start to its end in one thread, the outermost where they nest.
+ * Within  what a statement or a commit waited for: each operation that ends inside of it, and the
+ *         CPU time of its thread.
+ * Exact   counts and bytes as the server's own statistics; a statement that fails by a jump past
+ *         its end counts as an error as soon as the server says so (its "cancel" point).
+ * Kernels 5.15 and later, where a program can ask where it is attached (its cookie).
+ * Cost    a trap for each point, 1 to 2 µs, and as much again where a function returns.
+ * Not     what is under way when ioh attaches; a server of which nobody knows the probe points.
+ */
+/* Programs on user-space functions can be preempted, also by their like. */
+#define IOH_ATOMIC
+enum { LOST_MAP_FULL, LOST_NO_START };
+
+#include "ioh.h"
+#include "part_totals.h"
+
+/* As ioh/bpf/server_probes.py packs it. */
+enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP };
+enum { SIZE_NONE, SIZE_REGISTER, SIZE_MEMORY, SIZE_CONSTANT };
+enum { OWNER_PROCESS, OWNER_PARENT };
+
+/* Op numbers of ioh/layers/db.py; those of functions that a user named follow. */
+enum {
+	OP_STATEMENT,
+	OP_COMMIT,
+	OP_LOG_SYNC,
+	OP_LOG_WRITE,
+	OP_DATA_READ,
+	OP_DATA_WRITE,
+	OP_LOCK_WAIT,
+	OP_LWLOCK_WAIT,
+	OP_SORT,
+	OP_TEMP_READ,
+	OP_TEMP_WRITE,
+	OP_CHECKPOINT
+};
+#define REGISTERS 0x1ff
+#define COMM_BYTES 16
+
+/* One place in a program's file, found by the cookie of the attachment. */
+struct site {
+	u32 op;
+	u32 role;
+	u32 way; /* an op can be seen in several ways; the outermost counts */
+	u32 owner;
+	u32 size_kind;
+	u32 size_register; /* its offset in struct pt_regs */
+	u32 size_bits; /* to shift out above the value */
+	u32 size_is_signed;
+	s64 displacement;
+	u64 scale;
+	u32 only[4]; /* what the size has to be one of; 0 if it is a size */
+};
+
+struct open_key {
+	u32 tid;
+	u32 op;
+};
+
+/* Kinds of waits: operations from OP_LOG_SYNC on, and the thread's own time on a CPU. */
+#define WAIT_CPU (WAITS - 1)
+
+struct wait {
+	u64 count[WAITS];
+	u64 ns[WAITS];
+};
+
+/* An operation under way, and what it has waited for so far. */
+struct open_op {
+	u64 start_ns;
+	u64 cpu_ns;
+	u64 bytes;
+	u32 server;
+	u32 way;
+	u32 depth; /* calls within it of what its return decides on */
+	u32 unused;
+	struct wait waited;
+};
+
+/* Statements, or commits, of a server. */
+struct wait_key {
+	u32 server;
+	u32 outer;
+};
+
+struct session_key {
+	u32 server;
+	u32 tid;
+};
+
+/* By op; ioh/layers/db_tables.py decodes it. */
+struct session {
+	u64 count[SESSION_OPS];
+	u64 ns[SESSION_OPS];
+};
+
+BPF_ARRAY(sites, struct site, SITES);
+BPF_HASH(open_ops, struct open_key, struct open_op, 16384);
+BPF_TABLE("percpu_hash", struct wait_key, struct wait, waits, 256);
+BPF_HASH(sessions, struct session_key, struct session, 8192);
+
+/* bpf_get_attach_cookie(), which old headers of bcc do not know */
+static u64 (*const attach_cookie)(void *ctx) = (void *)174;
+
+/*
+ * A thread's time on a CPU, for differences: up to when the scheduler gave it the CPU, and since.
+ * What the scheduler itself adds up is as old as its last look.  Its clock is not ours, but the
+ * distance stays; exec_start will not do, whose clock leaves out each CPU's own interrupts.
+ */
+static inline u64 cpu_time_ns(void)
+{
+	const char *task = (const char *)bpf_get_current_task();
+	u64 ns = 0, since = 0;
+
+	READ(ns, FIELD(task, task_struct_se_prev_sum_exec_runtime));
+	READ(since, FIELD(task, task_struct_sched_info_last_arrival));
+	return ns + bpf_ktime_get_ns() - since;
+}
+
+/* The server that a thread works for: its process, or the one that has forked it for a session. */
+static inline u32 server_of(const struct site *s)
+{
+	const char *task = (const char *)bpf_get_current_task(), *parent = NULL;
+	u32 server = bpf_get_current_pid_tgid() >> 32;
+	char own[COMM_BYTES] = {}, theirs[COMM_BYTES] = {};
+	int i;
+
+	if (s->owner != OWNER_PARENT)
+		return server;
+	READ(parent, FIELD(task, task_struct_real_parent));
+	bpf_get_current_comm(own, sizeof(own));
+	bpf_probe_read_kernel(theirs, sizeof(theirs), FIELD(parent, task_struct_comm));
+#pragma unroll
+	for (i = 0; i < COMM_BYTES; i++)
+		if (own[i] != theirs[i])
+			return server; /* the first of them, whose parent is no server */
+	READ(server, FIELD(parent, task_struct_tgid));
+	return server;
+}
+
+/* An argument as its site describes it; nothing less than 0 is a size. */
+static inline u64 size_at(const char *ctx, const struct site *s)
+{
+	u64 v = s->displacement, at = 0;
+
+	if (s->size_kind == SIZE_NONE)
+		return 0;
+	if (s->size_kind != SIZE_CONSTANT) {
+		bpf_probe_read_kernel(&at, sizeof(at), ctx + (s->size_register & REGISTERS));
+		v += at;
+	}
+	if (s->size_kind == SIZE_MEMORY) {
+		at = v;
+		v = 0;
+		bpf_probe_read_user(&v, sizeof(v), (const void *)at);
+	}
+	v <<= s->size_bits & 63;
+	if (s->size_is_signed && (s64)v < 0)
+		return 0;
+	return (v >> (s->size_bits & 63)) * s->scale;
+}
+
+/* What an operation waited for counts once it has ended: many a commit that begins is none. */
+static inline void add_waits(const struct open_op *o, u32 outer)
+{
+	struct wait_key key = {.server = o->server, .outer = outer};
+	struct wait *w = waits.lookup(&key), fresh = {};
+	s64 cpu_ns = cpu_time_ns() - o->cpu_ns;
+	int i;
+
+	if (!w) {
+		waits.insert(&key, &fresh);
+		w = waits.lookup(&key);
+	}
+	if (!w) {
+		count_lost(LOST_MAP_FULL);
+		return;
+	}
+#pragma unroll
+	for (i = 0; i < WAIT_CPU; i++) {
+		ADD(w->count[i], o->waited.count[i]);
+		ADD(w->ns[i], o->waited.ns[i]);
+	}
+	ADD(w->count[WAIT_CPU], 1);
+	ADD(w->ns[WAIT_CPU], cpu_ns > 0 ? cpu_ns : 0);
+}
+
+/* What ends here was a part of the statement, or of the commit, that goes on. */
+static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
+{
+	struct open_key key = {.tid = tid, .op = outer};
+	struct open_op *o = open_ops.lookup(&key);
+	u64 at = (u32)(inner - OP_LOG_SYNC);
+
+	/* As in bump(). */
+	asm volatile("" : "+r"(at));
+	if (!o || at >= WAIT_CPU)
+		return;
+	o->waited.count[at] += 1;
+	o->waited.ns[at] += ns;
+}
+
+/* Whether a call is one of those that count. */
+static inline int is_meant(const struct site *s, u64 v)
+{
+	if (!s->only[0] || s->size_kind == SIZE_NONE)
+		return 1;
+	return v == s->only[0] || v == s->only[1] || v == s->only[2] || v == s->only[3];
+}
+
+static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
+{
+	struct session_key key = {.server = server, .tid = tid};
+	struct session *row = sessions.lookup(&key), fresh = {};
+
+	if (!row) {
+		sessions.insert(&key, &fresh);
+		row = sessions.lookup(&key);
+	}
+	if (!row) {
+		count_lost(LOST_MAP_FULL);
+		return;
+	}
+	asm volatile("" : "+r"(op));
+	if (op >= SESSION_OPS)
+		return;
+	ADD_SHARED(row->count[op], 1);
+	ADD_SHARED(row->ns[op], ns);
+}
+
+static inline void begin(const struct site *s, struct open_key *key, struct open_op *before,
+			 u64 bytes)
+{
+	struct open_op fresh = {.way = s->way, .bytes = bytes};
+
+	if (before && before->way != s->way)
+		return; /* inside of what is the same op already */
+	fresh.server = server_of(s);
+	if (before && s->only[0] && s->size_kind == SIZE_NONE && before->server == fresh.server) {
+		before->depth++;
+		return;
+	}
+	fresh.cpu_ns = key->op <= OP_COMMIT ? cpu_time_ns() : 0;
+	fresh.start_ns = bpf_ktime_get_ns();
+	if (open_ops.update(key, &fresh))
+		count_lost(LOST_MAP_FULL);
+}
+
+static inline void finish(struct open_key *key, struct open_op *o, u64 bytes)
+{
+	u64 now = bpf_ktime_get_ns(), ns = now > o->start_ns ? now - o->start_ns : 0;
+	struct op_totals *t = totals_of(o->server, key->op);
+	u32 server = o->server, tid = key->tid, op = key->op;
+
+	if (!t)
+		return;
+	ADD(t->started, 1);
+	add_finished(t, ns, bytes);
+	if (op <= OP_COMMIT)
+		add_waits(o, op);
+	open_ops.delete(key);
+	add_within(tid, OP_STATEMENT, op, ns);
+	add_within(tid, OP_COMMIT, op, ns);
+	if (op < SESSION_OPS)
+		add_session(server, tid, op, ns);
+}
+
+/* Every probe point and function runs this; the cookie says which one it is. */
+int on_site(struct bpf_raw_tracepoint_args *ctx)
+{
+	u32 at = attach_cookie(ctx);
+	struct site *s = sites.lookup(&at);
+	struct open_key key = {.tid = bpf_get_current_pid_tgid()};
+	struct op_totals *t;
+	struct open_op *o;
+	u64 bytes;
+	int is_other;
+
+	if (!s)
+		return 0;
+	key.op = s->op;
+	o = open_ops.lookup(&key);
+	bytes = size_at((const char *)ctx, s);
+	is_other = !is_meant(s, bytes);
+	if (s->only[0])
+		bytes = 0;
+	if (s->role == ROLE_START) {
+		if (!is_other)
+			begin(s, &key, o, bytes);
+		return 0;
+	}
+	if (!o || (s->role == ROLE_DONE && o->way != s->way))
+		return 0; /* it began before ioh came, or is a part of what has begun */
+	if (s->role == ROLE_DONE && o->depth) {
+		o->depth--;
+		return 0;
+	}
+	if (s->role == ROLE_DONE && !is_other) {
+		finish(&key, o, bytes ? bytes : o->bytes);
+		return 0;
+	}
+	t = s->role == ROLE_CANCEL ? totals_of(o->server, key.op) : NULL;
+	if (t) {
+		ADD(t->started, 1);
+		ADD(t->errors, 1);
+	}
+	open_ops.delete(&key);
+	return 0;
+}

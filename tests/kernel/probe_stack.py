@@ -1,0 +1,71 @@
+"""A layer's programs compiled for whatever kernel, and how much of the stack each one needs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from ioh.bpf.compiled import Compiled
+from ioh.bpf.compiler import compile_probe
+from ioh.bpf.host import HostFacts
+from ioh.bpf.program import all_defines, c_constant, choose_points, probe_source
+from ioh.layers import find_layer
+from ioh.model.filters import Filters
+
+# The kernel and LLVM refuse more than 512.  What is left is for the next compiler, which may keep
+# more there: from LLVM 14 to 19 one program grew by a quarter.
+STACK_BYTES_MAX = 384
+
+_INSTRUCTION = struct.Struct("=BBhi")
+_FRAME = 10  # the register that holds the stack's upper end
+_LOAD, _STORES, _ALU_64 = 1, {2, 3}, 7
+_MOVE, _ADD_CONSTANT = 0xBF, 0x07
+
+
+def compile_layer(name: str, host: HostFacts, filters: Filters) -> Compiled:
+    """All programs of a layer, as ioh would load them on such a host."""
+    layer = find_layer(name)
+    chosen = choose_points(layer.events, host)
+    assert isinstance(chosen, dict), chosen
+    defines = all_defines(layer, host, filters, chosen)
+    assert isinstance(defines, dict), defines
+    flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
+    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
+    points += layer.late.points if layer.late is not None else ()
+    functions = {step.function for step in layer.steps} | {point.function for point in points}
+    functions |= {layer.server_program} - {""}
+    compiled = compile_probe(probe_source(layer.probe), flags, functions)
+    assert isinstance(compiled, Compiled), compiled
+    return compiled
+
+
+def stack_bytes(code: bytes) -> int:
+    """How far down the stack a program's instructions reach; in words, as the kernel counts."""
+    deepest = max((-offset for offset in _stack_offsets(code)), default=0)
+    return -(-deepest // 8) * 8
+
+
+def _stack_offsets(code: bytes) -> Iterator[int]:
+    """Each place on the stack that is read, written or pointed at, from its upper end.
+
+    A pointer into it is made by a move and an addition, one right behind the other or with
+    others in between.
+    """
+    pointers = {_FRAME: 0}
+    for opcode, registers, offset, constant in _INSTRUCTION.iter_unpack(code):
+        target, source = registers & 15, registers >> 4
+        kind = opcode & 7
+        if kind == _LOAD and source in pointers:
+            yield pointers[source] + offset
+        if kind in _STORES:
+            if target in pointers:
+                yield pointers[target] + offset
+            continue
+        if opcode == _ADD_CONSTANT and target in pointers:
+            pointers[target] += constant
+            yield pointers[target]
+            continue
+        if opcode == _MOVE and source in pointers:
+            pointers[target] = pointers[source]
+        elif kind in {0, _LOAD, 4, _ALU_64}:
+            pointers.pop(target, None)

@@ -1,0 +1,91 @@
+"""`ioh record` under way, and marked: what lies between two marks is exact."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TypeVar
+
+from ioh.model.snapshot import LayerSnapshot
+from ioh.playback.aggregate_interval import read_aggregate
+from ioh.playback.time_range import When
+from ioh.session.marks import RunningRecording, running_recordings, send_mark
+from ioh.session.reader import Session
+from tests.kernel.rig import ioh_command, ioh_environment
+
+_T = TypeVar("_T")
+
+
+def start(*arguments: str, stdin: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ioh_command(*arguments),
+        env=ioh_environment(),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@contextlib.contextmanager
+def recording_into(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """``ioh record``, which ends in order when it is asked to."""
+    process = start("record", "-o", str(path), *options)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def await_bytes(path: Path, size: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < size:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "nothing was recorded"
+        time.sleep(0.01)
+
+
+def recording_of(pid: int) -> RunningRecording:
+    """The recording of a process, once it has begun."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for each in running_recordings():
+            if each.pid == pid and each.has_begun:
+                return each
+        time.sleep(0.02)
+    raise AssertionError(pid)
+
+
+class Marked:
+    """One recording of many loads, each of which is one interval."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self._path, self._running = path, recording_of(pid)
+        self._numbers = itertools.count()
+
+    def _mark(self) -> str:
+        text = f"mark {next(self._numbers)}"
+        assert send_mark(self._running, text) == ("", "")
+        return text
+
+    def one_interval(self, work: Callable[[], _T]) -> tuple[dict[str, LayerSnapshot], _T]:
+        """What happened while some work was done: a sample is taken before it and after it."""
+        begin, done, end = self._mark(), work(), self._mark()
+        with Session(str(self._path)) as session:
+            found = read_aggregate(session, When(begin), When(end))
+        assert found.remarks == ()
+        layers = found.snapshot.layers.items()
+        return {name: each for name, each in layers if isinstance(each, LayerSnapshot)}, done
+
+
+@contextlib.contextmanager
+def marked(path: Path, *options: str) -> Iterator[Marked]:
+    """Record into a file, without a tick in the middle of what is looked at."""
+    with recording_into(path, "-c", "60", *options) as process:
+        yield Marked(path, process.pid)

@@ -1,0 +1,156 @@
+"""Any function of any program as an operation of layer ``db``: counted from outside, exactly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import START_S, Ioh, recording
+from tests.kernel.test_lifecycle import eventually, held, ids
+
+PROG_GET_NEXT_ID = 11
+# The interpreter exports it, never calls it itself, and it looks at no argument.
+FUNCTION = "PyFloat_GetMax"
+# Each line on its input, "COUNT BYTES", is so many calls; it answers with the time they took.
+CALLER = f"""\
+import ctypes, sys, time
+call = ctypes.pythonapi.{FUNCTION}
+call.restype = None
+for line in sys.stdin:
+    count, size = map(int, line.split())
+    began = time.monotonic()
+    for _ in range(count):
+        call(ctypes.c_long(size))
+    print(time.monotonic() - began, flush=True)
+"""
+PYTHON = str(Path(sys.executable).resolve())
+
+
+class Caller:
+    """A program that calls the function as often as it is told to."""
+
+    def __init__(self, *prefix: str, program: str = PYTHON) -> None:
+        self.process = subprocess.Popen(
+            [*prefix, program, "-I", "-S", "-c", CALLER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, count: int, size: int = 0) -> float:
+        """Seconds that the calls took."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{count} {size}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def caller() -> Iterator[Caller]:
+    made = Caller()
+    yield made
+    made.close()
+
+
+def wait_for_servers(ioh: Ioh, count: int) -> None:
+    """Until it has attached to what so many processes run, or to what it was given by path."""
+    ioh.wait_for_lines(1)
+    deadline = time.monotonic() + START_S
+    while True:
+        assert time.monotonic() < deadline, ioh.raw[-2000:]
+        ioh.settle()
+        layer = ioh.intervals[-1]["layers"].get("db", {})
+        is_known = layer.get("ops", {}).get("look", {}).get("count") is not None
+        if is_known and layer["metrics"]["servers"] >= count:
+            return
+
+
+def functions_file(folder: Path, program: str, probes: str) -> Path:
+    path = folder / "functions.toml"
+    path.write_text(f'title = "a program"\nbinaries = ["{program}"]\n{probes}')
+    return path
+
+
+def test_each_call_counts_once(caller: Caller) -> None:
+    with recording("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}") as ioh:
+        wait_for_servers(ioh, 0)
+        spent_s = caller.call(1234)
+    assert ioh.total("db", "look") == 1234
+    assert 0 < ioh.latency_us("db", "look") < spent_s / 1234 * 1e6
+    hist = [sum(map(sum, n["hist"]["counts"])) for n in ioh.ops("db", "look") if n["count"]]
+    assert sum(hist) == 1234
+    assert not ioh.lost("db")
+
+
+def test_sizes_are_an_arguments(caller: Caller, tmp_path: Path) -> None:
+    probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\nbytes = 1\nscale = 512\n'
+    path = functions_file(tmp_path, PYTHON, f'{probe}bytes_at = "start"\n')
+    with recording("--layers", "db", "--functions", str(path)) as ioh:
+        wait_for_servers(ioh, 0)
+        caller.call(100, 8)
+        caller.call(11, 256)
+    assert ioh.total("db", "look") == 111
+    assert ioh.total("db", "look", "bytes") == (100 * 8 + 11 * 256) * 512
+    assert ioh.sizes("db", "look") == {4096: 100, 131072: 11}
+
+
+def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None:
+    """As in a container: the path means nothing outside."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    script = f'mount -t tmpfs none {hidden} && cp "$0" {hidden}/iohcaller && exec "$@"'
+    prefix = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, PYTHON)
+    probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\n'
+    path = functions_file(tmp_path, "iohcaller", probe)
+    with recording("--layers", "db", "--functions", str(path)) as ioh:
+        first = Caller(*prefix, program=f"{hidden}/iohcaller")
+        second = Caller(*prefix, program=f"{hidden}/iohcaller")
+        try:
+            wait_for_servers(ioh, 2)
+            first.call(300)
+            second.call(21)
+        finally:
+            first.close()
+            second.close()
+    assert not (hidden / "iohcaller").exists()
+    assert ioh.total("db", "look") == 321
+    parts = {
+        name
+        for layer in ioh.intervals_of("db")
+        for name in layer["layers"]["db"]["parts"]["server"]
+    }
+    assert len(parts) == 2, parts
+    assert all(name.startswith("iohcaller") for name in parts)
+
+
+def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
+    ioh = Ioh("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}")
+    try:
+        wait_for_servers(ioh, 0)
+        traced_s = caller.call(20_000)
+        family = {ioh.process.pid, *map(int, _children(ioh.process.pid))}
+        programs = held(family, "prog_id")
+        assert programs <= ids(PROG_GET_NEXT_ID)
+        os.kill(ioh.process.pid, signal.SIGKILL)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            ioh.end(signal.SIGKILL)
+    assert programs
+    assert eventually(lambda: not programs & ids(PROG_GET_NEXT_ID))
+    assert caller.call(20_000) < traced_s / 2  # no trap any more
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -1,0 +1,162 @@
+"""The loader with the real compiler and kernel: how compiling fails, and what is attached once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.bpf import loader as loader_module
+from ioh.bpf import program
+from ioh.bpf.calls import Outcome
+from ioh.bpf.channel import Loader, close_all
+from ioh.bpf.loader import start_loader
+from ioh.layers import find_layer
+from ioh.model.filters import Filters
+from tests.kernel.rig import ioh_command
+
+# In bcc's interface of Python's own.
+pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning")
+
+WAIT_S = 120.0
+MEMORY_IS_OUT = "too little memory|out of memory|bad_alloc|failed to map|killed by|allocate"
+REAL_SOURCE, REAL_ATTACH = program.probe_source, program.attach_layer
+TOO_LARGE = """
+int on_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+    volatile u64 large[100];
+    for (int i = 0; i < 100; i++)
+        large[i] = ctx->args[0] + i;
+    return large[7] > 0;
+}
+"""
+
+
+@contextlib.contextmanager
+def started() -> Iterator[Loader]:
+    loader = start_loader(find_layer, Filters())
+    yield loader
+    loader.close()
+
+
+def attach(loader: Loader, layer: str = "block") -> tuple[dict[str, Any], list[int]]:
+    loader.request({"verb": "attach", "layer": layer})
+    got = loader.answer(WAIT_S)
+    assert got is not None
+    return got
+
+
+def reason(patch: pytest.MonkeyPatch, source: str) -> str:
+    """Why a probe of this source is not attached."""
+    patch.setattr(program, "probe_source", lambda _: source)
+    with started() as loader:
+        answer, fds = attach(loader)
+    assert fds == []
+    return str(answer["reason"])
+
+
+def test_a_probe_with_a_syntax_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reason(monkeypatch, REAL_SOURCE("block") + "\nint on_error(void) { return amiss; }\n")
+    assert "error: use of undeclared identifier 'amiss'" in found
+
+
+def test_a_probe_that_needs_too_much_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM ends the process for it: nobody is left to answer."""
+    source = REAL_SOURCE("block").replace("on_complete(", "was_on_complete(") + TOO_LARGE
+    found = reason(monkeypatch, source)
+    assert found.startswith("the compiler ended with status 1: ")
+    assert "in function on_complete" in found
+    assert "Looks like the BPF stack limit" in found
+
+
+@pytest.mark.parametrize("megabytes", [80, 120, 160, 200, 250])
+def test_a_compiler_without_memory(monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
+    """At whichever of its many places it fails, ioh hears of it."""
+
+    def attach_in_little(layer: Any, filters: Filters) -> Outcome:
+        limit = megabytes << 20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        return REAL_ATTACH(layer, filters)
+
+    monkeypatch.setattr(program, "attach_layer", attach_in_little)
+    found = reason(monkeypatch, REAL_SOURCE("block") + f"\n/* {time.time_ns()} */\n")
+    assert re.search(MEMORY_IS_OUT, found)
+
+
+def test_a_compiler_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        program, "probe_source", lambda _: REAL_SOURCE("block") + f"/*{time.time_ns()}*/"
+    )
+    with started() as loader:
+        loader.request({"verb": "attach", "layer": "block"})
+        deadline = time.monotonic() + WAIT_S
+        path = Path(f"/proc/{loader.pid}/task/{loader.pid}/children")
+        while not (found := path.read_text().split()):
+            assert time.monotonic() < deadline
+        os.kill(int(found[0]), signal.SIGKILL)
+        killed_s = time.monotonic()
+        got = loader.answer(WAIT_S)
+        assert time.monotonic() - killed_s < 1.0
+    assert got is not None
+    assert got[0]["reason"] == "the compiler was killed by SIGKILL (out of memory?)"
+
+
+def test_sixty_requests_make_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And another one once the first is gone."""
+    monkeypatch.setattr(loader_module, "_GONE_TIMEOUT_S", WAIT_S)
+    with started() as loader:
+        for _ in range(60):
+            loader.request({"verb": "attach", "layer": "block"})
+        answers = [loader.answer(WAIT_S) for _ in range(60)]
+        attached = [got for got in answers if got is not None and "maps" in got[0]]
+        assert len(attached) == 1
+        refused = [got[0] for got in answers if got is not None and got not in attached]
+        assert refused == [{"error": "asked for already"}] * 59
+        loader.request({"verb": "attach", "layer": "block"})
+        assert loader.answer(0.3) is None
+        close_all(attached[0][1])
+        got = loader.answer(WAIT_S)
+        assert got is not None
+        assert "maps" in got[0]
+        close_all(got[1])
+
+
+def may_look(pid: int, uid: int) -> bool:
+    """Whether a process of that user may see which descriptors this one holds."""
+    done = subprocess.run(
+        ["ls", f"/proc/{pid}/fd"],
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def test_nobody_of_the_callers_user_takes_maps_or_the_channel() -> None:
+    environment = {**os.environ, "SUDO_UID": "65534", "SUDO_GID": "65534"}
+    command = ioh_command("json", "-c", "0.3")
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as ioh:
+        try:
+            assert ioh.stdout is not None
+            first = json.loads(ioh.stdout.readline())
+            (loader,) = Path(f"/proc/{ioh.pid}/task/{ioh.pid}/children").read_text().split()
+            assert first["layers"]["block"]["source"] == "bpf"
+            status = Path(f"/proc/{ioh.pid}/status").read_text()
+            assert "Uid:\t65534\t65534\t65534\t65534\n" in status
+            assert not may_look(ioh.pid, 65534)
+            assert not may_look(int(loader), 65534)
+        finally:
+            ioh.terminate()
+            ioh.communicate()

@@ -1,0 +1,299 @@
+"""Started as root: whose rights ioh acts with, what it becomes, and what it can do then."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ioh.rights.user import service_user
+from ioh.session.check import check
+from ioh.session.marks import send_mark
+from tests import fakes
+from tests.kernel.recordings import recording_of
+from tests.pty_screen import PtyScreen
+from tests.sessions import recorded
+
+IOH = [sys.executable, "-I", "-m", "ioh"]
+CALLER = 12345  # any user but root; needs no entry in /etc/passwd
+SUDO = {"SUDO_UID": str(CALLER), "SUDO_GID": str(CALLER)}
+PROC = ["--proc", "-c", "0.1", "-t", "0.3"]
+CLEAN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+
+
+def run(
+    *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/"
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*IOH, *arguments], env={**CLEAN, **env}, cwd=cwd, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where everybody may look, and only root may write."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def callers(folder: Path) -> Path:
+    made = folder / "callers"
+    made.mkdir()
+    os.chown(made, CALLER, CALLER)
+    return made
+
+
+@pytest.fixture
+def secret(folder: Path) -> Path:
+    """A recording of root's, behind a directory that nobody else may enter."""
+    (folder / "roots").mkdir(mode=0o700)
+    made = folder / "roots" / "secret.ioh"
+    made.write_bytes(recorded(fakes.first(5)))
+    return made
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("who", [SUDO, {"PKEXEC_UID": str(CALLER)}, {"DOAS_USER": "daemon"}])
+@pytest.mark.parametrize("more", [[], ["--max-size", "64k", "--keep", "1"]])
+def test_no_file_comes_where_the_caller_may_make_none(
+    folder: Path, who: dict[str, str], more: list[str]
+) -> None:
+    done = run("record", "-o", str(folder / "x.sh"), *PROC, *more, env=who)
+    assert (done.returncode, names(folder)) == (1, [])
+    assert "Permission denied" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_callers_file_is_the_callers(callers: Path) -> None:
+    done = run("record", *PROC, cwd=callers)
+    assert done.returncode == 0, done.stderr
+    (made,) = callers.iterdir()
+    found = made.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (CALLER, CALLER, 0o600)
+    assert check(str(made)).is_ended
+
+
+def test_parts_that_are_not_the_callers_stay(callers: Path) -> None:
+    """The directory is the caller's, sticky: what root put there is root's."""
+    callers.chmod(0o1777)
+    os.chown(callers, 0, 0)
+    for number in (1, 2):
+        (callers / f"a-000{number}.ioh").write_bytes(recorded(fakes.first(3)))
+    done = run("record", "-o", "a.ioh", "--max-size", "64k", "--keep", "1", *PROC, cwd=callers)
+    assert done.returncode == 0, done.stderr
+    assert names(callers) == ["a-0001.ioh", "a-0002.ioh", "a-0003.ioh"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "{}", "--no-tui"],
+        ["text", "{}"],
+        ["json", "{}"],
+        ["report", "{}"],
+        ["verify", "{}"],
+        ["export", "{}"],
+        ["compare", "{}", "{}"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: list[str]) -> None:
+    command = [word.format(secret) for word in arguments]
+    done = run(*command)
+    assert done.returncode != 0
+    assert (done.stdout, "Permission denied" in done.stderr) == ("", True)
+    assert run(*command, env={}).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["report", "sample", "--html"], ["export", "sample", "--format", "parquet"]]
+)
+def test_a_file_made_of_a_recording_is_the_callers(
+    callers: Path, folder: Path, arguments: list[str]
+) -> None:
+    done = run(*arguments, "-o", "made", cwd=callers)
+    assert (done.returncode, done.stderr) == (0, "")
+    made = (callers / "made").stat()
+    assert (made.st_uid, made.st_mode & 0o777, made.st_size > 10_000) == (CALLER, 0o600, True)
+    done = run(*arguments, "-o", "made", cwd=folder)
+    assert (done.returncode, "cannot make made: Permission denied" in done.stderr) == (1, True)
+    assert names(folder) == ["callers"]
+
+
+def test_roots_configuration_is_not_told_to_the_caller(secret: Path) -> None:
+    secret.write_text("[hidden_password]\n")
+    done = run("text", *PROC, "--findings-config", str(secret))
+    assert (done.returncode, "hidden_password" in done.stderr) == (2, False)
+    assert "Permission denied" in done.stderr
+
+
+def test_several_callers_are_refused() -> None:
+    done = run("demo", env={**SUDO, "DOAS_USER": "daemon"})
+    assert done.returncode == 2
+    assert "different users" in done.stderr
+
+
+def status_of(pid: int) -> dict[str, str]:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+
+
+@pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
+@pytest.mark.parametrize("source", ["bpf", "proc"])
+def test_who_measures_for_hours(who: dict[str, str], source: str) -> None:
+    with subprocess.Popen(
+        [*IOH, "json", "-c", "0.2", "--layers", "block", *["--proc"] * (source == "proc")],
+        env={**CLEAN, **who}, stdout=subprocess.PIPE, text=True,
+    ) as ioh:  # fmt: skip
+        assert ioh.stdout is not None
+        first = json.loads(ioh.stdout.readline())
+        found = status_of(ioh.pid)
+        ioh.terminate()
+        ioh.stdout.read()
+    assert first["layers"]["block"]["source"] == source
+    uid = str(CALLER if who else service_user().uid)
+    assert found["Uid"].split() == [uid] * 4
+    assert found["Gid"].split().count("0") == found["Groups"].split().count("0") == 0
+    assert int(found["CapPrm"], 16) == (1 << 19 | 1 << 2 if source == "proc" else 0)
+    assert (found["NoNewPrivs"], found["Seccomp"]) == ("1", "2")
+
+
+def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
+    """Who records is nobody, in a directory that only root may write; a part may go, no other."""
+    folder.chmod(0o700)
+    (folder / "a-0001.ioh").write_bytes(recorded(fakes.first(3)))
+    (folder / "a-0002.txt").touch()
+    part = ["record", "-o", str(folder / "a.ioh"), "--max-size", "64k", "--keep", "2"]
+    with subprocess.Popen([*IOH, *part, *PROC[:3]], env=CLEAN, stderr=subprocess.PIPE) as ioh:
+        running = recording_of(ioh.pid)
+        deadline = time.monotonic() + 60
+        while not (folder / "a-0004.ioh").exists():
+            assert time.monotonic() < deadline
+            text = base64.b85encode(os.urandom(800)).decode()  # fills the part
+            assert send_mark(running, text) == ("", "")
+        found = status_of(ioh.pid)
+        ioh.terminate()
+        _, err = ioh.communicate(timeout=20)
+    assert ioh.returncode == 0, err
+    assert found["Uid"].split()[0] == str(service_user().uid)
+    parts = sorted(folder.glob("*.ioh"))
+    assert [path.name for path in parts] == ["a-0003.ioh", "a-0004.ioh"]
+    assert (folder / "a-0002.txt").exists()
+    assert {(p.stat().st_uid, p.stat().st_mode & 0o777) for p in parts} == {(0, 0o600)}
+    assert all(check(str(path)).is_ended for path in parts)
+
+
+@pytest.mark.parametrize(
+    ("uid", "is_heard"), [(0, True), (CALLER, False), (service_user().uid, False)]
+)
+def test_roots_recording_takes_marks_of_root_alone(folder: Path, uid: int, is_heard: bool) -> None:
+    path = str(folder / "a.ioh")
+    with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
+        recording_of(ioh.pid)
+        marked = subprocess.run(
+            [*IOH, "mark", "now", "--file", path], env=CLEAN, user=uid, capture_output=True,
+            check=False,
+        )  # fmt: skip
+        ioh.terminate()
+    assert (marked.returncode == 0) == is_heard
+
+
+def test_sudo_marks_roots_recording(folder: Path) -> None:
+    path = str(folder / "a.ioh")
+    with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
+        marked = run("mark", "now", "--file", path)
+        ioh.terminate()
+    assert marked.returncode == 0, marked.stderr
+
+
+@pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
+def test_keys_of_the_screen_write_beside_whoever_started_it(
+    folder: Path, callers: Path, who: dict[str, str]
+) -> None:
+    here = callers if who else folder / "roots"
+    here.mkdir(mode=0o700, exist_ok=True)
+    with PtyScreen([*IOH, "--proc", "--layers", "block"], here, env={**CLEAN, **who}) as shown:
+        shown.wait_for("block")
+        shown.wait_until(lambda: status_of(shown.pid)["Uid"].split()[0] != "0")
+        shown.press("R")
+        shown.wait_until(lambda: any(here.glob("ioh-*.ioh")))
+        shown.press("S")
+        shown.wait_until(lambda: any(here.glob("ioh-*.txt")))
+        shown.press("R", "q")
+        assert shown.wait() == 0
+    found = {(p.suffix, p.stat().st_uid, p.stat().st_mode & 0o777) for p in here.iterdir()}
+    uid = CALLER if who else 0
+    assert found == {(suffix, uid, 0o600) for suffix in (".ioh", ".svg", ".txt")}
+
+
+OLD_KERNEL = """
+import os, sys
+from ioh.bpf.privileges import Kept, drop_privileges, permitted_capabilities
+from ioh.rights.user import act_as_caller
+act_as_caller()
+drop_privileges(Kept.ROOT)
+open("/proc/self/mountstats").read(1)
+assert os.geteuid() == 0
+try:
+    open(sys.argv[1], "w")
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_an_old_kernels_root_writes_as_the_caller(folder: Path) -> None:
+    command = [sys.executable, "-I", "-c", OLD_KERNEL, str(folder / "x")]
+    done = subprocess.run(
+        command, env={**CLEAN, **SUDO}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("refused\n", "")
+
+
+@pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
+def test_doctor_says_what_holds(who: dict[str, str]) -> None:
+    said = run("doctor", env=who).stdout
+    line = next(line for line in said.splitlines() if "ioh runs as" in line)
+    assert f"({CALLER if who else service_user().uid}), no capability, no_new_privs" in line
+    assert "seccomp filter" in line
+
+
+def test_no_library_of_others_is_loaded(folder: Path) -> None:
+    """Found first, it would be an error here, and could be a program elsewhere."""
+    for name in ("libbpf.so.1", "libbpf.so.0", "libbcc.so.0"):
+        (folder / name).write_text("no library")
+    for name in ("bcc", "json", "msgspec", "numpy", "sitecustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'mark')!r}, 'w')")
+    env = {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(folder), "PYTHONINSPECT": "1"}
+    done = run("doctor", env=env, cwd=folder)
+    assert "libbpf       found" in done.stdout
+    assert "ok    bcc" in done.stdout
+    assert not (folder / "mark").exists()
+
+
+def test_no_program_of_others_is_taken_for_python(folder: Path) -> None:
+    """Python 3.11 heeds these variables although it is isolated; who starts it again must not."""
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from ioh.rights import user; "
+        "user.forget_foreign_libraries(); print(sys.executable)"
+    )
+    for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"):
+        command = [sys.executable, "-I", "-c", program, str(Path(__file__).parents[2])]
+        env = {**CLEAN, name: str(folder / "theirs")}
+        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+        assert Path(said.strip()).resolve() == Path(sys.executable).resolve()

@@ -1,0 +1,279 @@
+"""Writes contrib/grafana: ``python -m tests.make_dashboards``; panels are much alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+GRAFANA = Path(__file__).parents[1] / "contrib" / "grafana"
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH, HEIGHT = 24, 8
+# As the screen calls them; in the order of the path.
+LAYERS = {
+    "syscall": "Application",
+    "nfs_client": "NFS client",
+    "nfs_server": "NFS server",
+    "block": "Disks",
+}
+# Grafana's names of units.
+OPS, SECONDS, BYTES, RATIO, NUMBER = "ops", "s", "Bps", "percentunit", "short"
+
+Panel = dict[str, Any]
+
+
+def panel(
+    kind: str,
+    title: str,
+    *queries: tuple[str, str],
+    unit: str = NUMBER,
+    width: int = 8,
+    text: str = "",
+    options: dict[str, Any] | None = None,
+) -> Panel:
+    """A panel without its place; a query is an expression and its legend."""
+    is_now = kind in {"stat", "table", "bargauge"}
+    shape = {"heatmap": "heatmap", "table": "table"}.get(kind, "time_series")
+    targets = [
+        {
+            "refId": chr(ord("A") + number),
+            "datasource": SOURCE,
+            "expr": expression,
+            "legendFormat": legend,
+            "format": shape,
+            "instant": is_now,
+            "range": not is_now,
+        }
+        for number, (expression, legend) in enumerate(queries)
+    ]
+    return {
+        "type": kind,
+        "title": title,
+        "description": text,
+        "datasource": SOURCE,
+        "targets": targets,
+        "fieldConfig": {"defaults": {"unit": unit}, "overrides": []},
+        "options": options or {},
+        "gridPos": {"h": HEIGHT, "w": width, "x": 0, "y": 0},
+    }
+
+
+def heatmap(title: str, expression: str) -> Panel:
+    return panel(
+        "heatmap", title, (expression, "{{le}}"), unit=SECONDS,
+        options={
+            "calculate": False,
+            "cellGap": 1,
+            "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64, "exponent": 0.5,
+                      "fill": "dark-orange", "reverse": False, "scale": "exponential"},
+            "yAxis": {"unit": SECONDS},
+            "tooltip": {"show": True, "yHistogram": True},
+            "legend": {"show": True},
+            "rowsFrame": {"layout": "le"},
+        },
+    )  # fmt: skip
+
+
+def row(title: str) -> Panel:
+    place = {"h": 1, "w": WIDTH, "x": 0, "y": 0}
+    return {"type": "row", "title": title, "collapsed": False, "panels": [], "gridPos": place}
+
+
+def dashboard(name: str, title: str, panels: list[Panel], variables: list[dict[str, Any]]) -> Panel:
+    """Panels from left to right, and with numbers."""
+    x = y = 0
+    for number, each in enumerate(panels, 1):
+        place = each["gridPos"]
+        if each["type"] == "row" or x + place["w"] > WIDTH:
+            y, x = y + (HEIGHT if x else 0), 0
+        each["id"], place["x"], place["y"] = number, x, y
+        if each["type"] == "row":
+            y += 1
+        else:
+            x += place["w"]
+    source = {"name": "datasource", "type": "datasource", "label": "Source", "query": "prometheus"}
+    return {
+        "uid": name,
+        "title": title,
+        "tags": ["ioh"],
+        "schemaVersion": 36,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": [source, *variables]},
+        "panels": panels,
+    }
+
+
+def of_host() -> Panel:
+    """One host's stack."""
+    here = 'host="$host"'
+    host = {
+        "name": "host",
+        "type": "query",
+        "label": "Host",
+        "datasource": SOURCE,
+        "refresh": 2,
+        "query": "label_values(ioh_build_info, host)",
+        "sort": 1,
+    }
+    panels = [
+        panel(
+            "table",
+            "Findings",
+            (f"ioh_finding{{{here}}} == 1", ""),
+            width=12,
+            text="What a rule means: ioh explain RULE",
+        ),
+        panel(
+            "timeseries",
+            "Where operations spend their time",
+            (f"ioh:own:rate5m{{{here}}}", "{{layer}}"),
+            width=12,
+            text="Operations under way in a layer, less those in the layers below it",
+        ),
+        *(each for layer, title in LAYERS.items() for each in _of_layer(layer, title, here)),
+        row("Disks and mounts, one by one"),
+        *_of_parts("block", "Disk", here),
+        *_of_parts("nfs_client", "Mount", here),
+        row("Network"),
+        panel(
+            "timeseries",
+            "TCP",
+            (f"rate(ioh_tcp_bytes_total{{{here}}}[$__rate_interval])", "{{op}}"),
+            unit=BYTES,
+        ),
+        panel(
+            "timeseries",
+            "Retransmitted segments",
+            (f"ioh:tcp_retransmitted:ratio5m{{{here}}}", "share"),
+            unit=RATIO,
+        ),
+        panel(
+            "timeseries", "Round trip", (f"ioh_tcp_srtt_seconds{{{here}}}", "mean"), unit=SECONDS
+        ),
+    ]
+    return dashboard("ioh-host", "ioh: one host", panels, [host])
+
+
+def _of_layer(layer: str, title: str, here: str) -> Iterator[Panel]:
+    own = f'{here}, layer="{layer}"'
+    buckets = f'ioh_{layer}_latency_seconds_bucket{{{here}, part=""}}'
+    yield row(title)
+    yield panel(
+        "timeseries", "Operations", (f"ioh:operations:rate5m{{{own}}} > 0", "{{op}}"), unit=OPS
+    )
+    yield panel(
+        "timeseries",
+        "Latency",
+        (f"ioh:latency_seconds:mean5m{{{own}}}", "{{op}}, mean"),
+        (f"ioh:latency_seconds:p99_5m{{{own}}}", "{{op}}, p99"),
+        unit=SECONDS,
+    )
+    yield heatmap(
+        "All operations by latency", f"sum by (le) (increase({buckets}[$__rate_interval]))"
+    )
+
+
+def _of_parts(layer: str, title: str, here: str) -> Iterator[Panel]:
+    parts = f'{{{here}, part!=""}}[$__rate_interval]'
+    time = f"rate(ioh_{layer}_operation_seconds_total{parts})"
+    count = f"rate(ioh_{layer}_operations_total{parts})"
+    yield panel(
+        "timeseries",
+        f"{title}: operations under way",
+        (f"topk(10, sum by (part) ({time}))", "{{part}}"),
+    )
+    yield panel(
+        "timeseries",
+        f"{title}: mean latency",
+        (f"topk(10, {time} / ({count} > 0))", "{{part}} {{op}}"),
+        unit=SECONDS,
+    )
+    moved = f"rate(ioh_{layer}_bytes_total{parts})"
+    yield panel(
+        "timeseries",
+        f"{title}: bytes",
+        (f"topk(10, sum by (part, op) ({moved}))", "{{part}} {{op}}"),
+        unit=BYTES,
+    )
+
+
+def of_fleet() -> Panel:
+    """All hosts, the worst first."""
+    worse = 'ioh_finding{severity=~"warning|critical"} == 1'
+    worst = 'ioh:latency_seconds:p99_5m{{layer=~"{}"}} and ioh:operations:rate5m > 0.1'
+    panels = [
+        panel("stat", "Hosts", ("count(count by (host) (ioh_build_info))", ""), width=4),
+        panel(
+            "stat",
+            "Hosts with findings",
+            (f"count(count by (host) ({worse})) or vector(0)", ""),
+            width=4,
+        ),
+        panel("stat", "Not measured", ("count(ioh_layer_up == 0) or vector(0)", ""), width=4),
+        panel(
+            "table",
+            "Findings",
+            ("sort_desc(count by (rule, severity, layer) (ioh_finding == 1))", ""),
+            width=12,
+            text="Number of hosts for each",
+        ),
+        row("Hosts by what adds most"),
+        panel(
+            "bargauge",
+            "The layer that adds most, by host",
+            ("topk(20, topk by (host) (1, ioh:own:rate5m))", "{{host}}: {{layer}}"),
+            width=12,
+            text="Operations under way in that layer and in none below it",
+        ),
+        panel(
+            "timeseries",
+            "Time of the fleet, by layer",
+            ("sum by (layer) (ioh:own:rate5m)", "{{layer}}"),
+            width=12,
+        ),
+        row("The worst p99"),
+        *(
+            panel(
+                "bargauge",
+                title,
+                (f"topk(10, {worst.format(layer)})", "{{host}} {{op}}"),
+                unit=SECONDS,
+                width=12,
+            )
+            for layer, title in LAYERS.items()
+        ),
+        row("The fleet over time"),
+        panel(
+            "timeseries",
+            "Disk operations",
+            ('topk(10, sum by (host) (ioh:operations:rate5m{layer="block"}))', "{{host}}"),
+            unit=OPS,
+        ),
+        panel(
+            "timeseries",
+            "Findings",
+            ("count by (rule) (ioh_finding == 1) or vector(0)", "{{rule}}"),
+        ),
+        panel(
+            "timeseries",
+            "CPU of ioh and its probes",
+            ("topk(10, sum by (host) (rate(ioh_cpu_seconds_total[$__rate_interval])))", "{{host}}"),
+            unit=RATIO,
+        ),
+    ]
+    return dashboard("ioh-fleet", "ioh: the fleet", panels, [])
+
+
+def dashboards() -> dict[Path, str]:
+    """Each file with what belongs into it."""
+    made = (of_host(), of_fleet())
+    return {GRAFANA / f"{each['uid']}.json": json.dumps(each, indent=1) + "\n" for each in made}
+
+
+if __name__ == "__main__":
+    for path, text in dashboards().items():
+        path.write_text(text)

@@ -1,0 +1,54 @@
+"""Every program by name: what it does, which rules tell of it, which others may.
+
+None is ill: no rule may warn, and what is said is information.
+"""
+
+from __future__ import annotations
+
+from tests.programs import databases, tools
+from tests.scenarios.catalogue import Scenario
+
+_PROGRAMS = (
+    Scenario("postgresql_reads", "pgbench -S, shared_buffers of 32 MB, tables in the page cache",
+             databases.postgresql_reads, also=("caching",)),
+    Scenario("postgresql_mixed", "pgbench's own mix", databases.postgresql_mixed,
+             also=("sync_writes",)),
+    Scenario("postgresql_checkpoint", "a CHECKPOINT in the middle of pgbench's mix",
+             databases.postgresql_checkpoint, also=("sync_writes",)),
+    Scenario("postgresql_restart", "pgbench -S after a restart, tables in the page cache",
+             databases.postgresql_restart),
+    Scenario("postgresql_cold", "pgbench -S after a restart, nothing in memory",
+             databases.postgresql_cold),
+    Scenario("postgresql_backup", "pg_basebackup beside pgbench",
+             databases.postgresql_backup, also=("sync_writes", "consolidation")),
+    Scenario("mariadb_mixed", "sysbench oltp_read_write, tables three times the buffer pool",
+             databases.mariadb_mixed, also=("sync_writes",)),
+    Scenario("mariadb_reads", "sysbench oltp_point_select of such tables",
+             databases.mariadb_reads),
+    Scenario("sqlite_rollback", "SQLite, small transactions, journal_mode=delete",
+             databases.sqlite_rollback, also=("sync_writes", "caching")),
+    Scenario("sqlite_wal", "SQLite, small transactions, journal_mode=wal", databases.sqlite_wal,
+             also=("sync_writes", "consolidation", "caching")),
+    Scenario("dd_buffered", "dd bs=1M of zeroes", tools.dd_buffered, says=("caching",)),
+    Scenario("dd_direct", "dd bs=1M oflag=direct", tools.dd_direct,
+             also=("fragmentation", "single_stream")),
+    Scenario("dd_sync", "dd bs=64k oflag=sync", tools.dd_sync,
+             also=("single_stream", "sync_writes")),
+    Scenario("dd_dsync", "dd bs=64k oflag=dsync", tools.dd_dsync,
+             also=("single_stream", "sync_writes")),
+    Scenario("log_durable", "a log of 400 lines a second, each with fsync", tools.log_durable,
+             also=("sync_writes",)),
+    Scenario("log_plain", "a log of 400 lines a second without fsync", tools.log_plain),
+    Scenario("tar", "tar of 1,000 files, not in memory", tools.tar,
+             also=("consolidation",)),
+    Scenario("rsync", "rsync -a of 1,000 files to the same disk", tools.rsync,
+             also=("consolidation",)),
+    Scenario("git", "git clone, status and gc of 1,000 files, not in memory", tools.git,
+             also=("consolidation",)),
+    Scenario("dpkg", "dpkg unpacks 1,000 files and purges them", tools.dpkg, also=("sync_writes",)),
+    Scenario("gcc", "gcc of 40 files", tools.gcc),
+    Scenario("lmdb", "mdb_load, mdb_dump and mdb_copy of a mapped database", tools.lmdb,
+             also=("sync_writes", "consolidation")),
+)  # fmt: skip
+
+PROGRAMS = {program.name: program for program in _PROGRAMS}

@@ -1,0 +1,77 @@
+"""Each program run for real on this machine, recorded and judged; nothing is kept."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.rig import MIB, recording, run
+from tests.programs.catalogue import PROGRAMS
+from tests.programs.servers import PostgreSQL
+from tests.programs.tools import mapped_database
+from tests.scenarios.make import play
+from tests.scenarios.stage import stage
+from tests.scenarios.verdict import complaint
+
+_QUIET = ("autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=2GB")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_rule_warns_of_what_is_healthy(name: str, tmp_path: Path) -> None:
+    assert complaint(PROGRAMS[name], play(PROGRAMS[name], tmp_path / "program.ioh")) == ""
+
+
+def test_postgresql_and_the_disk_count_the_same() -> None:
+    """Its own count and time of commits' fsyncs; the kernel's of requests."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder,
+        stage(Path(folder) / "stage", Path(folder) / "unused.ioh") as made,
+    ):
+        volume = made.volume(1024 * MIB)
+        server = PostgreSQL(made, volume, "track_wal_io_timing=on", *_QUIET)
+        server.fill(8)
+        server.stop()
+        volume.drop_caches()
+        server.start()
+
+        def synced() -> tuple[float, float]:
+            told = server.sql("SELECT wal_sync, wal_sync_time FROM pg_stat_wal")
+            count, ms = map(float, told.split("|"))
+            return count, ms
+
+        volume.sync()
+        with recording("--device", volume.loop.name, "--layers", "syscall,block") as ioh:
+            before, (count, ms) = volume.loop.stats(), synced()
+            server.transactions(100)
+            time.sleep(1.5)  # a backend tells its numbers within a second
+            more, more_ms = synced()
+            volume.sync()
+            disk = volume.loop.stats() - before
+    assert ioh.total("syscall", "fsync") == more - count > 0
+    assert ioh.latency_us("syscall", "fsync") == pytest.approx(
+        (more_ms - ms) / (more - count) * 1e3, rel=0.05
+    )
+    ioh.assert_block_agrees(disk)
+
+
+def test_what_lmdb_maps_is_read_by_its_page_faults() -> None:
+    """mdb_dump makes no read call of the database: all of it comes by faults, as the disk says."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ioh-", dir="/var/tmp") as folder,
+        stage(Path(folder) / "stage", Path(folder) / "unused.ioh") as made,
+    ):
+        volume = made.volume(1024 * MIB)
+        database, text = mapped_database(volume)
+        database.mkdir()
+        run("mdb_load", "-f", text, database)
+        volume.drop_caches()
+        with recording("--device", volume.loop.name, "--layers", "syscall,block") as ioh:
+            before = volume.loop.stats()
+            run("sh", "-c", f"mdb_dump {database} >/dev/null")
+            disk = volume.loop.stats() - before
+            size = (database / "data.mdb").stat().st_size
+    faulted = ioh.total("syscall", "fault_read", "bytes")
+    assert 0.9 * size <= faulted <= disk.read_bytes <= 1.02 * faulted

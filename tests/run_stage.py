@@ -1,0 +1,59 @@
+"""tests/run.sh in a checkout where what it runs is a script of the test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# What ioh.sh has ready when it sources tests/run.sh.
+LAUNCHER = """
+root=$PWD venv=$PWD/none foreign= uid=${FAKE_UID:-0}
+say() { printf '%s\\n' "$*"; }
+die() { say "$*"; exit 1; }
+give_back() { :; }
+need_programs() { :; }
+. "$root/tests/run.sh"
+"""
+
+
+class Stage:
+    """A checkout whose ``tests`` is the real one, but for the programs that a test puts there."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        for path in (ROOT / "tests").rglob("*.sh"):
+            copy = where / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.symlink_to(path)
+        self.program("nproc", "echo 2")
+
+    def program(self, name: str, script: str) -> None:
+        path = self.where / name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            # Under nohup and the like a signal that is ignored cannot be trapped.
+            ["env", "--default-signal=INT,TERM", "sh", "-euc", LAUNCHER, "sh", *arguments],
+            cwd=self.where,
+            env={
+                **os.environ,
+                "PATH": f"{self.where}:{os.environ['PATH']}",
+                "TMPDIR": str(self.where),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def wait_for(self, *names: str) -> None:
+        deadline = time.monotonic() + 20
+        while not all((self.where / name).exists() for name in names):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -1,0 +1,72 @@
+"""A MariaDB of a test's own: data and socket in a directory, no network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from tests.kernel.rig import run
+
+_START_S = 60.0
+
+
+class MariaDB:
+    """The server, with an empty database ``bench``; with ``options`` of mariadbd."""
+
+    def __init__(self, *options: str) -> None:
+        assert shutil.which("mariadbd"), "no mariadbd: ./ioh.sh --test-servers installs it"
+        self.home = Path(tempfile.mkdtemp(prefix="ioh-mariadb-"))
+        self.home.chmod(0o755)
+        shutil.chown(self.home, "mysql", "mysql")
+        self.options = options
+        run("mariadb-install-db", "--no-defaults", f"--datadir={self.home}/data", "--user=mysql",
+            "--skip-test-db", "--auth-root-authentication-method=normal")  # fmt: skip
+        self.start()
+        self.sql("create database bench", "")
+
+    def start(self) -> None:
+        log = self.home / "log"
+        with log.open("ab") as messages:
+            self.process = subprocess.Popen(
+                ["mariadbd", "--no-defaults", f"--datadir={self.home}/data", "--user=mysql",
+                 f"--socket={self.home}/s", f"--pid-file={self.home}/pid", "--skip-networking",
+                 *self.options], stderr=messages,
+            )  # fmt: skip
+        deadline = time.monotonic() + _START_S
+        while not (self.home / "s").exists():
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, "mariadbd does not begin"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(_START_S)
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.home)
+
+    def client(self, *words: str) -> list[str]:
+        """The command."""
+        return ["mariadb", "--no-defaults", f"--socket={self.home}/s", "-uroot", "-NB", *words]
+
+    def sql(self, text: str, database: str = "bench") -> str:
+        """All of it in one session, which goes on after errors."""
+        done = subprocess.run(
+            self.client("--force", database), input=text, capture_output=True, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    def status(self) -> dict[str, int]:
+        """Its own counters, by this one statement."""
+        rows = [line.split("\t") for line in self.sql("show global status").splitlines()]
+        return {name: int(value) for name, value in rows if re.fullmatch(r"\d+", value)}
+
+    def sysbench(self, load: str, command: str, *options: str) -> str:
+        here = f"--mysql-socket={self.home}/s", "--mysql-user=root", "--mysql-db=bench"
+        return run("sysbench", load, *here, "--tables=2", "--table-size=500", *options, command)

@@ -1,0 +1,138 @@
+"""`ioh serve` as it runs, and a Prometheus of a test's own that scrapes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.kernel.rig import START_S, Reader, ioh_command, ioh_environment
+
+
+class Serve:
+    """`ioh serve` at a port that was free; a context manager."""
+
+    def __init__(
+        self,
+        *options: str,
+        words: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        command = ioh_command("serve", "--listen", "127.0.0.1:0", *options)
+        self._process = subprocess.Popen(
+            [*words, *command],
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env=dict(environment) if environment is not None else ioh_environment(),
+        )
+        assert self._process.stderr is not None
+        self.pid = self._process.pid
+        self.messages = Reader(self._process.stderr.fileno())
+        self.messages.start()
+        self.messages.wait_for(1, START_S)
+        self.url = self.messages.lines[0].decode().split()[-1]
+        assert self.url.startswith("http"), self.messages.lines
+
+    def __enter__(self) -> Serve:  # noqa: PYI034 (Self came with Python 3.11)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(10) == 0
+        self.messages.join(5)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    @property
+    def target(self) -> str:
+        """Host and port."""
+        return urllib.parse.urlsplit(self.url).netloc
+
+    def scrape(self) -> str:
+        with urllib.request.urlopen(self.url, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+
+
+class Prometheus:
+    """The server with its data in ``home``; scrapes ``targets``; a context manager.
+
+    Args:
+        home: A directory of its own.
+        targets: Hosts with ports.
+        rules: Files of rules.
+        scrape_s: How often it scrapes and evaluates them.
+    """
+
+    def __init__(
+        self, home: Path, targets: Sequence[str], rules: Sequence[Path] = (), scrape_s: int = 1
+    ) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = {
+            "global": {"scrape_interval": f"{scrape_s}s", "evaluation_interval": f"{scrape_s}s"},
+            "rule_files": [str(path) for path in rules],
+            "scrape_configs": [{"job_name": "ioh", "static_configs": [{"targets": [*targets]}]}],
+        }
+        (home / "prometheus.yml").write_text(json.dumps(config))  # which is YAML, too
+        program = shutil.which("prometheus")
+        assert program, "prometheus is not installed: ./ioh.sh --test-servers installs it"
+        with (home / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [program, f"--config.file={home}/prometheus.yml",
+                 f"--storage.tsdb.path={home}/data",
+                 f"--web.listen-address={self.address}", "--log.level=warn"],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_S
+        while not self._is_ready():
+            assert self._process.poll() is None, (home / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def __enter__(self) -> Prometheus:  # noqa: PYI034
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def api(self, path: str, **query: str) -> Any:
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            told = json.load(answer)
+        assert told["status"] == "success", told
+        return told["data"]
+
+    def query(self, text: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each series that an expression has now."""
+        found = self.api("query", query=text)["result"]
+        return [(each["metric"], float(each["value"][1])) for each in found]
+
+    def value(self, text: str) -> float:
+        """The value of an expression that has one series."""
+        ((_, value),) = self.query(text)
+        return value
+
+    def wait_until(self, text: str, timeout_s: float = 30) -> None:
+        """Until an expression has a series."""
+        deadline = time.monotonic() + timeout_s
+        while not self.query(text):
+            assert time.monotonic() < deadline, f"never came: {text}"
+            time.sleep(0.2)

@@ -1,0 +1,110 @@
+"""An OpenSSH server of a test's own on loopback, and a configuration of ssh that knows it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.kernel.rig import run
+
+SSHD = "/usr/sbin/sshd"
+_SERVER = """\
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/mine.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin prohibit-password
+"""
+_CLIENT = """\
+Host keyless
+  IdentityFile {folder}/other
+Host db01 nfs01 stranger
+  IdentityFile {folder}/mine
+Host db01 nfs01 keyless
+  UserKnownHostsFile {folder}/known
+Host stranger
+  UserKnownHostsFile {folder}/none
+Host db01 nfs01 stranger keyless
+  HostName 127.0.0.1
+  Port {port}
+  User root
+  IdentitiesOnly yes
+  StrictHostKeyChecking yes
+Host *
+  GlobalKnownHostsFile {folder}/none
+"""
+
+
+class Sshd:
+    """``db01`` and ``nfs01`` are this machine; a context manager.
+
+    ``stranger`` is it under a key that nobody knows, ``keyless`` for somebody it does not know.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        for name in ("host", "mine", "other"):
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name)
+        key = (folder / "host.pub").read_text()
+        (folder / "known").write_text(f"[127.0.0.1]:{self._port} {key}")
+        (folder / "bin").mkdir()
+        names = {"folder": folder, "port": self._port}
+        (folder / "server").write_text(_SERVER.format(**names))
+        (folder / "client").write_text(_CLIENT.format(**names))
+        ssh = folder / "bin" / "ssh"
+        ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/client "$@"\n')
+        ssh.chmod(0o755)
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it locks itself in
+        self.start()
+
+    def __enter__(self) -> Sshd:  # noqa: PYI034 (Self came with Python 3.11)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """One in which ``ssh`` knows these hosts."""
+        return {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+
+    def start(self) -> None:
+        """Listen."""
+        self._process = subprocess.Popen([SSHD, "-D", "-e", "-f", self.folder / "server"])
+        deadline = time.monotonic() + 10
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self._port)).close()
+                return
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    @property
+    def sessions(self) -> list[psutil.Process]:
+        """Its processes for connections."""
+        found = psutil.Process(self._process.pid).children(recursive=True)
+        return [each for each in found if each.name().startswith("sshd")]
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to each connection's processes."""
+        for each in self.sessions:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+
+    def stop(self) -> None:
+        """End it, and all connections with it."""
+        self.send(signal.SIGKILL)
+        self._process.terminate()
+        self._process.wait(10)

@@ -1,0 +1,261 @@
+"""Layer ``db`` with a real PostgreSQL: its counts are the server's own, from outside."""
+
+from __future__ import annotations
+
+import re
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.server_files import read_servers
+from ioh.bpf.sites import find_sites
+from tests.kernel.rig import Ioh, recording
+from tests.kernel.test_lifecycle import children, eventually
+from tests.servers.postgres import Cluster
+
+LAYER = ("--layers", "db")
+COUNTERS = {
+    "commit": "select sum(xact_commit) from pg_stat_database",
+    "data_read": "select sum(blks_read) from pg_stat_database",
+    "log_sync": "select wal_sync from pg_stat_wal",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.close()
+
+
+def counters(cluster: Cluster) -> dict[str, int]:
+    time.sleep(2)  # what sessions and the log writer did is handed over
+    found = cluster.sql("select " + ", ".join(f"({sql})" for sql in COUNTERS.values()))
+    return dict(zip(COUNTERS, map(int, found.split("|")), strict=True))
+
+
+def counted(cluster: Cluster, ioh_of: Callable[[], Ioh]) -> tuple[Ioh, dict[str, int]]:
+    """What the server counted while ioh did, without what it takes to ask the server."""
+    calm = counters(cluster)
+    before = counters(cluster)
+    ioh = ioh_of()
+    after = counters(cluster)
+    asking = {name: before[name] - calm[name] for name in before}
+    return ioh, {name: after[name] - before[name] - asking[name] for name in after}
+
+
+def is_seen(ioh: Ioh, count: int = 1) -> bool:
+    layers = [interval["layers"] for interval in ioh.intervals[-1:]]
+    return any((x.get("db", {}).get("metrics", {}).get("servers") or 0) >= count for x in layers)
+
+
+def wait_until_seen(ioh: Ioh, count: int = 1) -> None:
+    assert eventually_within(20, lambda: is_seen(ioh, count)), ioh.raw[-3000:]
+
+
+def running_statements(ioh: Ioh) -> int | None:
+    layer = ioh.intervals[-1]["layers"].get("db", {"metrics": {}})
+    running: int | None = layer["metrics"].get("running_statements")
+    return running
+
+
+def eventually_within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def watched(work: Callable[[], object], count: int = 1) -> Ioh:
+    with recording(*LAYER) as ioh:
+        wait_until_seen(ioh, count)
+        work()
+    assert not ioh.lost("db")
+    return ioh
+
+
+def done_by(told: str) -> int:
+    """Transactions, as pgbench tells."""
+    found = re.search(r"actually processed: (\d+)", told)
+    assert found is not None, told
+    return int(found[1])
+
+
+@pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
+def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> None:
+    told: list[str] = []
+
+    def work() -> None:
+        told.append(cluster.pgbench("-c", "4", "-t", "250", "-M", protocol))
+
+    ioh, server = counted(cluster, lambda: watched(work))
+    assert done_by(told[0]) == 1000
+    assert ioh.total("db", "commit") == server["commit"]
+    assert ioh.total("db", "log_sync") == server["log_sync"] > 100
+    # Seven in each transaction, BEGIN and END among them, and what pgbench asks first.
+    assert 7000 <= ioh.total("db", "statement") <= 7000 + 10
+    assert ioh.errors("db", "statement") == 0
+    sessions = ioh.table("db", "session", "session")
+    assert sum(row["commits"] for row in sessions.values()) == server["commit"]
+    assert max(row["statements"] for row in sessions.values()) >= 1750
+    waits = ioh.table("db", "wait", "within", "wait")
+    assert waits["statement", "rest"]["waits"] == ioh.total("db", "statement")
+    assert waits["commit", "log_sync"]["waits"] <= server["log_sync"]
+
+
+def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
+    cluster.stop()  # its buffers are empty again
+    cluster.start()
+    counters(cluster)  # reads the catalogue into them; what follows does not fill them
+    ioh, server = counted(cluster, lambda: watched(lambda: cluster.pgbench("-S", "-t", "800")))
+    assert ioh.total("db", "data_read") == server["data_read"] > 500
+    assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192
+    assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
+
+
+def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
+    cluster.pgbench("-t", "300")
+    sql = "select buffers_checkpoint from pg_stat_bgwriter"
+    before = int(cluster.sql(sql))
+    ioh = watched(lambda: cluster.sql("checkpoint"))
+    time.sleep(2)
+    written = int(cluster.sql(sql)) - before
+    assert ioh.total("db", "checkpoint") == 1
+    # SLRUs (the commit log) count as buffers of the checkpoint, too, and are no data files.
+    assert 0 <= written - ioh.total("db", "data_write") <= 4
+    assert ioh.total("db", "data_write", "bytes") == ioh.total("db", "data_write") * 8192
+
+
+def test_how_long_a_statement_takes(cluster: Cluster) -> None:
+    told: list[str] = []
+    ioh = watched(lambda: told.append(cluster.run_script("select pg_sleep(0.03);", "-t", "50")))
+    latency_ms = re.search(r"latency average = ([\d.]+) ms", told[0])
+    assert latency_ms is not None, told[0]
+    assert ioh.total("db", "statement") in {50, 51, 52}
+    slept = [n for n in ioh.ops("db", "statement") if (n["count"] or 0) and n["latency_us"] > 29e3]
+    assert len(slept) >= 5
+    mean_us = sum(n["latency_us"] * n["count"] for n in slept) / sum(n["count"] for n in slept)
+    assert mean_us == pytest.approx(float(latency_ms[1]) * 1e3, rel=0.02)
+    assert mean_us <= float(latency_ms[1]) * 1e3 + 1
+
+
+@pytest.mark.parametrize(
+    ("query", "least", "most"),
+    [
+        pytest.param("select count(*) from generate_series(1, 3000)", 0.7, 1.0, id="calculates"),
+        pytest.param("select pg_sleep(0.02)", 0.0, 0.05, id="sleeps"),
+    ],
+)
+def test_time_on_a_cpu(cluster: Cluster, query: str, least: float, most: float) -> None:
+    """Even of statements so short that the scheduler has not looked at its clock meanwhile."""
+    ioh = watched(lambda: cluster.run_script(f"{query};", "-t", "200", "-R", "100"))
+    waits = ioh.table("db", "wait", "within", "wait")
+    cpu, rest = waits["statement", "cpu"], waits["statement", "rest"]
+    assert least <= cpu["wait_ns"] / cpu["whole_ns"] <= most
+    assert 1 - most - 0.01 <= rest["wait_ns"] / rest["whole_ns"] <= 1 - least
+
+
+def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
+    def work() -> None:
+        subprocess.run(cluster.psql("-c", "select 1/0"), check=False, capture_output=True)
+        holder = cluster.session("begin; lock table pgbench_branches in access exclusive mode")
+        asking = cluster.psql("-d", "bench", "-c", "select count(*) from pgbench_branches")
+        with subprocess.Popen(asking, stdout=subprocess.DEVNULL):
+            time.sleep(1.5)
+            holder.communicate("rollback;\n")
+
+    ioh = watched(work)
+    assert ioh.errors("db", "statement") == 2  # and ROLLBACK, whose transaction is aborted
+    assert ioh.total("db", "lock_wait") == 1
+    waited_us = ioh.latency_us("db", "lock_wait")
+    assert 1.2e6 < waited_us < 1.9e6
+    waits = ioh.table("db", "wait", "within", "wait")
+    assert waits["statement", "lock_wait"]["wait_ns"] == pytest.approx(waited_us * 1e3, rel=0.01)
+
+
+def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
+    other = Cluster()
+    try:
+
+        def work() -> None:
+            cluster.pgbench("-t", "100")
+            other.pgbench("-t", "30")
+
+        ioh = watched(work, 2)
+    finally:
+        other.close()
+    commits = {f"postgres {c.port}": 0 for c in (cluster, other)}
+    for interval in ioh.intervals_of("db"):
+        for name, ops in interval["layers"]["db"]["parts"]["server"].items():
+            commits[name] += ops["commit"]["count"] or 0
+    assert 100 <= commits[f"postgres {cluster.port}"] <= 105
+    assert 30 <= commits[f"postgres {other.port}"] <= 35
+    assert len(commits) == 2
+
+
+def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None:
+    cluster.stop()
+    with recording(*LAYER) as ioh:
+        cluster.start()
+        wait_until_seen(ioh)
+        told = done_by(cluster.pgbench("-t", "40"))
+        with subprocess.Popen(cluster.psql("-c", "select pg_sleep(60)")):
+            assert eventually_within(20, lambda: running_statements(ioh) == 1)
+            pid = cluster.sql("select pid from pg_stat_activity where query ~ '^select pg_sleep'")
+            subprocess.run(["kill", "-KILL", pid], check=True)
+        assert eventually_within(20, lambda: running_statements(ioh) == 0)
+        assert eventually_within(20, cluster.is_ready)
+        told += done_by(cluster.pgbench("-t", "50"))
+        cluster.kill()
+        cluster.start()
+        # Its file still has its probes: nothing is missed, however soon the work goes on.
+        told += done_by(cluster.pgbench("-t", "60"))
+        wait_until_seen(ioh)
+        told += done_by(cluster.pgbench("-t", "70"))
+    assert told == 220
+    assert 220 <= ioh.total("db", "commit") <= 220 + 60
+    updates = ioh.total("db", "statement")
+    assert updates >= 220 * 7
+
+
+def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
+    assert set(semaphores(cluster.pid)) == {0}
+    ioh = Ioh(*LAYER)
+    try:
+        wait_until_seen(ioh)
+        assert min(semaphores(cluster.pid)) >= 1  # one for each place
+        family = (ioh.process.pid, *children(ioh.process.pid))
+        subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
+        assert eventually(lambda: set(semaphores(cluster.pid)) == {0})
+    finally:
+        ioh.end(signal.SIGKILL)
+
+
+def semaphores(pid: int) -> list[int]:
+    """Values of those that ioh uses, read from the server's memory."""
+    (server,) = [s for s in read_servers() if s.title == "PostgreSQL"]
+    exe = Path(f"/proc/{pid}/exe")
+    with exe.open("rb") as file:
+        offsets = {site.semaphore for site in find_sites(file, server, "x86_64").sites} - {0}
+    name = str(exe.readlink())
+    values = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            if not line.endswith(name) or " rw" not in line:
+                continue
+            where, _, from_offset, *_ = line.split()
+            first, last = (int(word, 16) for word in where.split("-"))
+            begin = int(from_offset, 16)
+            for offset in offsets:
+                if begin <= offset < begin + last - first:
+                    memory.seek(first + offset - begin)
+                    values.append(struct.unpack("=H", memory.read(2))[0])
+    assert len(values) >= 10
+    return values

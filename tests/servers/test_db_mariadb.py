@@ -1,0 +1,159 @@
+"""Layer ``db`` with a real MariaDB: exactly what was asked of it, and what its counters say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernel.rig import Ioh, recording
+from tests.servers.mariadb import MariaDB
+
+ONLY = ("--layers", "db")
+_STATEMENTS = re.compile(r"Com_(?!stmt_)\w+")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDB]:
+    made = MariaDB()
+    made.sql("create table t (id int primary key auto_increment, v int) engine=innodb")
+    made.sysbench("oltp_read_write", "prepare")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(server: MariaDB) -> MariaDB:
+    server.sql("truncate table t")
+    return server
+
+
+def started(ioh: Ioh) -> None:
+    """The server is found, and its functions have their probes."""
+    for _ in range(60):
+        ioh.settle()
+        if ioh.intervals[-1]["layers"]["db"]["metrics"]["servers"]:
+            return
+    raise AssertionError(ioh.raw[-3000:])
+
+
+def known(before: dict[str, int], after: dict[str, int]) -> int:
+    """Statements between two readings, the first of which counts itself."""
+    return 1 + sum(after[name] - before[name] for name in after if _STATEMENTS.fullmatch(name))
+
+
+def errors(ioh: Ioh) -> int:
+    return sum(ioh.errors("db", op) for op in ("statement", "commit"))
+
+
+@pytest.mark.parametrize(
+    ("text", "statements", "commits"),
+    [
+        ("insert t values (1,1); insert t values (2,2); select * from t; select 1", 4, 3),
+        ("begin; insert t values (3,3); update t set v=4; delete from t; commit", 5, 1),
+        ("begin; insert t values (3,3); rollback; select 1", 4, 0),
+        ("insert t values (1,1); insert t values (1,1); nonsense", 3, 1),
+        ("begin; insert t values (1,1); insert t values (1,1); commit", 4, 1),
+        ("set autocommit=0; insert t values (1,1); commit; insert t values (2,2)", 4, 1),
+        ("begin; insert t values (1,1); begin; insert t values (2,2); commit", 5, 2),
+        ("xa start 'a';insert t values (); xa end 'a'; xa prepare 'a'; do sleep(1); xa commit 'a'",
+         6, 1),
+        ("xa start 'b'; insert t values (1,1); xa end 'b'; xa commit 'b' one phase", 4, 1),
+        ("xa start 'c'; insert t values (1,1); xa end 'c'; xa prepare 'c'; xa rollback 'c'", 5, 0),
+        ("prepare x from 'insert t values (?,?)'; execute x using 1, 1; deallocate prepare x",
+         3, 1),
+    ],
+)  # fmt: skip
+def test_statements_and_commits_are_those_asked_for(
+    table: MariaDB, text: str, statements: int, commits: int
+) -> None:
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        table.sql(text)
+    assert (ioh.total("db", "statement"), ioh.total("db", "commit")) == (statements, commits)
+    assert errors(ioh) == 0
+    assert not commits or ioh.latency_us("db", "commit") < 400_000
+    assert ioh.lost("db") == {}
+
+
+def test_its_own_counters_agree(table: MariaDB) -> None:
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        before = table.status()
+        table.sql("insert t (v) values (3), (1), (2);" + 97 * "insert t (v) select max(v) from t;")
+        table.sql(53 * "select * from t order by v limit 3;" + 13 * "select distinct v from t;")
+        after = table.status()
+    assert ioh.total("db", "statement") == known(before, after)
+    assert ioh.total("db", "commit") == 98 + 53 + 13
+    sorts = sum(after[name] - before[name] for name in ("Sort_scan", "Sort_range"))
+    assert ioh.total("db", "sort") == sorts == 53
+
+
+@pytest.mark.parametrize("prepared", ["auto", "disable"])
+def test_sysbench_counts_as_many(server: MariaDB, prepared: str) -> None:
+    options = ("--threads=4", "--events=211", "--time=0", f"--db-ps-mode={prepared}")
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        before = server.status()
+        told = server.sysbench("oltp_read_write", "run", *options)
+        after = server.status()
+    counted = {name: int(n) for name, n in re.findall(r"(\w+):\s+(\d+)", told)}
+    assert ioh.total("db", "commit") == after["Com_commit"] - before["Com_commit"]
+    assert ioh.total("db", "commit") == counted["transactions"]
+    statements = known(before, after)
+    assert ioh.total("db", "statement") == statements
+    assert statements >= counted["total"] + 2
+    sessions = ioh.table("db", "session", "pid")
+    assert sum(row["statements"] for row in sessions.values()) == statements
+    assert ioh.lost("db") == {}
+
+
+@pytest.mark.parametrize(
+    ("holder", "waiter", "rows"),
+    [
+        ("begin; update t set v = 7; do sleep(1.5)", "update t set v = 8", 1),
+        ("begin; select * from t; do sleep(1.5)", "alter table t force", 0),
+    ],
+    ids=["row", "metadata"],
+)
+def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int) -> None:
+    table.sql("insert t values (1, 1)")
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        before = table.status()
+        with subprocess.Popen(table.client("bench", "-e", holder), stdout=subprocess.DEVNULL):
+            time.sleep(0.5)
+            table.sql(waiter)
+        after = table.status()
+    assert ioh.total("db", "lock_wait") == 1  # and the sleep is none
+    assert 0.6e6 < ioh.latency_us("db", "lock_wait") < 1.4e6
+    assert after["Innodb_row_lock_waits"] - before["Innodb_row_lock_waits"] == rows
+    told_ms = after["Innodb_row_lock_time"] - before["Innodb_row_lock_time"]
+    assert not rows or ioh.latency_us("db", "lock_wait") == pytest.approx(told_ms * 1000, 0.05)
+    waits = ioh.table("db", "wait", "within", "wait")
+    assert waits["statement", "lock_wait"]["waits"] == 1
+
+
+def test_what_it_exports_no_function_for_is_unknown(table: MariaDB) -> None:
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        table.sql("insert t values (1,1)")
+    ops = ioh.intervals[-1]["layers"]["db"]["ops"]
+    assert ops["statement"]["count"] is not None
+    for op in ("log_sync", "log_write", "data_read", "data_write"):
+        assert ops.get(op, {}).get("count") is None, op
+
+
+def test_a_server_that_is_killed_and_started_again_is_counted(table: MariaDB) -> None:
+    with recording(*ONLY) as ioh:
+        started(ioh)
+        table.process.kill()
+        table.process.wait(10)
+        (table.home / "s").unlink(missing_ok=True)
+        table.start()
+        table.sql("insert t values (1,1); select 1")
+    assert ioh.total("db", "statement") == 2
+    assert ioh.total("db", "commit") > 1  # it reads its own tables as it starts

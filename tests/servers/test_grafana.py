@@ -1,0 +1,81 @@
+"""Every query of every panel has data in a real Prometheus; the files are Grafana's own shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.make_dashboards import dashboards
+from tests.servers.played import Played, Recorded
+from tests.servers.prometheus import Prometheus
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "contrib" / "prometheus" / "ioh.rules.yml"
+FILES = {path.name: json.loads(text) for path, text in dashboards().items()}
+HOSTS = ("db01", "nfs01")
+# Two scrapes of the test's Prometheus.
+VARIABLES = {"$host": HOSTS[0], "$__rate_interval": "4s"}
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    recorded = Recorded()
+    with (
+        Played(recorded, HOSTS[0], 0.2) as one,
+        Played(recorded, HOSTS[1], 0.2, first=40) as other,
+        Prometheus(
+            tmp_path_factory.mktemp("prometheus"), [one.target, other.target], [RULES]
+        ) as made,
+    ):
+        yield made
+
+
+def queries() -> list[Any]:
+    found = []
+    for name, board in FILES.items():
+        for panel in board["panels"]:
+            for target in panel.get("targets", ()):
+                words = f"{name}: {panel['title']} {target['refId']}"
+                found.append(pytest.param(target["expr"], id=f"{panel['id']} {words}"))
+    return found
+
+
+@pytest.mark.parametrize("expression", queries())
+def test_a_query_has_data(prometheus: Prometheus, expression: str) -> None:
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression
+    prometheus.wait_until(expression, 60)
+
+
+def test_the_variable_offers_the_hosts(prometheus: Prometheus) -> None:
+    prometheus.wait_until(f"count(ioh_build_info) == {len(HOSTS)}")
+    assert tuple(prometheus.api("label/host/values")) == HOSTS
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_grafanas_own_models_know_every_field(name: str) -> None:
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    taken = json.loads(JSONEncoder().encode(Dashboard.from_json(FILES[name])))
+    assert lacking(FILES[name], taken, name) == []
+
+
+def lacking(mine: Any, taken: Any, where: str) -> list[str]:
+    """What a model did not take as it was."""
+    if isinstance(mine, dict) and isinstance(taken, dict):
+        pairs = [(mine[key], taken.get(key), f"{where}.{key}") for key in mine]
+    elif isinstance(mine, list) and isinstance(taken, list) and len(mine) == len(taken):
+        pairs = [
+            (a, b, f"{where}[{at}]") for at, (a, b) in enumerate(zip(mine, taken, strict=True))
+        ]
+    else:
+        return [] if mine == taken else [f"{where}: {mine!r} became {taken!r}"]
+    return [fault for pair in pairs for fault in lacking(*pair)]

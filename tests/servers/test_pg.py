@@ -1,0 +1,257 @@
+"""``--pg`` with a real PostgreSQL: its counts are the views' own, and it is no burden."""
+
+from __future__ import annotations
+
+import json
+import pwd
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.model.sample import LayerSample
+from ioh.pg.connection import PgError, connect
+from ioh.pg.login import Login
+from ioh.playback.replay import ReplaySource
+from ioh.session.stream import Tick
+from tests.kernel.rig import Ioh, ioh_command, ioh_environment, recording
+from tests.pty_screen import PtyScreen
+from tests.servers.postgres import PASSWORD, Cluster
+
+ONLY = ("--proc", "--layers", "pg")
+OWN = "select count(*) from pg_stat_activity where application_name = 'ioh'"
+COUNTERS = """select (select xact_commit || ' ' || blks_read from pg_stat_database
+  where datname = 'bench') || ' ' || wal_bytes || ' ' || wal_write || ' ' || wal_sync
+  from pg_stat_wal"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.close()
+
+
+def seen(ioh: Ioh) -> list[dict[str, Any]]:
+    """The layer in each interval that has its numbers."""
+    layers = (interval["layers"].get("pg", {}) for interval in ioh.intervals)
+    known = [(layer, layer.get("ops", {}).get("commit", {}).get("count")) for layer in layers]
+    return [layer for layer, count in known if count is not None]
+
+
+def wait_for(ioh: Ioh, what: Callable[[], Any], seconds: int = 40) -> None:
+    for _ in range(seconds):
+        if what():
+            return
+        ioh.settle()
+    raise AssertionError(ioh.raw[-3000:])
+
+
+def samples_of(path: Path) -> list[LayerSample]:
+    with ReplaySource(str(path), speed=None, follow=False) as source:
+        found = [item.sample for item in source if isinstance(item, Tick)]
+    layers = [sample.layers["pg"] for sample in found]
+    return [x for x in layers if isinstance(x, LayerSample) and x.metrics["sessions"] is not None]
+
+
+def recorder(cluster: Cluster, path: Path) -> subprocess.Popen[bytes]:
+    command = ioh_command("record", "-o", str(path), *ONLY, "--pg", cluster.dsn)
+    with (path.parent / "stderr").open("wb") as messages:
+        return subprocess.Popen(command, env=ioh_environment(), stderr=messages)
+
+
+def test_its_counts_are_those_of_the_views(cluster: Cluster, tmp_path: Path) -> None:
+    time.sleep(2)  # what was done before is handed over
+    before = [int(n) for n in cluster.sql(COUNTERS).split()]
+    process = recorder(cluster, tmp_path / "run.ioh")
+    time.sleep(4)
+    cluster.pgbench("-c", "4", "-t", "101")
+    time.sleep(4)
+    after = [int(n) for n in cluster.sql(COUNTERS).split()]
+    process.terminate()
+    assert process.wait(10) == 0
+    readings = samples_of(tmp_path / "run.ioh")
+
+    def told(sample: LayerSample) -> list[int | float | None]:
+        bench = sample.parts["bench"]
+        log, sync = sample.ops["log_write"], sample.ops["log_sync"]
+        read = bench["data_read"].count_total
+        return [
+            bench["commit"].count_total, read, log.bytes_total, log.count_total, sync.count_total,
+        ]  # fmt: skip
+
+    assert told(readings[0]) == before
+    assert told(readings[-1]) == after
+    assert after[0] - before[0] >= 404
+    assert after[2] > before[2]
+
+
+def test_statements_sessions_and_waits(cluster: Cluster) -> None:
+    with recording(*ONLY, "--pg", cluster.dsn, cycle_s=1.0) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        holder = cluster.session("begin; lock table pgbench_history in access exclusive mode")
+        waiting = subprocess.Popen(
+            cluster.psql(
+                "-d", "bench", "-c",
+                "select count(*) from pgbench_history where filler = 'private words'",
+            ),
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        ioh.settle()
+        cluster.pgbench("-S", "-t", "211")
+        ioh.settle()
+        ioh.settle()
+        holder.communicate("rollback;\n")
+        waiting.wait(10)
+    calls = ioh.table("pg", "statement", "database", "statement")
+    select = "SELECT abalance FROM pgbench_accounts WHERE aid = $1"
+    assert calls["bench", select]["calls"] == 211
+    assert calls["bench", select]["rows"] == 211
+    sessions = [row for layer in seen(ioh) for row in layer["top"]["session"]]
+    found = [row for row in sessions if row["wait"] == "Lock:relation"]
+    assert found
+    assert found[0]["user"] == "postgres"
+    assert found[0]["database"] == "bench"
+    assert found[0]["statement"] == "select count(*) from pgbench_history where filler = ?"
+    assert max(layer["metrics"]["waiting_for_locks"] for layer in seen(ioh)) == 1
+    waits = ioh.table("pg", "wait", "wait")
+    assert ("Lock:relation",) in waits
+    assert b"private words" not in ioh.raw
+    assert all("statements, too" not in note for layer in seen(ioh) for note in layer["notes"])
+
+
+def test_parameters_when_asked_for_and_samples_without_the_extension(cluster: Cluster) -> None:
+    dsn = cluster.dsn.replace("dbname=postgres", "dbname=bench")
+    with recording(*ONLY, "--pg", dsn, "--pg-parameters", cycle_s=1.0) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        cluster.sql("select pg_sleep(3), 'public words'")
+    assert b"select pg_sleep(3), 'public words'" in ioh.raw
+    notes = [note for layer in seen(ioh) for note in layer["notes"]]
+    assert any("this database has no pg_stat_statements" in note for note in notes)
+    rows = [row for layer in seen(ioh) for row in layer["top"]["statement"]]
+    slept = [row["avg_inflight"] for row in rows if "pg_sleep" in row["statement"]]
+    assert 1.5 < sum(slept) < 4.5, slept
+
+
+def test_one_connection_which_can_neither_write_nor_wait(cluster: Cluster) -> None:
+    counts = set()
+    with recording(*ONLY, "--pg", cluster.dsn, cycle_s=0.2) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        for _ in range(20):
+            counts.add(cluster.sql(OWN))
+            time.sleep(0.05)
+    assert counts == {"1"}
+    assert cluster.sql(OWN) == "0"
+    with connect(Login(cluster.dsn)) as connection:
+        for statement, why in (
+            ("create table t()", "read-only transaction"),
+            ("select pg_sleep(5)", "statement timeout"),
+        ):
+            with pytest.raises(PgError, match=why) as told:
+                connection.query(statement)
+            assert not told.value.is_lost
+        assert connection.query("select 1") == [(1,)]
+
+
+@pytest.mark.parametrize("table", ["pgbench_accounts", "pg_database"])
+def test_a_locked_table_delays_no_interval(cluster: Cluster, table: str) -> None:
+    """Not even one of the catalogue's, which the views are joined with."""
+    with recording("--proc", "--layers", "pg,block", "--pg", cluster.dsn, cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        first = len(ioh.intervals)
+        with cluster.session(f"begin; lock table {table} in access exclusive mode") as holder:
+            for _ in range(5):
+                ioh.settle()
+            last = len(ioh.intervals)
+            assert holder.stdin is not None
+            holder.stdin.close()
+        wait_for(ioh, lambda: len(seen(ioh)) > last, 20) if table == "pg_database" else None
+    during = ioh.intervals[first:last]
+    assert len(during) >= 9
+    assert max(interval["interval_s"] for interval in during) < 0.75
+    known = [
+        i["layers"].get("pg", {}).get("ops", {}).get("commit", {}).get("count") for i in during
+    ]
+    # On a busy machine an answer can come late without a lock.
+    assert (2 * known.count(None) > len(known)) == (table == "pg_database"), known
+    is_told = "lock timeout" in json.dumps(during)
+    assert is_told == (table == "pg_database")
+
+
+def test_a_server_that_stops_and_comes_again(cluster: Cluster) -> None:
+    with recording("--proc", "--layers", "pg,block", "--pg", cluster.dsn, cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        cluster.stop()
+        wait_for(ioh, lambda: "Connection refused" in json.dumps(ioh.intervals[-1]), 20)
+        assert "ioh tries again" in json.dumps(ioh.intervals[-1])
+        cluster.start()
+        known = len(seen(ioh))
+        wait_for(ioh, lambda: len(seen(ioh)) > known, 40)
+
+
+def test_the_password_is_nowhere(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.sql(f"select 'password={PASSWORD}'")
+    with recording(*ONLY, "--pg", cluster.dsn, cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+    assert PASSWORD.encode() not in ioh.raw + b"".join(ioh.messages.lines)
+    path = tmp_path / "run.ioh"
+    process = recorder(cluster, path)
+    time.sleep(4)
+    process.terminate()
+    assert process.wait(10) == 0
+    assert PASSWORD.encode() not in (tmp_path / "stderr").read_bytes()
+    assert samples_of(path)
+    shown = subprocess.run(
+        ioh_command("json", str(path)), env=ioh_environment(), capture_output=True, check=True
+    )
+    assert PASSWORD.encode() not in path.read_bytes() + shown.stdout
+    command = ioh_command("--proc", "--pg", cluster.dsn)
+    with PtyScreen(command, cwd=Path("/"), env={"PYTHONPATH": ""}) as screen:
+        screen.wait_for("postgresql", "by statements")
+        screen.press("?")
+        screen.press("q")
+        screen.press("q")
+    assert PASSWORD not in screen.text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (f"password={PASSWORD}x", "password authentication failed"),
+        ("user=nobody", "pg_hba.conf"),
+        ("port=1", "Connection refused"),
+        ("host=/nowhere", "No such file"),
+    ],
+)
+def test_a_refusal_is_one_line_with_a_next_step(cluster: Cluster, change: str, said: str) -> None:
+    with recording(*ONLY, "--pg", f"{cluster.dsn} {change}", cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: said in json.dumps(ioh.intervals[-1]), 20)
+    told = next(iter(ioh.intervals[-1]["unavailable"].values()))
+    assert told["hint"]
+    assert PASSWORD.encode() not in ioh.raw
+
+
+def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peer authentication asks the kernel who it is; the thread has no capability left."""
+    dsn = f"host={cluster.home} port={cluster.port} user=postgres dbname=postgres"
+    with recording(*ONLY, "--pg", dsn, cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: "Peer authentication failed" in json.dumps(ioh.intervals[-1]), 20)
+    monkeypatch.setenv("SUDO_UID", str(pwd.getpwnam("postgres").pw_uid))
+    with recording(*ONLY, "--pg", dsn, cycle_s=0.5) as ioh:
+        wait_for(ioh, lambda: seen(ioh))
+        tasks = Path(f"/proc/{ioh.process.pid}/task").glob("*/status")
+        held = {t.read_text().partition("CapEff:\t")[2].split()[0] for t in tasks}
+    assert held == {"0000000000000000", "0000000000080004"}
+
+
+def test_what_is_no_dsn_is_told_without_it() -> None:
+    done = subprocess.run(
+        ioh_command("text", "--pg", f"host=x {PASSWORD}"),
+        env=ioh_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("ioh: --pg is no connection string of PostgreSQL. Examples:")
+    assert PASSWORD not in done.stderr

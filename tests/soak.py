@@ -1,0 +1,178 @@
+"""Does ioh stay as it is for weeks?  By hand: minutes of this machine, then a day by a fast clock.
+
+Live: ``ioh record`` with every layer beside a load of fio, endless files of 64 kB.  Simulated:
+24 hours of a made-up minute through what a live screen keeps and judges, and into a recording.
+Both demand that memory and descriptors stay flat once warm, that no tick is lost, and that the
+recording went on from file to file.
+
+Usage: ./ioh.sh --soak [minutes, 30]; needs root and fio.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+
+from ioh.findings.engine import Engine
+from ioh.model.derive import derive
+from ioh.session.check import check
+from ioh.session.memory import MemoryRecording
+from ioh.session.output import FileOutput
+from ioh.session.rotated_files import part_name
+from ioh.session.rotation import Recorder
+from tests.bench.recording import endless
+from tests.demo_samples import samples
+
+GROWTH_BYTES = 2_000_000
+CYCLE_S = 1.0
+LOOK_S = 5.0
+PART_BYTES, KEEP = 64_000, 2  # five minutes are enough to come to the third file
+DAY_TICKS = 86_400
+HISTORY_BYTES = 1 << 20  # full after an hour: from then on the oldest half goes
+WARM = 0.25  # of the looks: caches fill, each kind of work has been done once
+
+
+@dataclass
+class Flatness:
+    """Memory and descriptors of one process, as seen now and then."""
+
+    name: str
+    pid: int
+    rss_bytes: list[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
+
+    def look(self) -> None:
+        proc = Path(f"/proc/{self.pid}")
+        found = re.search(r"^VmRSS:\s+(\d+) kB$", (proc / "status").read_text(), re.MULTILINE)
+        self.rss_bytes.append(int(found[1]) * 1024 if found else 0)
+        self.descriptors.append(len(list((proc / "fd").iterdir())))
+
+    def verdict(self) -> bool:
+        """Say what was seen; whether it was flat, the beginning aside."""
+        warm = int(len(self.rss_bytes) * WARM)
+        rss, descriptors = self.rss_bytes[warm:], self.descriptors[warm:]
+        growth = max(rss) - rss[0]
+        # Some are open for the moment of a reading; what leaks never closes again.
+        half = len(descriptors) // 2
+        leaked = min(descriptors[half:]) - min(descriptors[:half])
+        is_flat = growth <= GROWTH_BYTES and leaked <= 0
+        print(
+            f"{self.name}: {rss[0] / 1e6:.1f} MB when warm, grew by {growth / 1e6:.2f} MB at most;"
+            f" descriptors {min(descriptors)} to {max(descriptors)}: {'flat' if is_flat else 'NO'}"
+        )
+        return is_flat
+
+
+def children(pid: int) -> list[int]:
+    names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(name) for name in names]
+
+
+def says(what: str, *, is_so: bool) -> bool:
+    print(f"{what}: {'yes' if is_so else 'NO'}")
+    return is_so
+
+
+def are_parts_whole(folder: Path) -> bool:
+    """Whether the files that are left follow each other without a gap or damage."""
+    paths = sorted(folder.glob("run-*.ioh"))
+    found = [check(str(path)) for path in paths]
+    print(f"{len(paths)} files left: {paths[0].name} to {paths[-1].name}")
+    return says(
+        "rotated, whole, each beginning with the last sample of the one before",
+        is_so=len(paths) == KEEP
+        and paths[0].name != "run-0001.ioh"
+        and not any(each.faults or each.gaps for each in found)
+        and all(older.last_unix_s == newer.first_unix_s for older, newer in pairwise(found)),
+    )
+
+
+def live(seconds: float) -> bool:
+    """Record this machine beside a load."""
+    print(f"== {seconds / 60:.0f} minutes of this machine")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        load = ["--rw=randrw", "--bs=4k,16k", "--size=64m", "--rate_iops=200", "--fsync=32"]
+        fio = subprocess.Popen(
+            ["fio", "--name=soak", f"--directory={name}", "--time_based", *load,
+             f"--runtime={seconds + 120:.0f}"], stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        command = [sys.executable, "-I", "-m", "ioh", "record", "-o", str(folder / "run.ioh")]
+        command += ["-c", str(CYCLE_S), "--max-size", str(PART_BYTES), "--keep", str(KEEP)]
+        try:
+            return _watched(command, folder, seconds)
+        finally:
+            fio.terminate()
+            fio.wait()
+
+
+def _watched(command: list[str], folder: Path, seconds: float) -> bool:
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not any(path.stat().st_size for path in folder.glob("run-*.ioh")):
+            time.sleep(0.1)
+        began = time.monotonic()
+        seen = [Flatness("record", process.pid)]
+        seen += [Flatness("its loader", pid) for pid in children(process.pid)]
+        while time.monotonic() < began + seconds:
+            time.sleep(LOOK_S)
+            for each in seen:
+                each.look()
+        process.send_signal(signal.SIGTERM)
+        lasted_s = time.monotonic() - began
+        _, errors = process.communicate(timeout=60)
+    said = re.search(rb"recorded (\d+) samples", errors)
+    ticks = int(said[1]) if said else 0
+    print(f"{ticks} samples in {lasted_s:.0f} s")
+    verdicts = [each.verdict() for each in seen]
+    verdicts.append(says("no tick lost", is_so=ticks >= int(lasted_s / CYCLE_S)))
+    verdicts.append(are_parts_whole(folder))
+    return all(verdicts)
+
+
+def simulated(ticks: int) -> bool:
+    """A day of the made-up minute again and again, as fast as it goes."""
+    print(f"== {ticks / 3600:.0f} hours, simulated")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        path = str(Path(name) / "run.ioh")
+        make: Callable[[int], FileOutput] = lambda part: FileOutput(part_name(path, part))  # noqa: E731
+        recorder = Recorder(make, max_bytes=30 * PART_BYTES, keep=KEEP)
+        history, engine = MemoryRecording(HISTORY_BYTES), Engine()
+        seen = Flatness("all of it", int(Path("/proc/self").resolve().name))
+        written, older = 0, None
+        for tick, sample in enumerate(islice(endless(samples()), ticks)):
+            written += recorder.write(sample)
+            history.write(sample)
+            if older is not None:
+                engine.judge(derive(older, sample))
+            older = sample
+            if tick % (ticks // 200) == 0:
+                seen.look()
+        recorder.close()
+        is_flat = seen.verdict()
+        kept = len(history) - history.first_tick
+        history.close()
+        print(f"{ticks} ticks in {time.monotonic() - began:.0f} s, {kept} of them in the history")
+        return all(
+            (says("no tick lost", is_so=written == ticks), is_flat, are_parts_whole(Path(name)))
+        )
+
+
+def main() -> int:
+    """Both, and whether both were flat."""
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
+    done = [live(60 * minutes), simulated(DAY_TICKS)]
+    print("passed" if all(done) else "FAILED")
+    return not all(done)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

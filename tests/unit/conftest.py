@@ -1,0 +1,90 @@
+"""Fixtures that several files of unit tests use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.model.errors import ExitCode
+from ioh.session import marks
+from tests.sessions import Shown
+from tests.unit.live_host import Host
+from tests.unit.loader_machine import Machine
+
+
+@pytest.fixture
+def shown(capfd: pytest.CaptureFixture[str]) -> Shown:
+    """Runs a command that ends with ``code`` and says nothing on stderr; what it printed."""
+
+    def run(*args: str | Path, code: int = ExitCode.OK) -> str:
+        assert main([str(arg) for arg in args]) == code
+        out, err = capfd.readouterr()
+        assert err == ""
+        assert "\x1b" not in out
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Shown:
+    """Runs a command that is refused in one line; that line."""
+
+    def run(*args: str | Path, code: int = ExitCode.USAGE) -> str:
+        assert main([str(arg) for arg in args]) == code
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert err.startswith("ioh: ")
+        assert err.count("\n") == 1
+        assert "\x1b" not in err
+        return err
+
+    return run
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Machine]:
+    """Loaders of the test's own."""
+    made = Machine(monkeypatch, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """What a live source finds, without privilege."""
+    made = Host(monkeypatch)
+    yield made
+    made.end.close()
+    made.loader.socket.close()
+
+
+@pytest.fixture
+def root(host: Host) -> Host:
+    """The same with privilege."""
+    host.is_privileged = True
+    return host
+
+
+@pytest.fixture
+def _only_my_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings of others, which may run meanwhile, are not there."""
+    every = marks.running_recordings
+
+    def mine(deadline: float | None = None) -> list[marks.RunningRecording]:
+        found = every(deadline)
+        return [each for each in found if os.getpid() in {each.pid, parent_of(each.pid)}]
+
+    monkeypatch.setattr(marks, "running_recordings", mine)
+
+
+def parent_of(pid: int) -> int:
+    """0 where it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,188 @@
+"""Letters: those of grade.r exactly, bands as data, and none for what is not the storage's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ioh.bench.card import card_csv, card_text
+from ioh.bench.columns import HEAD, read_columns, to_csv
+from ioh.bench.grade import (
+    BUILT_IN,
+    Measured,
+    card_of,
+    chosen_class,
+    class_of,
+    measured_of,
+    read_bands,
+    worst,
+)
+from ioh.bench.results import BenchDevice
+from ioh.model.errors import IohError
+from tests.unit.bench_results import CACHED, results
+
+DATA = Path(__file__).parents[1] / "data" / "report-card"
+CLASSIC = read_bands("classic")
+TODAY = read_bands("today")
+
+
+def test_letters_of_eight_published_systems_are_those_of_grade_r() -> None:
+    found = read_columns(str(DATA / "results.csv"))
+    cards = {system: card_of(tests, CLASSIC, "any") for system, tests in found.items()}
+    assert card_csv(cards) == (DATA / "letters.csv").read_text()
+    assert len(cards) == 8
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_bound_of_the_bands_has_its_source(name: str) -> None:
+    bands = read_bands(name)
+    for each in bands.classes.values():
+        assert all(ladder.source for ladder in each.cells.values())
+
+
+@pytest.mark.parametrize(
+    ("ms", "letter"), [(0.059, "A+"), (0.06, "A"), (0.12, "B"), (0.4799, "C-"), (0.48, "D")]
+)
+def test_a_bound_belongs_to_the_worse_letter(ms: float, letter: str) -> None:
+    measured = {("randread", 8192, 16): Measured(dict.fromkeys(("mean", "p95", "p99"), ms))}
+    assert card_of(measured, TODAY, "nvme").cells[0].letter == letter
+
+
+def scaled(factor: float) -> Measured:
+    return Measured(dict.fromkeys(("mean", "p95", "p99"), 0.1 * factor))
+
+
+@pytest.mark.parametrize(
+    ("factor", "letter", "why"),
+    [
+        (1.0, "A+", ""),
+        (1.9, "C-", ""),
+        (2.0, "D", ""),
+        (0.95, "A+", ""),
+        (0.8, "?", "with 32 users it is faster than with 16: something cached"),
+    ],
+)
+def test_scaling_is_1_where_more_users_got_nothing_more(
+    factor: float, letter: str, why: str
+) -> None:
+    measured = {("randread", 8192, 16): scaled(1), ("randread", 8192, 32): scaled(factor)}
+    cell = card_of(measured, TODAY, "nvme").cells[0]
+    assert (cell.scale_letter, cell.scale_why) == (letter, why)
+
+
+def test_a_refused_run_has_no_letter_but_the_reason() -> None:
+    card = card_of(measured_of(results()), TODAY, "nvme")
+    refused = card.cells[1]
+    assert (refused.letter, card.letter) == ("?", "?")
+    assert refused.why == f"not the storage: {CACHED.sentence}"
+    assert [cell.letter for cell in card.cells] == ["B-", "?", "C", "C"]
+    text = "\n".join(card_text(card, "db01"))
+    assert f"? {refused.why}" in text
+    assert text.startswith("report card of db01: latency ?, scaling ?")
+
+
+def test_the_worst_cell_is_the_card() -> None:
+    assert worst(iter(["A+", "C-", "B"])) == "C-"
+    assert worst(iter(["A+", "?", "D"])) == "?"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "nvme"),
+        ({"file_system": "nfs4"}, "nfs"),
+        ({"devices": (BenchDevice("sda", transport="sata", rotational=True),)}, "hdd"),
+        ({"devices": (BenchDevice("sda", transport="sata", rotational=False),)}, "sata_ssd"),
+        ({"devices": (BenchDevice("vda", transport="virtio", rotational=True),)}, "cloud"),
+        (
+            {"devices": (BenchDevice("nvme1n1", "Amazon Elastic Block Store", "nvme"),)},
+            "cloud",
+        ),
+        (
+            {
+                "devices": (
+                    BenchDevice("dm-0", transport="dm"),
+                    BenchDevice("nvme0n1", transport="nvme"),
+                )
+            },
+            "nvme",
+        ),
+        ({"devices": (BenchDevice("loop0", transport="loop"),)}, ""),
+    ],
+)
+def test_the_class_follows_from_what_was_measured(change: dict[str, object], expected: str) -> None:
+    conditions = msgspec.structs.replace(results().conditions, **change)
+    assert class_of(conditions) == expected
+    if not expected:
+        with pytest.raises(IohError, match="class of storage is not known"):
+            chosen_class(TODAY, "", conditions)
+    assert chosen_class(CLASSIC, "", conditions) == "any"
+    assert chosen_class(TODAY, "hdd", conditions) == "hdd"
+    with pytest.raises(IohError, match='no class "tape"'):
+        chosen_class(TODAY, "tape", conditions)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("scale = [0.05,", "scale = [0.5,", "scale must be seven rising"),
+        ("ms = [2, 4,", "ms = [4, 4,", "ms must be seven rising"),
+        ("scale_by = 8", "scale_by = 0", "scale_by must be above 0"),
+        ("read_1m_1u", "read_2m_1u", "needs just these cells"),
+        ("title =", "titles =", "unknown field|required field"),
+        ("[classes", "[[classes", "Unclosed|Expected"),
+    ],
+)
+def test_wrong_bands_are_one_line(tmp_path: Path, old: str, new: str, why: str) -> None:
+    text = (Path(__file__).parents[2] / "ioh/bench/bands/classic.toml").read_text()
+    assert old in text
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(IohError, match=why):
+        read_bands(str(path))
+
+
+def test_bands_that_are_not_there() -> None:
+    with pytest.raises(IohError, match=r"bands nowhere\.toml: No such file"):
+        read_bands("nowhere.toml")
+
+
+def test_what_is_ok_is_written_in_fioparses_columns_and_read_again(tmp_path: Path) -> None:
+    made = results()
+    path = tmp_path / "results.csv"
+    path.write_text(to_csv(made))
+    lines = path.read_text().splitlines()
+    assert lines[0] == (DATA / "results.csv").read_text().splitlines()[0] == ",".join(HEAD)
+    assert len(lines) == 1 + 7  # the cached one would be graded
+    again = read_columns(str(path))["db01"]
+    expected = measured_of(made)
+    for key, measured in again.items():
+        assert measured.latency_ms == pytest.approx(expected[key].latency_ms)
+
+
+def test_no_name_becomes_a_formula() -> None:
+    assert to_csv(results(host="=1+1")).splitlines()[1].startswith("'=1+1,randread,16,8K,")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "lacks the columns"),
+        ("system,name\n", "lacks the columns"),
+        ("system,name,users,bs,lat,p95_00,p99_00\n", "has no lines"),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8X,1,2,3\n", "line 2: .*no size"),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1,8K,1,nan,3\n", "line 2: .*no number"),
+        (
+            "system,name,users,bs,lat,p95_00,p99_00,us50\na,randread,16,8K,1,2,3,nan\n",
+            "line 2: .*histogram",
+        ),
+        ("system,name,users,bs,lat,p95_00,p99_00\na,read,1\n", "line 2: .*no size"),
+    ],
+)
+def test_a_wrong_csv_is_one_line(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(IohError, match=why):
+        read_columns(str(path))

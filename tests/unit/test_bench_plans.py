@@ -1,0 +1,194 @@
+"""Plans: what is built in, what a user's file may say, and the job that fio gets of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ioh.bench.jobs import job_file
+from ioh.bench.plans import (
+    BUILT_IN,
+    PlanChanges,
+    read_plan,
+    seconds_of,
+    show_size,
+    size_of,
+    specs_of,
+)
+from ioh.bench.results import TestSpec
+from ioh.commands import main
+from ioh.model.errors import IohError
+
+HEAD = 'summary = "x"\nsize = "1g"\nrun_s = 5\n'
+
+
+def plan_file(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def spec_of(folder: Path, text: str) -> TestSpec:
+    return specs_of(read_plan(plan_file(folder, HEAD + text))[0], PlanChanges())[0]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_each_built_in_plan_makes_tests_with_names_of_their_own(name: str) -> None:
+    plan, text = read_plan(name)
+    specs = specs_of(plan, PlanChanges())
+    assert text.startswith("summary")
+    assert len({spec.name for spec in specs}) == len(specs) > 0
+    for spec in specs:
+        job = job_file(spec, (), spec.run_s)
+        assert "thread=1" in job
+        assert ("time_based" in job) == (not spec.files)
+
+
+def test_the_matrix_of_fio_sh() -> None:
+    specs = specs_of(read_plan("database")[0], PlanChanges())
+    found = [(spec.kind, show_size(spec.block_bytes), spec.users) for spec in specs]
+    assert found == [
+        *(("randread", "8k", users) for users in (1, 8, 16, 32, 64)),
+        *(("seqread", size, 1) for size in ("8k", "32k", "128k")),
+        *(("seqread", "1m", users) for users in (1, 8, 16, 32, 64)),
+        *(("write", size, users) for size in ("1k", "8k", "128k") for users in (1, 4, 16)),
+        *(("randrw", "8k", users) for users in (1, 8, 16, 32)),
+    ]
+    assert all(spec.sync == "sync" and not spec.direct for spec in specs if spec.kind == "write")
+    assert seconds_of(specs) == 26 * 60
+
+
+def test_the_card_takes_less_than_three_minutes() -> None:
+    assert seconds_of(specs_of(read_plan("card")[0], PlanChanges())) <= 150
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "missing required field `summary`"),
+        ("size = ", "is no TOML"),
+        (HEAD, "missing required field `test`"),
+        (HEAD + "test = []", "the plan has 0 tests"),
+        (HEAD + '[[test]]\nkind = "randread"', "missing required field `block` (test 1)"),
+        (
+            HEAD + '[[test]]\nkind = "odd"\nblock = "8k"',
+            "invalid enum value 'odd' (kind of test 1)",
+        ),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nodd = 3', "unknown field `odd`"),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8q"', '"8q" is no size such as 8k'),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nusers = 0', "users must be 1 to 4096"),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nsync = "sync"', "tests that write"),
+        (
+            HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nlabel = "a b"',
+            "label must be",
+        ),
+        (HEAD + '[[test]]\nkind = "files"\nblock = "4k"', "files goes with kind files"),
+        (HEAD + '[[test]]\nkind = "write"\nblock = "8k"\nmix_read_pct = 5', "mix_read_pct is for"),
+        (
+            HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\ndepth = 4\nengine = "psync"',
+            "psync has no depth",
+        ),
+        (
+            HEAD + '[[test]]\nkind = "seqread"\nblock = "64m"\nusers = 32',
+            "size is too small: each user needs a block",
+        ),
+    ],
+)
+def test_a_wrong_plan_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(IohError) as caught:
+        read_plan(plan_file(tmp_path, text))
+    assert said in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nope", "./nope.toml", "a\0b.toml"])
+def test_a_plan_that_is_not_there_is_one_line(name: str) -> None:
+    with pytest.raises(IohError, match=r"no plan|cannot be read|null byte"):
+        read_plan(name)
+
+
+def test_the_command_line_changes_a_plan() -> None:
+    plan, _ = read_plan("database")
+    specs = specs_of(
+        plan,
+        PlanChanges(
+            ("randread", "seqread"), run_s=7, size_bytes=1 << 28, users=4, own_files=True, runs=3
+        ),
+    )
+    assert [spec.name for spec in specs] == [
+        "randread-8k-4u",
+        *(f"seqread-{size}-4u" for size in ("8k", "32k", "128k", "1m")),
+    ]
+    assert {(spec.run_s, spec.size_bytes, spec.own_files, spec.runs) for spec in specs} == {
+        (7, 1 << 28, True, 3)
+    }
+    (only,) = specs_of(plan, PlanChanges(rate_iops=50))
+    assert "rate_iops=50" in job_file(only, (), 1)
+    with pytest.raises(IohError, match='has no tests "nope"'):
+        specs_of(plan, PlanChanges(("nope",)))
+
+
+def test_each_user_streams_through_a_part_of_its_own(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, '[[test]]\nkind = "seqread"\nblock = "1m"\nusers = 3\n')
+    job = job_file(spec, (), 5)
+    part = 1024 // 3 << 20
+    assert f"size={part}\noffset_increment={part}\n" in job
+    assert "filename=ioh-bench.data\n" in job
+
+
+def test_devices_with_colons_in_their_names_are_escaped(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\n')
+    job = job_file(spec, ("/dev/disk/by-path/pci-0:1", "/dev/sdb"), 5)
+    assert "filename=/dev/disk/by-path/pci-0\\:1:/dev/sdb\nsize=2147483648\n" in job
+
+
+def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\nrival = "stream"\n')
+    _, own, rival = re.split(r"\[(?:randread|rival)[^]]*\]\n", job_file(spec, (), 5))
+    assert "size=536870912\n" in own
+    assert "offset=536870912\nsize=536870912\n" in rival
+    assert "new_group=1" in rival
+
+
+def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
+    spec = msgspec.structs.replace(
+        spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\n'), job="[x]\nrw=read\n"
+    )
+    assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("512", 512), ("8k", 8192), ("1M", 1 << 20)])
+def test_sizes_are_powers_of_1024(text: str, bytes_: int) -> None:
+    assert size_of(text) == bytes_
+    assert show_size(bytes_) == text.lower()
+
+
+def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--plans"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(BUILT_IN)
+    assert lines[1].split()[1:4] == ["26", "26", "8g"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give a directory on the storage"),
+        (["/tmp", "-r", "/dev/null"], "a directory or -r"),
+        (["/tmp", "--span", "1", "2"], "--span is for --like"),
+        (["/tmp", "--like", "x", "--job", "y"], "give one of --job, --like"),
+        (["/tmp", "-u", "0"], "must be a number above 0"),
+        (["/tmp", "-l", "8q"], "is no size"),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["bench", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

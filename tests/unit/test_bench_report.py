@@ -1,0 +1,282 @@
+"""What is made of a bench's results: table, panels, comparison, and a page in one safe file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ioh.bench.comparison import comparison_text
+from ioh.bench.families import families, page_data
+from ioh.bench.grade import card_of, measured_of, read_bands
+from ioh.bench.page import render_page, write_page
+from ioh.bench.panels import panels_text
+from ioh.bench.results import Figures, Results, load, save, to_json
+from ioh.bench.table import layers_of, table_text
+from ioh.commands import main
+from ioh.model.errors import ExitCode
+from tests.unit.bench_results import HOSTILE, results
+
+
+def page(made: Results) -> str:
+    return render_page(made, card_of(measured_of(made), read_bands("today"), "nvme"))
+
+
+def test_the_table_has_the_layers_below_fio_and_the_histograms() -> None:
+    lines = list(table_text(results()))
+    at = next(i for i, line in enumerate(lines) if line.startswith("randread-8k-16u"))
+    assert lines[at].split()[1:4] == ["read", "1,191.6", "0.110"]
+    below = [line.split()[:3] for line in lines[at + 1 :] if not line.startswith(("  |", "  !"))]
+    assert below[:2] == [["syscall", "read", "1,191.6"], ["block", "read", "1,191.6"]]
+    assert below[2][0] == "randread-8k-32u"  # the only device did all of it
+    assert any(line.startswith("% of operations") and "us250" in line for line in lines)
+    assert any(line.split()[:3] == ["randread-8k-16u", "read", "."] for line in lines)
+    assert "memory         64.0 GiB" in lines
+
+
+def test_panels_show_what_grows_with_the_users() -> None:
+    text = "\n".join(panels_text(results()))
+    assert "Random reads of 8K" in text
+    row = r"^ +16 +1,191\.6 .*█.*0\.110 +0\.220 +0\.440 +4\.400  ...█"
+    assert re.search(row, text, re.MULTILINE)
+    assert "not the storage" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_a_comparison_states_change_spread_and_other_conditions() -> None:
+    a, b = results(runs=3), results(runs=3, slower=2.0)
+    b = msgspec.structs.replace(b, conditions=msgspec.structs.replace(b.conditions, kernel="6.18"))
+    b = msgspec.structs.replace(b, tests=b.tests[1:])
+    lines = list(comparison_text(a, b))
+    assert "!  only B: kernel 6.18 x86_64" in lines
+    assert "randread-8k-16u               only in A" in lines
+    row = next(line for line in lines if line.startswith("randread-8k-32u"))
+    assert row.split() == [
+        "randread-8k-32u", "IOPS", "228,571", "114,286", "-50.0", "%", "2.5", "%", "2.5", "%",
+    ]  # fmt: skip
+    other = msgspec.structs.replace(a.tests[1].spec, run_s=30.0)
+    tests = (a.tests[0], msgspec.structs.replace(a.tests[1], spec=other))
+    assert "randread-8k-32u               is another test in B: run_s 10.0 and 30.0" in list(
+        comparison_text(a, msgspec.structs.replace(a, tests=tests))
+    )
+    assert sum("is not the storage" in line for line in lines) == 2
+
+
+def test_tests_that_differ_in_one_thing_share_a_chart() -> None:
+    found = [(title, axis, len(tests)) for title, axis, tests in families(results())]
+    assert found == [
+        ("Random reads of 8K", "users", 2),
+        ("Sequential reads of 1M", "users", 2),
+        ("Synchronous writes of 1K", "users", 2),
+        ("Synchronous writes of 128K", "users", 2),
+    ]
+
+
+def test_sizes_share_a_chart_with_the_same_users_of_another() -> None:
+    made = results()
+    only = [
+        test for test in made.tests if test.spec.name in {"seqread-1024k-1u", "seqread-1024k-8u"}
+    ]
+    small = msgspec.structs.replace(
+        only[0], spec=msgspec.structs.replace(only[0].spec, name="s", block_bytes=8192)
+    )
+    large = msgspec.structs.replace(
+        only[0], spec=msgspec.structs.replace(only[0].spec, name="l", block_bytes=32768)
+    )
+    found = families(msgspec.structs.replace(made, tests=(*only, small, large)))
+    assert [(title, axis) for title, axis, _ in found] == [
+        ("Sequential reads of 1M", "users"),
+        ("Sequential reads by size", "block"),
+    ]
+    assert [test.spec.block_bytes for test in found[1][2]] == [8192, 32768, 1 << 20]
+
+
+def test_the_page_is_one_small_file_with_every_number() -> None:
+    text = page(results())
+    assert len(text.encode()) < 1_500_000
+    assert "default-src 'none'" in text
+    own = text.replace(
+        text[text.index("/*!\n * Chart.js") : text.index("</script>", text.index("Chart.js"))], ""
+    )
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", own)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert [cell["p95_ms"] for cell in data["cells"]] == pytest.approx([0.22, None, 0.12, 0.32])
+    assert data["families"][0]["points"][0]["bytes_per_s"] == pytest.approx(1_191_563_636, rel=1e-6)
+    assert [layer["name"] for layer in data["stack"]] == ["Application", "Block"]
+    for part in ("0.220", "1,191.6", "92 % of the bytes came from memory", "nr_requests 1023"):
+        assert part in text
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    made = results(host=HOSTILE)
+    text = page(made)
+    assert "<img src=x" not in text
+    assert "\x1b" not in text
+    assert text.count("</script>") == 4
+    assert "\x1b" not in "\n".join([*table_text(made), *comparison_text(made, made)])
+
+
+@pytest.mark.parametrize("tests", [(), None])
+def test_a_page_of_nothing_is_a_page(tests: tuple[()] | None) -> None:
+    made = results()
+    if tests is None:  # fio failed
+        runs = tuple(msgspec.structs.replace(run, fio={}, layers=()) for run in made.tests[0].runs)
+        made = msgspec.structs.replace(
+            made, tests=(msgspec.structs.replace(made.tests[0], runs=runs),)
+        )
+    else:
+        made = msgspec.structs.replace(made, tests=tests)
+    assert "</html>" in page(made)
+    assert list(table_text(made))
+    assert list(panels_text(made)) == []
+
+
+def test_a_test_without_latencies_is_drawn() -> None:
+    made = results()
+    run = msgspec.structs.replace(made.tests[0].run, fio={"read": Figures(ops=1)})
+    test = msgspec.structs.replace(made.tests[0], runs=(run,))
+    made = msgspec.structs.replace(made, tests=(test, *made.tests[1:]))
+    data = page_data(made, card_of(measured_of(made), read_bands("today"), "nvme"))
+    assert data["families"][0]["points"][0]["mean_ms"] is None
+    assert "</html>" in page(made)
+    assert "\n".join(panels_text(made))
+
+
+def test_the_page_follows_no_link(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / "report.html.new").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic link"):
+        write_page("page", tmp_path / "report.html")
+    assert precious.read_text() == "mine"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> str:
+    save(results(), str(tmp_path))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("report",), "report card of db01: latency ?, scaling ?"),
+        (("report", "--bands", "classic"), "bands classic: grade.r's"),
+        (("report", "--csv"), "db01,randread,16,8K,1136.364,0.110"),
+        (("report", "--json"), '"host": "db01"'),
+        (("compare", "{}"), "change"),
+    ],
+)
+def test_the_commands(
+    words: tuple[str, ...], expected: str, bench: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, *rest = words
+    assert main(["bench", name, bench, *(word.format(bench) for word in rest)]) == ExitCode.OK
+    assert expected in capfd.readouterr().out
+
+
+def test_the_card_of_a_bench_or_of_a_csv_file(
+    bench: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "card", "--from", bench, "--csv"]) == ExitCode.OK
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[1] == "db01,randread_8k_16u,avg,A-,B,0.1,0.3"
+    data = Path(__file__).parents[1] / "data" / "report-card" / "results.csv"
+    assert main(["bench", "card", "--from", str(data)]) == ExitCode.USAGE
+    assert "Give --class: hdd" in capfd.readouterr().err
+    assert main(["bench", "card", "--from", str(data), "--class", "sata_ssd"]) == ExitCode.OK
+    assert "report card of ssd: latency D" in capfd.readouterr().out
+
+
+def test_the_page_by_command(bench: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = Path(bench) / "page.html"
+    assert main(["bench", "report", bench, "--html", str(path)]) == ExitCode.OK
+    assert path.read_text().startswith("<!doctype html>")
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert main(["bench", "report", bench, "--html", "/nowhere/x.html"]) == ExitCode.FAILED
+    assert "cannot write /nowhere/x.html" in capfd.readouterr().err
+
+
+def poisoned(value: Any, key: str = "") -> Any:
+    """Every text of a bench, and every name that is a key, turned into one that means harm."""
+    if isinstance(value, dict):
+        return {f"{k}{HOSTILE if key in {'fio', 'rival', 'limits'} else ''}": poisoned(v, k)
+                for k, v in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [poisoned(each, key) for each in value]
+    return value + HOSTILE if isinstance(value, str) else value
+
+
+def test_no_text_of_a_hostile_results_file_reaches_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps(poisoned(json.loads(to_json(results(runs=2))))))
+    for words in (["report"], ["report", "--csv"], ["compare", str(tmp_path)]):
+        name, *rest = words
+        assert main(["bench", name, str(tmp_path), *rest]) == ExitCode.OK
+        assert "\x1b" not in capfd.readouterr().out
+    for options in ([], ["--csv"]):
+        assert main(["bench", "card", "--from", str(tmp_path), *options]) == ExitCode.OK
+        assert "\x1b" not in capfd.readouterr().out
+    text = page(load(str(tmp_path)))
+    assert "<img src=x" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"shown": 0', '"shown": 7'),
+        ('"shown": 0', '"shown": -1'),
+        ('"mean_us": 110.0', '"mean_us": -1.0'),
+        ('"ops": 1000', '"ops": -1'),
+        ('"users": 16', '"users": 0'),
+        ('"block_bytes": 8192', '"block_bytes": -1'),
+        ('"hist": [', '"hist": [5, '),
+    ],
+)
+def test_numbers_that_cannot_be_are_one_line(
+    old: str, new: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = to_json(results())
+    assert old in text
+    (tmp_path / "results.json").write_text(text.replace(old, new))
+    assert main(["bench", "report", str(tmp_path)]) == ExitCode.FAILED
+    assert "cannot read" in capfd.readouterr().err
+
+
+def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:
+    """NFS has read and read_cached, and neither is part of the other."""
+    test = results().tests[0]
+    own = test.run.layers[0]
+    ops = {"read": 1000, "read_cached": 40, "read_direct": 600, "read_buffered": 400}
+    made = [
+        msgspec.structs.replace(
+            own, layer=layer, op=op, figures=msgspec.structs.replace(own.figures, ops=ops[op])
+        )
+        for layer, op in (
+            ("nfs_client", "read"), ("nfs_client", "read_cached"),
+            ("syscall", "read"), ("syscall", "read_direct"), ("syscall", "read_buffered"),
+        )
+    ]  # fmt: skip
+    run = msgspec.structs.replace(test.run, layers=tuple(made))
+    shown = [name for name, _ in layers_of(msgspec.structs.replace(test, runs=(run,)))]
+    assert shown == [
+        "nfs_client read", "nfs_client read_cached", "syscall read_direct", "syscall read_buffered",
+    ]  # fmt: skip
+
+
+def test_storage_of_no_known_class_is_graded_by_the_classic_bands(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = results()
+    unknown = msgspec.structs.replace(made.conditions, devices=())
+    save(msgspec.structs.replace(made, conditions=unknown), str(tmp_path))
+    assert main(["bench", "report", str(tmp_path)]) == ExitCode.OK
+    assert "bands classic: " in capfd.readouterr().out
+    assert main(["bench", "report", str(tmp_path), "--class", "tape"]) == ExitCode.USAGE

@@ -1,0 +1,218 @@
+"""A bench's files are its own, and nobody else's are touched; what it prints; a recording's mix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ioh.bench import lines, runner
+from ioh.bench.disturbances import disturbances_of
+from ioh.bench.jobs import DATA, FILES
+from ioh.bench.like import job_like
+from ioh.bench.plans import PlanChanges, read_plan, specs_of
+from ioh.bench.results import BenchVerdict, Figures, Run, TestSpec
+from ioh.bench.watch import Seen, layers_of, read_between
+from ioh.bench.work import WorkFolder, need_of
+from ioh.findings.config import Config
+from ioh.model.errors import IohError
+from ioh.model.snapshot import HostStats, Snapshot
+from ioh.session.reader import Session
+from tests.unit.snapshot_maker import disk, layer, op, ticks
+
+DATA_PATH = Path(__file__).parents[2] / "ioh" / "data"
+SPEC = TestSpec("randread-8k-1u", "randread", "randread", 8192, size_bytes=1 << 20, run_s=30)
+
+
+def test_a_work_file_is_known_again_and_removed(tmp_path: Path) -> None:
+    folder, need = WorkFolder(str(tmp_path)), need_of([SPEC])
+    folder.check(need, direct=False)
+    folder.begin(DATA, 1 << 20)
+    assert not folder.is_filled(DATA, 1 << 20)  # killed meanwhile
+    folder.finish(DATA, 1 << 20)
+    assert folder.is_filled(DATA, 1 << 20)
+    assert not folder.is_filled(DATA, 1 << 21)  # another size is made anew
+    folder.check(need, direct=False)
+    folder.remove(DATA)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_others_are_never_touched(tmp_path: Path) -> None:
+    folder, need = WorkFolder(str(tmp_path)), need_of([SPEC])
+    own = tmp_path / DATA
+    other = tmp_path / "other"
+    other.write_text("precious")
+    makes: list[Callable[[], object]] = [own.mkdir, own.touch]
+    makes += [lambda: own.write_text("precious"), lambda: own.symlink_to(other)]
+    for make in makes:
+        make()
+        with pytest.raises(IohError, match="was not made by ioh bench"):
+            folder.check(need, direct=False)
+        with pytest.raises(IohError, match="was not made by ioh bench"):
+            folder.begin(DATA, 5)
+        own.rmdir() if own.is_dir() and not own.is_symlink() else own.unlink()
+    assert other.read_text() == "precious"
+
+
+def test_trying_direct_io_removes_only_its_own_file(tmp_path: Path) -> None:
+    for name in (f"{DATA}.probe", "ioh-bench.probe"):
+        (tmp_path / name).write_text("precious")
+    WorkFolder(str(tmp_path))._takes_direct()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"] * 2
+
+
+def test_a_directory_of_others_is_never_removed(tmp_path: Path) -> None:
+    folder = WorkFolder(str(tmp_path))
+    (tmp_path / FILES).mkdir()
+    (tmp_path / FILES / "precious").touch()
+    with pytest.raises(IohError, match="was not made by ioh bench"):
+        folder.make_small_files()
+    assert (tmp_path / FILES / "precious").exists()
+    (tmp_path / FILES / "precious").unlink()
+    (tmp_path / FILES).rmdir()
+    folder.make_small_files()
+    (tmp_path / FILES / "f.0.0").touch()
+    folder.remove_small_files()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_room_is_looked_at_before(tmp_path: Path) -> None:
+    need = need_of([msgspec.structs.replace(SPEC, size_bytes=1 << 60)])
+    with pytest.raises(IohError, match=r"has room for [0-9,]+ MiB, and the tests need"):
+        WorkFolder(str(tmp_path)).check(need, direct=False)
+
+
+def test_what_plans_need() -> None:
+    for name, names in (("database", (DATA,)), ("files", ()), ("commit", (DATA,))):
+        assert need_of(specs_of(read_plan(name)[0], PlanChanges())).names == names
+    own = need_of([msgspec.structs.replace(SPEC, own_files=True, users=3)])
+    assert own.names == (f"{DATA}.0", f"{DATA}.1", f"{DATA}.2")
+    assert need_of([msgspec.structs.replace(SPEC, kind="job", job="[x]")]).names == ()
+
+
+def a_run(iops: float, verdict: BenchVerdict | None = None) -> Run:
+    fio = {"read": Figures(ops=100, bytes=819_200, bytes_per_s=1e6, iops=iops, mean_us=1000.0)}
+    return Run(0.0, 30.0, fio, verdict or BenchVerdict(ok=True), "x", "x.json")
+
+
+def test_the_run_in_the_middle_stands_for_a_test() -> None:
+    made = runner.test_of(SPEC, (a_run(90), a_run(120), a_run(100)))
+    assert (made.shown, made.verdict.ok) == (2, True)
+    assert made.spread_pct == pytest.approx(30)
+    refused = BenchVerdict(False, "others", "others moved it")
+    made = runner.test_of(SPEC, (a_run(90), a_run(120, verdict=refused), a_run(100)))
+    assert made.verdict == refused
+    assert runner.test_of(SPEC, (a_run(90),)).spread_pct is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "rule", "spread"),
+    [([100, 102], "", 2.0), ([50, 80, 100, 101], "", 1.0), ([50, 80, 100, 120], "unsteady", 20.0)],
+)
+def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread: float) -> None:
+    spec = msgspec.structs.replace(SPEC, agree_pct=5.0, limit_s=100)
+    made = runner.test_of(spec, tuple(map(a_run, rates)))
+    assert made.shown == len(rates) - 1
+    assert made.verdict.rule == rule
+    assert made.spread_pct == pytest.approx(spread, rel=0.03)
+
+
+def test_lines_have_fios_figures_and_why_not() -> None:
+    made = runner.test_of(SPEC, (a_run(1234.5),))
+    (line,) = lines.test_lines(made)
+    assert line.split() == ["randread-8k-1u", "read", "1.0", "1.000", *["-"] * 4, "1,234", "ok"]
+    refused = BenchVerdict(False, "others", "others \x1b[2J moved", ("tar\n[7]",))
+    told = list(lines.test_lines(runner.test_of(SPEC, (a_run(5, verdict=refused),))))
+    assert told[0].endswith("not the storage: others \\x1b[2J moved")
+    assert told[1] == "  | tar\\x0a[7]"
+
+
+@pytest.mark.parametrize(("iops", "said"), [(1000.0, "1.0 under way"), (500.0, "held up")])
+def test_littles_law_is_checked(iops: float, said: str) -> None:
+    assert said in lines.little(a_run(iops), 1)
+
+
+def seen(rates: list[float], host: HostStats | None = None) -> Seen:
+    made = tuple(
+        tick
+        for at, rate in enumerate(rates)
+        for tick in ticks(
+            1, {"block": layer("block", **disk("sda", op(rate / 8192, 8192, 90)))},
+            host=host, start=at,
+        )
+    )  # fmt: skip
+    return Seen(made[0], made, (), 0.0)
+
+
+NOTHING: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("host", "kinds"),
+    [
+        (HostStats(), NOTHING),
+        (HostStats(steal_pct=0.9, dirty_bytes=1 << 20), NOTHING),
+        (HostStats(steal_pct=5.0), ["steal"]),
+        (HostStats(dirty_bytes=1 << 30), ["dirty"]),
+    ],
+)
+def test_what_the_host_did_meanwhile(host: HostStats, kinds: list[str]) -> None:
+    same = ("performance", 2e6)
+    found = disturbances_of(SPEC, seen([1e8] * 20, host), same, same)
+    assert [each.kind for each in found] == kinds
+
+
+def test_the_cpus_are_looked_at() -> None:
+    found = disturbances_of(SPEC, None, ("performance", 3e6), ("powersave", 2e6))
+    assert [each.sentence for each in found] == [
+        "the CPUs' governor changed from performance to powersave",
+        "the CPUs went from 3,000 to 2,000 MHz",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "at_s"),
+    [
+        ([1e8] * 30, None),
+        ([1e8] * 12 + [3e7] * 12, 13),
+        ([1e8] * 12 + [3e7] * 3 + [1e8] * 12, None),  # it came back
+        ([1e8, 3e7] * 12, None),
+    ],
+)
+def test_a_rate_that_falls_for_good_is_named_with_its_moment(
+    rates: list[float], at_s: float | None
+) -> None:
+    same = ("", None)
+    found = disturbances_of(SPEC, seen(rates), same, same)
+    assert [each.value for each in found] == ([] if at_s is None else [pytest.approx(at_s, abs=2)])
+
+
+def marks_of(path: Path) -> list[str]:
+    with Session(str(path)) as session:
+        return [mark.text for mark in session.marks()]
+
+
+def test_a_job_has_the_mix_of_a_recording() -> None:
+    job = job_like(str(DATA_PATH / "sample.ioh"), "", "", 1 << 30, 20)
+    assert "runtime=20\nfilename=ioh-bench.data\nsize=1073741824\n" in job
+    shares = [line.partition("=")[2] for line in job.splitlines() if line.startswith("bssplit=")]
+    assert shares
+    for share in shares:
+        assert sum(int(part.partition("/")[2]) for part in share.split(":")) == 100
+    with pytest.raises(IohError, match="no mark"):
+        job_like(str(DATA_PATH / "sample.ioh"), "nowhere", "", 1 << 30, 20)
+
+
+def test_the_layers_of_a_part_are_those_of_its_totals() -> None:
+    path = DATA_PATH / "demo.ioh"
+    begin, end = marks_of(path)[:2]
+    found = read_between(path, begin, end, Config())
+    assert isinstance(found.whole, Snapshot)
+    assert found.ticks
+    for each in layers_of(found.whole, 10.0):
+        figures = each.figures
+        assert figures.ops
+        assert figures.iops == pytest.approx(figures.ops / 10)
+        assert sum(figures.hist) in {0, figures.ops}

@@ -1,0 +1,143 @@
+"""tests/chroot/run.sh: what runs beside what, what is said, and that no chroot is left behind."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.run_stage import Stage
+
+MAKE, ENTER, FIRST_USE = (f"tests/chroot/{name}.sh" for name in ("make", "enter", "first_use"))
+LITTER = "ioh-chroots.*"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path)
+    made.program(MAKE, 'mkdir "$2"')
+    made.program("tests/vm/kernel.sh", "")
+    made.program(FIRST_USE, 'mkdir "$2"')
+    made.program(ENTER, 'cd "$1" && shift && echo "in ${PWD##*/}: $*"')
+    return made
+
+
+def test_every_suite_is_set_up_tested_and_removed(stage: Stage) -> None:
+    with stage.start("--test-distros") as running:
+        said, _ = running.communicate(timeout=20)
+    assert running.returncode == 0
+    steps = [line.removeprefix("== ") for line in said.splitlines() if line.startswith("== ")]
+    suites = ("bookworm", "trixie", "sid")
+    here = platform.freedesktop_os_release().get("VERSION_CODENAME")  # its unit tests ran already
+    assert steps == [
+        *(f"{suite}: the launcher from nothing" for suite in suites),
+        *(
+            f"{suite}: {part}"
+            for suite in suites
+            for part in ("kernel tests", "unit tests", "probes for other kernels")
+            if (suite, part) != (here, "unit tests")
+        ),
+    ]
+    assert said.splitlines()[-1] == "passed: " + ", ".join(steps)
+    assert "in sid: nice -n 19 ./ioh.sh --test -n auto tests/unit" in said
+    assert not list(stage.where.glob(LITTER))
+
+
+def test_one_failure_fails_the_run_and_the_others_go_on(stage: Stage) -> None:
+    stage.program(ENTER, 'case "$*" in *trixie*tests/kernel*) exit 1 ;; esac')
+    with stage.start("--test-distros") as running:
+        said, _ = running.communicate(timeout=20)
+    assert running.returncode == 1
+    assert said.splitlines()[-1] == "FAILED: trixie: kernel tests"
+    assert "== sid: kernel tests" in said
+
+
+def test_one_command_in_chosen_suites(stage: Stage) -> None:
+    with stage.start("--test-distros", "./ioh.sh", "doctor", USERLAND="bullseye trixie") as running:
+        said, _ = running.communicate(timeout=20)
+    assert running.returncode == 0
+    assert [line for line in said.splitlines() if line.startswith("in ")] == [
+        "in bullseye: ./ioh.sh doctor",
+        "in trixie: ./ioh.sh doctor",
+    ]
+    assert not list(stage.where.glob(LITTER))
+
+
+def test_only_root_can(stage: Stage) -> None:
+    with stage.start("--test-distros", FAKE_UID="1000") as running:
+        said, _ = running.communicate(timeout=20)
+    assert running.returncode == 1
+    assert said == "only root can make a chroot: run sudo ./ioh.sh --test-distros\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_what_runs_and_removes_the_chroots(
+    stage: Stage, number: signal.Signals
+) -> None:
+    stage.program(
+        ENTER,
+        f'trap \': >"{stage.where}/ended"; exit\' TERM\n: >"{stage.where}/began"\n'
+        "while :; do sleep 0.1; done",
+    )
+    with stage.start("--test-distros", "sleep", USERLAND="trixie") as running:
+        stage.wait_for("began")
+        running.send_signal(number)
+        running.communicate(timeout=20)
+    assert running.returncode == 128 + number
+    assert (stage.where / "ended").exists()
+    assert not list(stage.where.glob(LITTER))
+
+
+class Maker(Stage):
+    """tests/chroot/make.sh with a debootstrap of the test's own."""
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(where)
+        self.program("unshare", 'shift; exec "$@"')
+        self.program("debootstrap", f'mkdir "$3/etc"; echo "$2" >>"{where}/fetched"')
+        self.program("git", "tar -cf - -T /dev/null")
+
+    def make(self, suite: str) -> list[str]:
+        """Make one more chroot; the suites that debootstrap was called for so far."""
+        chroot = self.where / f"chroot-{len(list(self.where.glob('chroot-*')))}"
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.where / "cache")}
+        environment["PATH"] = f"{self.where}:{environment['PATH']}"
+        subprocess.run([self.where / MAKE, suite, chroot], env=environment, check=True)
+        assert (chroot / "srv/ioh").is_dir()
+        return (self.where / "fetched").read_text().split()
+
+    def age(self, suite: str, days: int) -> None:
+        then = time.time() - days * 86400
+        os.utime(self.where / f"cache/ioh/chroots/{suite}.tar", (then, then))
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)
+
+
+def test_a_system_is_fetched_once(maker: Maker) -> None:
+    assert maker.make("trixie") == ["trixie"]
+    maker.age("trixie", 100)
+    assert maker.make("trixie") == ["trixie"]
+    assert maker.make("sid") == ["trixie", "sid"]
+
+
+def test_unstable_is_fetched_anew_after_a_week(maker: Maker) -> None:
+    maker.make("sid")
+    maker.age("sid", 6)
+    assert maker.make("sid") == ["sid"]
+    maker.age("sid", 8)
+    assert maker.make("sid") == ["sid", "sid"]
+
+
+def test_what_debootstrap_left_half_done_is_not_kept(maker: Maker) -> None:
+    maker.program("debootstrap", "echo no route; exit 1")
+    with pytest.raises(subprocess.CalledProcessError):
+        maker.make("trixie")
+    assert not list((maker.where / "cache/ioh/chroots").iterdir())

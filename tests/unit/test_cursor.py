@@ -1,0 +1,136 @@
+"""Stepping and jumping in a recording, in a file or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.model.derive import derive
+from ioh.model.sample import LayerSample
+from ioh.playback.cursor import Cursor
+from ioh.session.memory import MemoryRecording
+from ioh.session.reader import Session
+from tests import fakes
+from tests.sessions import recorded
+
+SAMPLES = fakes.first(150)
+
+
+@pytest.fixture(params=["file", "memory"], scope="module")
+def history(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session | MemoryRecording]:
+    if request.param == "file":
+        path = tmp_path_factory.mktemp("cursor") / "s.ioh"
+        path.write_bytes(recorded(SAMPLES))
+        with Session(str(path)) as session:
+            yield session
+        return
+    memory = MemoryRecording(1 << 30)
+    for sample in SAMPLES:
+        assert memory.write(sample)
+    yield memory
+    memory.close()
+
+
+def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> None:
+    cursor = Cursor(history)
+    assert cursor.snapshot() is None
+    for tick in (*range(1, 150), 143, 142, 141, 144, 84, 104, 105, 5, 7, 99):
+        cursor.tick = tick
+        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+
+
+def test_a_step_forward_does_not_read_from_a_whole_sample_again(
+    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    cursor = Cursor(history)
+    cursor.tick = 50
+    for _ in range(20):
+        assert cursor.snapshot() is not None
+        cursor.tick += 1
+    assert begun == [49]
+
+
+def test_steps_back_do_not_each_read_from_a_whole_sample(
+    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    cursor = Cursor(history)
+    cursor.tick = 140
+    for tick in range(140, 100, -1):
+        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        cursor.tick -= 1
+    assert len(begun) <= 2 + 40 // 15
+
+
+def test_a_step_back_after_a_jump_builds_few_samples_more(
+    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes milliseconds, and who stepped back once waits for all of them."""
+    begun: list[int] = []
+    cursor = Cursor(history)
+    for tick in (3, 140):
+        cursor.tick = tick
+        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
+    for _ in range(5):
+        cursor.tick -= 1
+        tick = cursor.tick
+        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    assert begun == [134]
+
+
+def test_a_brief_reading_tells_the_same_of_each_layer(history: Session | MemoryRecording) -> None:
+    brief = list(history.ticks(140, is_brief=True))
+    assert [item.tick for item in brief] == list(range(140, 150))
+    for item in brief:
+        for name, layer in SAMPLES[item.tick].layers.items():
+            if isinstance(layer, LayerSample):
+                layer = replace(layer, tables={}, parts={})  # noqa: PLW2901
+            assert item.sample.layers[name] == layer
+
+
+def _counting(ticks: object, begun: list[int]) -> object:
+    def counted(self: Session | MemoryRecording, from_tick: int, **options: bool) -> object:
+        begun.append(from_tick)
+        return ticks(self, from_tick, **options)  # type: ignore[operator]
+
+    return counted
+
+
+def test_it_goes_on_when_the_recording_does() -> None:
+    memory = MemoryRecording(1 << 30)
+    for sample in SAMPLES[:3]:
+        memory.write(sample)
+    cursor = Cursor(memory)
+    cursor.tick = 2
+    assert cursor.snapshot() == derive(SAMPLES[1], SAMPLES[2])
+    cursor.tick = 3
+    assert cursor.snapshot() is None
+    memory.write(SAMPLES[3])
+    assert cursor.snapshot() == derive(SAMPLES[2], SAMPLES[3])
+    memory.close()
+
+
+def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
+    data = bytearray(recorded(SAMPLES[:40]))
+    path = tmp_path / "s.ioh"
+    for at in range(len(data) // 3, len(data) // 2):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    with Session(str(path)) as session:
+        cursor = Cursor(session)
+        shown = {}
+        for cursor.tick in range(1, len(session)):
+            shown[cursor.tick] = cursor.snapshot()
+    lost = [tick for tick, snapshot in shown.items() if snapshot is None]
+    assert lost
+    for tick, snapshot in shown.items():
+        assert tick in lost or snapshot == derive(SAMPLES[tick - 1], SAMPLES[tick])

@@ -1,0 +1,160 @@
+"""ioh doctor's verdicts: a capable host is all ok; each lack is one line with its mend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ioh.bpf.checkup import BpfFacts
+from ioh.commands.doctor_verdicts import HostCheck, judge_bpf, judge_host, judge_layers
+from ioh.layers import all_layers
+from ioh.live.attached import COMPILING, AttachedLayer
+from ioh.model.filters import Filters
+from ioh.model.sample import HostSample
+
+CAPABLE = BpfFacts(
+    machine="x86_64",
+    is_root=True,
+    is_privileged=True,
+    knows_machine=True,
+    btf_bytes=6_100_000,
+    has_libbpf=True,
+    bcc="0.26.0",
+    bcc_error="",
+    lockdown="none",
+)
+
+
+def refusals(facts: BpfFacts) -> list[HostCheck]:
+    return [verdict for verdict in judge_bpf(facts) if verdict.state == "no"]
+
+
+def test_a_capable_host_is_all_ok() -> None:
+    verdicts = judge_bpf(CAPABLE)
+    assert {verdict.state for verdict in verdicts} == {"ok"}
+    assert [v.subject for v in verdicts] == ["privilege", "bcc", "libbpf", "BTF"]
+    assert all(verdict.detail and not verdict.mend for verdict in verdicts)
+
+
+@pytest.mark.parametrize("lockdown", [None, "none", "integrity"])
+def test_a_lockdown_that_allows_reading_is_no_fault(lockdown: str | None) -> None:
+    assert refusals(replace(CAPABLE, lockdown=lockdown)) == []
+
+
+@pytest.mark.parametrize(
+    ("lacking", "subject", "cause", "mend"),
+    [
+        ({"is_privileged": False, "is_root": False}, "privilege", "not root", "sudo ioh doctor"),
+        (
+            {"is_privileged": False},
+            "privilege",
+            "root without CAP_SYS_ADMIN or CAP_BPF: a container?",
+            "run on the host, or with --privileged and the host's /sys",
+        ),
+        (
+            {"bcc": None, "bcc_error": "ModuleNotFoundError: No module named 'bcc'"},
+            "bcc",
+            "ModuleNotFoundError: No module named 'bcc'",
+            "apt-get install python3-bpfcc (Fedora, SUSE: python3-bcc)",
+        ),
+        (
+            {"bcc": None, "bcc_error": "AttributeError: module 'bcc' has no attribute 'BPF'"},
+            "bcc",
+            "the module called bcc is another program (PyPI's bcc)",
+            "pip uninstall bcc; apt-get install python3-bpfcc",
+        ),
+        ({"has_libbpf": False}, "libbpf", "libbpf.so.1 not found", "apt-get install libbpf1"),
+        (
+            {"btf_bytes": None},
+            "BTF",
+            "no /sys/kernel/btf/vmlinux",
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian 11 and later have it)",
+        ),
+        (
+            {"machine": "riscv64", "knows_machine": False},
+            "machine",
+            "riscv64: system call numbers unknown to ioh",
+            "",
+        ),
+        (
+            {"lockdown": "confidentiality"},
+            "lockdown",
+            "kernel lockdown 'confidentiality' keeps BPF from reading kernel memory",
+            "boot with lockdown=integrity",
+        ),
+    ],
+)
+def test_each_lack_is_one_line(
+    lacking: dict[str, Any], subject: str, cause: str, mend: str
+) -> None:
+    assert refusals(replace(CAPABLE, **lacking)) == [HostCheck("no", subject, cause, mend)]
+
+
+def test_several_lacks_are_told_in_the_order_of_mending() -> None:
+    nothing = replace(
+        CAPABLE,
+        is_root=False,
+        is_privileged=False,
+        bcc=None,
+        bcc_error="import failed",
+        has_libbpf=False,
+        btf_bytes=None,
+        lockdown="confidentiality",
+    )
+    subjects = [verdict.subject for verdict in refusals(nothing)]
+    assert subjects == ["privilege", "bcc", "libbpf", "BTF", "lockdown"]
+
+
+def attached(name: str = "block") -> AttachedLayer:
+    found = AttachedLayer(all_layers()[name](Filters()))
+    found.why_proc = found.hint = ""
+    found.points = {"issue": "block_rq_issue", "complete": "block_rq_complete"}
+    found.attach_seconds = 0.5
+    return found
+
+
+def test_an_attached_layer() -> None:
+    assert judge_layers([attached()]) == [
+        HostCheck("ok", "layer block", "attached in 0.50 s: block_rq_complete, block_rq_issue")
+    ]
+
+
+def test_a_layer_that_is_attached_to_servers() -> None:
+    layer = attached("db")
+    layer.points = {}
+    assert judge_layers([layer])[0].detail == "attached in 0.50 s: servers, as they are found"
+
+
+def test_a_probe_that_takes_its_time_is_no_fault() -> None:
+    layer = attached()
+    layer.why_proc = COMPILING
+    (verdict,) = judge_layers([layer])
+    assert (verdict.state, verdict.mend) == ("wait", "")
+    assert verdict.detail.startswith(COMPILING)
+
+
+def test_what_this_kernel_does_not_give_is_a_note() -> None:
+    layer = attached()
+    layer.missing = {"split": "splits"}
+    _, note = judge_layers([layer])
+    assert note == HostCheck("note", "layer block", "this kernel does not give splits (split)")
+
+
+def test_a_layer_from_proc_says_why_and_how_to_mend_it() -> None:
+    layer = attached("tcp")
+    layer.why_proc, layer.hint = "bcc cannot be imported", "apt-get install python3-bpfcc"
+    assert judge_layers([attached(), layer])[1] == HostCheck(
+        "no",
+        "layer tcp",
+        "from /proc only: bcc cannot be imported",
+        "apt-get install python3-bpfcc",
+    )
+
+
+def test_pressure() -> None:
+    (known,) = judge_host(HostSample(psi_io_some_us_total=0))
+    (unknown,) = judge_host(HostSample())
+    assert (known.state, unknown.state) == ("ok", "note")
+    assert unknown.mend == "boot with psi=1"

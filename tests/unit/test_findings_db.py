@@ -1,0 +1,223 @@
+"""What is said of a database: commits that wait for the log, sessions that wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ioh.model.finding import Finding
+from ioh.model.sample import Value
+from ioh.model.snapshot import LayerSnapshot
+from tests.unit.snapshot_maker import Layers, found, judged, layer, op
+
+SERVER = "postgres 15/main"
+Rows = list[tuple[tuple[str, ...], dict[str, Value]]]
+
+
+def rows(
+    within: str, rate: float, mean_us: float, **waits: tuple[float, float]
+) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """So many statements or commits a second, and what they wait for: rate, mean in µs."""
+    whole_ns = rate * mean_us * 1e3
+    named = {"cpu": (rate, 20.0), **waits}
+    return [
+        (
+            (within, name, SERVER),
+            {
+                "waits_per_s": each,
+                "wait_ns_per_s": each * us * 1e3,
+                "whole_ns_per_s": whole_ns,
+                "share_pct": each * us * 1e5 / whole_ns,
+            },
+        )
+        for name, (each, us) in named.items()
+    ]
+
+
+def db(*tables: list[Any]) -> LayerSnapshot:
+    return layer("db", tables={"wait": [row for table in tables for row in table]})
+
+
+def commits(sync_us: float = 8_000, rate: float = 100, share: float = 0.8) -> LayerSnapshot:
+    return db(rows("commit", rate, sync_us / share, log_sync=(rate, sync_us)))
+
+
+def locked(lock_us: float = 30_000, rate: float = 100, share: float = 0.9) -> LayerSnapshot:
+    io = {"data_read": (rate, 100.0)}
+    return db(rows("statement", rate, lock_us / share, lock_wait=(rate, lock_us), **io))
+
+
+def test_commits_that_wait_for_the_log() -> None:
+    finding = found({"db": commits()})["commit_bound"]
+    assert (finding.severity, finding.subject) == ("info", SERVER)
+    assert finding.cause == (
+        "postgres 15/main: 100 commits a second of 10 ms; 80 % of that is the log's sync, "
+        "8 ms each."
+    )
+
+
+def test_where_the_sync_has_its_time() -> None:
+    block = layer("block", {"flush": op(100, 0, 7_000)})
+    client = layer("nfs_client", {"commit": op(100, 0, 30_000)})
+    slow = commits(sync_us=40_000)
+    disk = found({"db": commits(), "block": block})["commit_bound"]
+    assert disk.cause.endswith("8 ms each; a flush of the disk takes 7 ms.")
+    server = found({"db": slow, "nfs_client": client, "block": block})["commit_bound"]
+    assert server.severity == "warning"
+    assert server.cause.endswith("40 ms each; the NFS server's COMMIT takes 30 ms.")
+    elsewhere = found({"db": slow, "block": block})["commit_bound"]
+    assert elsewhere.cause.endswith("40 ms each.")
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(commits(sync_us=400), id="a protected cache"),
+        pytest.param(commits(rate=5), id="few commits"),
+        pytest.param(commits(share=0.3), id="most is something else"),
+        pytest.param(db(rows("commit", 100, 9_000)), id="no log sync at all"),
+        pytest.param(
+            db(rows("statement", 100, 9_000, log_sync=(100, 8_000))), id="no commit is measured"
+        ),
+    ],
+)
+def test_commits_that_are_as_they_should_be(healthy: LayerSnapshot) -> None:
+    assert "commit_bound" not in found({"db": healthy})
+
+
+def test_sessions_that_wait_for_each_other() -> None:
+    finding = found({"db": locked()})["lock_bound"]
+    assert finding.cause == (
+        "postgres 15/main: statements spend 90 % of their time waiting for locks that other "
+        "sessions hold, 30 ms each; reads, writes and syncs are 0.3 %. Faster storage will not "
+        "help."
+    )
+    assert [round(e.value or 0.0, 1) for e in finding.evidence] == [3.0, 90.0]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(locked(rate=10), id="one in four waits, a third of a session"),
+        pytest.param(locked(share=0.3), id="most is something else"),
+        pytest.param(db(rows("statement", 9_000, 500, data_read=(9_000, 400))), id="reads"),
+    ],
+)
+def test_sessions_that_do_not(healthy: LayerSnapshot) -> None:
+    assert "lock_bound" not in found({"db": healthy})
+
+
+def test_no_server() -> None:
+    assert not {"commit_bound", "lock_bound"} & found({"db": db()}).keys()
+
+
+def sessions(**pages_per_s: float) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Who writes how many pages a second."""
+    return [
+        ((str(n), name, SERVER), {"data_writes_per_s": rate})
+        for n, (name, rate) in enumerate(pages_per_s.items())
+    ]
+
+
+def work(
+    statement_us: float = 2_000, rate: float = 500, writes: float = 0.0, **waits: Any
+) -> LayerSnapshot:
+    tables = {"wait": rows("statement", rate, statement_us, **waits)}
+    return layer("db", tables={**tables, "session": sessions(checkpointer=writes)})
+
+
+def last(*spans: tuple[int, Layers]) -> dict[str, Finding]:
+    """Findings at the end of so many seconds of each."""
+    return judged([layers for seconds, layers in spans for _ in range(seconds)])[-1]
+
+
+def test_a_checkpoint_that_slows_statements() -> None:
+    finding = last((15, {"db": work()}), (6, {"db": work(9_000, writes=2_000)}))["checkpoint_burst"]
+    assert finding.cause == (
+        "postgres 15/main: statements take 9 ms while a checkpoint writes 2,000 pages a second, "
+        "2 ms without it."
+    )
+    assert finding.confidence == "high"
+
+
+@pytest.mark.parametrize(
+    ("before", "during"),
+    [
+        pytest.param(work(), work(2_500, writes=2_000), id="a checkpoint that nobody feels"),
+        pytest.param(work(), work(9_000), id="slow without a checkpoint"),
+        pytest.param(work(), work(9_000, writes=20), id="a spread one"),
+        pytest.param(work(100), work(300, writes=2_000), id="slower by nothing"),
+        pytest.param(work(rate=5), work(9_000, rate=5, writes=2_000), id="few statements"),
+        pytest.param(work(writes=2_000), work(9_000, writes=2_000), id="it never ends"),
+    ],
+)
+def test_checkpoints_that_do_not(before: LayerSnapshot, during: LayerSnapshot) -> None:
+    assert "checkpoint_burst" not in last((15, {"db": before}), (6, {"db": during}))
+
+
+def reading(pages: float, read_us: float = 300, rate: float = 500) -> LayerSnapshot:
+    return work(200 + pages * read_us, rate, data_read=(rate * pages, read_us))
+
+
+def test_a_cache_that_misses_all_at_once() -> None:
+    finding = last((20, {"db": reading(0.1)}), (7, {"db": reading(4)}))["cache_miss_storm"]
+    assert finding.cause == (
+        "postgres 15/main: a statement reads 4 pages that the server's cache does not hold, 0.1 "
+        "before: 300 us each, 85.7 % of the statements' time, 2,000 a second."
+    )
+    assert finding.severity == "warning"
+    cached = last((20, {"db": reading(0.1, 30)}), (7, {"db": reading(9, 30)}))["cache_miss_storm"]
+    assert cached.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(reading(4), reading(4), id="it always reads as much"),
+        pytest.param(reading(3), reading(6), id="twice as much"),
+        pytest.param(reading(0.01), reading(0.3), id="still few"),
+        pytest.param(reading(0.1), reading(4, 5), id="reads that take no time"),
+        pytest.param(reading(0.1, rate=5), reading(4, rate=5), id="few statements"),
+        pytest.param(work(), work(), id="none at all"),
+    ],
+)
+def test_caches_that_do_not(before: LayerSnapshot, after: LayerSnapshot) -> None:
+    assert "cache_miss_storm" not in last((20, {"db": before}), (7, {"db": after}))
+
+
+def writing(mb_per_s: float, other_mb_per_s: float = 0.0) -> LayerSnapshot:
+    devices = {"sda": mb_per_s, "sdb": other_mb_per_s}
+    found: Rows = [((name, ""), {"write_bytes_per_s": mb * 1e6}) for name, mb in devices.items()]
+    found.append((("dm-0", ""), {"write_bytes_per_s": mb_per_s * 1e6, "stacked": 1}))
+    return layer("block", tables={"device": found})
+
+
+def shared(calm: Layers, busy: Layers) -> dict[str, Finding]:
+    return last((15, calm), (6, busy))
+
+
+def test_a_log_beside_its_data() -> None:
+    calm = {"db": commits(2_000), "block": writing(1)}
+    finding = shared(calm, {"db": commits(9_000), "block": writing(80)})["log_on_data_disk"]
+    assert finding.cause == (
+        "postgres 15/main: a sync of the log takes 9 ms while 80 MB/s are written to sda, 2 ms "
+        "while little is: its log and its data share that device."
+    )
+
+
+@pytest.mark.parametrize(
+    ("calm", "busy"),
+    [
+        pytest.param({}, {"db": commits(2_500)}, id="syncs as before"),
+        pytest.param({}, {"block": writing(80, 20)}, id="which of the disks is not known"),
+        pytest.param({}, {"block": writing(2)}, id="little is written"),
+        pytest.param({"block": writing(40)}, {}, id="as much is written always"),
+        pytest.param({"db": commits(200)}, {"db": commits(900)}, id="slower by nothing"),
+        pytest.param({"db": commits(2_000, rate=1)}, {}, id="few syncs before"),
+    ],
+)
+def test_logs_that_are_not(calm: Layers, busy: Layers) -> None:
+    quiet: Layers = {"db": commits(2_000), "block": writing(1), **calm}
+    loaded: Layers = {"db": commits(9_000), "block": writing(80), **busy}
+    assert "log_on_data_disk" not in shared(quiet, loaded)

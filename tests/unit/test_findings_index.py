@@ -1,0 +1,200 @@
+"""Findings of a whole recording: looked for in another process, shown on the time line."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.feeds.findings_index import FindingsIndex
+from ioh.findings.engine import Engine
+from ioh.findings.spans import MAX_SPANS, finding_spans
+from ioh.model.feed import Extent, Overview
+from ioh.pipeline import judged, snapshots
+from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.time_range import parse_when
+from ioh.session.output import FileOutput
+from ioh.session.reader import Session
+from ioh.session.writer import SessionWriter
+from ioh.tui.finding_times import FindingTimes
+from tests.demo_samples import START_S
+from tests.screen_feed import FakeFeed
+from tests.screens import FINDINGS, minute
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = str(ROOT / "tests/data/scenarios/joined_reads.ioh")
+IN_A_PROCESS = """
+import os, sys, time
+from ioh.findings.engine import Engine
+from ioh.playback.replay import Span
+from ioh.playback.time_range import parse_when
+from ioh.feeds.findings_index import FindingsIndex
+path, wait_s, begin, layers = sys.argv[1:]
+span = Span(parse_when(begin) if begin else None)
+chosen = frozenset(layers.split(",")) if layers else None
+index = FindingsIndex(path, span, choose=lambda _: chosen, make_judge=Engine)
+index.start()
+end_s = time.monotonic() + float(wait_s)
+while index.overview().is_under_way and time.monotonic() < end_s:
+    time.sleep(0.02)
+found = index.overview()
+index.close()
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print(found.until_unix_s, found.is_under_way, *found.begins)
+"""
+
+
+def spans(begin: str = "") -> list[float]:
+    """When each finding begins, as ``ioh report`` tells it."""
+    at = parse_when(begin) if begin else None
+    with ReplaySource(RECORDED, Span(at), speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    found = finding_spans(judged(snapshots(samples), Engine()))
+    return sorted(span.begin_unix_s for span in found)
+
+
+def test_more_findings_than_anybody_reads_are_not_kept() -> None:
+    shown = minute()[-1]
+    many = (
+        replace(shown, findings=(replace(FINDINGS[0], since_unix_s=float(at)),))
+        for at in range(MAX_SPANS + 50)
+    )
+    found = finding_spans(many)
+    assert [span.begin_unix_s for span in found] == [float(at) for at in range(MAX_SPANS)]
+
+
+def end_of(path: str) -> float:
+    with Session(path) as session:
+        return session.end_unix_s
+
+
+def scanned(
+    path: str, wait_s: float = 60.0, begin: str = "", layers: str = ""
+) -> tuple[float, bool, list[float]]:
+    """What an index tells, from a process in which nothing else runs."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, path, str(wait_s), begin, layers],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    until, under_way, *begins = done.stdout.split()
+    assert done.stderr == ""
+    return float(until), under_way == "True", sorted(map(float, begins))
+
+
+@pytest.mark.parametrize("begin", ["", "6"])
+def test_each_finding_is_told_once_and_nothing_is_left_behind(begin: str) -> None:
+    assert spans(begin)
+    assert scanned(RECORDED, begin=begin) == (end_of(RECORDED), False, spans(begin))
+
+
+def test_layers_left_out_are_not_judged() -> None:
+    assert scanned(RECORDED, layers="tcp") == (end_of(RECORDED), False, [])
+
+
+def test_what_is_no_recording_any_more_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "gone.ioh"
+    assert scanned(str(path)) == (0.0, False, [])
+    path.write_bytes(b"nothing")
+    assert scanned(str(path)) == (0.0, False, [])
+
+
+def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
+    writer = SessionWriter(FileOutput(str(tmp_path / "a.ioh")))
+    with ReplaySource(RECORDED, speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    for sample in samples[:5]:
+        writer.write(sample)
+    until, under_way, _ = scanned(str(tmp_path / "a.ioh"), wait_s=2.0)
+    assert under_way
+    assert until == samples[4].time_unix_s  # also of the last one, that nothing follows
+    writer.close()
+
+
+KILLED = """
+import os, signal, sys
+from ioh.findings.engine import Engine
+from ioh.playback.replay import Span
+from ioh.feeds.findings_index import FindingsIndex
+index = FindingsIndex(sys.argv[1], Span(), choose=lambda _: None, make_judge=Engine)
+index.start()
+while not index.overview().until_unix_s:
+    pass
+print("began", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_ends_with_a_screen_that_is_killed(tmp_path: Path) -> None:
+    """Also of a recording that stands still, so that there is nothing to tell."""
+    path = str(tmp_path / "a.ioh")
+    writer = SessionWriter(FileOutput(path))
+    with ReplaySource(RECORDED, speed=None) as source:
+        for item in source:
+            if hasattr(item, "sample"):
+                writer.write(item.sample)
+    # It has the pipe, too: this ends when both have ended.
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, path],
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout == "began\n"
+    writer.close()
+
+
+def test_when_a_finding_began_that_is_on_at_a_time() -> None:
+    told: list[bytes] = []
+    index = FindingsIndex(RECORDED, Span(), choose=lambda _: None, make_judge=Engine)
+    index._scan(told.append)
+    index._data += b"".join(told)
+    index.overview()
+    with ReplaySource(RECORDED, speed=None) as source:
+        samples = [item.sample for item in source if hasattr(item, "sample")]
+    last = list(judged(snapshots(samples), Engine()))[-1]
+    assert last.findings
+    glanced = tuple(replace(f, since_unix_s=last.time_unix_s - 1) for f in last.findings)
+    assert index.dated(replace(last, findings=glanced)) == last
+    # Of what is not known, or was not looked at yet, it says what the finding does.
+    others = replace(last, findings=tuple(replace(f, subject="another one") for f in glanced))
+    assert index.dated(others) == others
+    later = replace(last, findings=glanced, time_unix_s=last.time_unix_s + 9)
+    assert index.dated(later) == later
+
+
+def test_the_time_line_has_what_was_found_and_what_was_seen_beyond() -> None:
+    feed = FakeFeed(minute(), mode="replay")
+    times = FindingTimes(feed)
+    early, late = (replace(FINDINGS[0], since_unix_s=START_S + s) for s in (11.5, 40.0))
+    times.take(replace(minute()[45], findings=(early, late)))
+    assert times.within(feed.extent) == [START_S + 11.5, START_S + 40]
+    assert times.looked_until_unix_s() is None
+    feed.scanned = Overview((START_S + 10, START_S - 99), START_S + 30, is_under_way=True)
+    assert times.look()
+    assert not times.look()
+    # What a glance at the last seconds took for the begin gives way to what the index knows.
+    assert times.within(feed.extent) == [START_S + 10, START_S + 40]
+    assert times.looked_until_unix_s() == START_S + 30
+    feed.scanned = replace(feed.scanned, until_unix_s=START_S + 60, is_under_way=False)
+    assert times.look()
+    assert times.looked_until_unix_s() is None
+    assert times.within(feed.extent) == [START_S + 10]
+    assert times.within(Extent(1, 60, START_S + 20, START_S + 60)) == []
+
+
+def test_a_live_feed_that_moves_on_is_no_news() -> None:
+    feed = FakeFeed(minute())
+    times = FindingTimes(feed)
+    feed.scanned = Overview((), START_S + 1)
+    assert not times.look()
+    feed.scanned = Overview((START_S,), START_S + 2)
+    assert times.look()

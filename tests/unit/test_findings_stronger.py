@@ -1,0 +1,88 @@
+"""One cause is told, the stronger one; what it would be without the other is not advised."""
+
+from __future__ import annotations
+
+import pytest
+
+from ioh.model.finding import Finding
+from ioh.model.sample import Value
+from ioh.model.snapshot import HostStats, LayerSnapshot, Snapshot
+from tests.unit.snapshot_maker import calls, disk, found, judged, layer, op, ticks
+
+KB, MB = 1024, 1 << 20
+Row = tuple[tuple[str, ...], dict[str, Value]]
+
+
+def one_at_a_time(
+    rate: float, call_us: float, disk_us: float, *, limit: int = 0, cpu_pct: float = 20.0
+) -> dict[str, Finding]:
+    """One thread's direct reads of 4 KB; ``limit`` of its control group's reads a second."""
+    call = op(rate, 4 * KB, call_us, inflight=1)
+    app = calls("read_direct", call, read_calls_per_s=rate, read_lower_ops_per_s=rate)
+    device = disk("sda", op(rate, 4 * KB, disk_us))
+    rows: list[Row] = [(("/db", "sda"), {"read_limit_ops_per_s": limit})] if limit else []
+    device["tables"] = {**device["tables"], "limit": rows}
+    host = HostStats(cpu_pct=cpu_pct, cached_bytes=1 << 30, dirty_bytes=0, writeback_bytes=0)
+    return found({"syscall": app, "block": layer("block", **device)}, host=host)
+
+
+def test_depth_is_not_advised_where_a_limit_sets_the_rate() -> None:
+    assert "single_stream" in one_at_a_time(80, 12.3e3, 12.2e3)
+    said = one_at_a_time(80, 12.3e3, 300, limit=80)
+    assert "io_limit" in said
+    assert "single_stream" not in said
+
+
+def test_a_thread_that_waits_for_a_cpu_is_told_so() -> None:
+    cause = one_at_a_time(300, 3.3e3, 200, cpu_pct=99.0)["single_stream"].cause
+    assert "the storage takes 200 us: the CPUs are 99 % busy" in cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 200, cpu_pct=50.0)["single_stream"].cause
+    assert "CPU" not in one_at_a_time(300, 3.3e3, 3e3, cpu_pct=99.0)["single_stream"].cause
+
+
+@pytest.mark.parametrize(("call_us", "is_found"), [(9e3, True), (4.6e3, False)])
+def test_two_large_requests_count_where_one_waits_for_the_other(
+    call_us: float, is_found: bool
+) -> None:
+    app = calls(
+        "read_direct", op(100, MB, call_us), read_calls_per_s=100.0,
+        read_lower_ops_per_s=199.4,  # of the last one a second has but the first
+        read_lower_bytes_per_s=100.0 * MB,
+    )  # fmt: skip
+    device = disk("sda", op(200, 512 * KB, 4.4e3), max_segments=128, max_request_bytes=1280 * KB)
+    said = found({"syscall": app, "block": layer("block", **device)})
+    assert ("fragmentation" in said) is is_found
+    if is_found:
+        assert "max_segments x 4 KB of sda is 512 KB" in said["fragmentation"].cause
+
+
+def shared(victim: float, rival: float, victim_us: float, mean_us: float) -> LayerSnapshot:
+    total = op(victim + rival, 4 * KB, mean_us)
+    device = disk("sda", total, reads_per_s=victim + rival, read_await_us=mean_us,
+                  read_bytes_per_s=(victim + rival) * 4 * KB)  # fmt: skip
+    rows: list[Row] = [(("7", "db"), {"reads_per_s": victim})]
+    if rival:
+        rows.append((("9", "backup"), {"reads_per_s": rival}))
+    return layer("block", **{**device, "tables": {**device["tables"], "process": rows}})
+
+
+def seconds(count: int, start: int, victim: float, rival: float, *us: float) -> list[Snapshot]:
+    rows = [(("7", "db"), {"reads_per_s": victim, "read_latency_us": us[0]})]
+    app = calls("read_direct", op(victim, 4 * KB, us[0]), {"process": rows})
+    block = shared(victim, rival, us[0], us[1])
+    return ticks(count, {"syscall": app, "block": block}, start=start)
+
+
+def test_a_rival_is_named_as_long_as_it_is_there_with_the_victims_own_numbers() -> None:
+    given = [*seconds(30, 0, 300, 0, 97.0, 90.0), *seconds(60, 30, 4, 2000, 280e3, 25e3)]
+    said = [each.get("shared_drive") for each in judged(given)]
+    assert not any(said[:30])
+    assert all(said[38:90])
+    cause = "db[7] makes 4 calls a second (280 ms each) instead of 300 (97 us each), since "
+    assert said[89] is not None
+    assert said[89].cause == cause + "backup[9] (99.8 %) uses sda, too."
+
+
+def test_who_has_ended_has_no_rival() -> None:
+    given = [*seconds(30, 0, 300, 0, 97.0, 90.0), *seconds(30, 30, 0, 2000, 1.0, 25e3)]
+    assert not any("shared_drive" in each for each in judged(given))

@@ -1,0 +1,223 @@
+"""Several machines as one stack: read through ssh, joined, lost and found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.commands import build_parser, main
+from ioh.commands.hosts import handed_on
+from ioh.model.errors import ExitCode
+from tests import fake_ssh
+
+ROOT = Path(__file__).parents[2]
+CYCLE = ("-c", "0.2")
+
+
+@pytest.fixture(autouse=True)
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_ssh.install(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def ioh(*words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "ioh", *words]
+    return subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+
+
+def hosts(*names: str) -> tuple[str, ...]:
+    return tuple(word for name in names for word in ("--host", name))
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def json_lines() -> Iterator[Any]:
+    """Lines of ``ioh json`` with these hosts as they come, until the test has seen enough."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*names: str) -> Iterator[dict[str, Any]]:
+        running.append(ioh("json", *hosts(*names), *CYCLE))
+        stdout = running[0].stdout
+        assert stdout is not None
+        for line in stdout:
+            yield json.loads(line)
+
+    yield begin
+    running[0].send_signal(signal.SIGTERM)
+    _, said = running[0].communicate(timeout=10)
+    assert running[0].returncode == 0, said
+
+
+def state_of(line: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [host for host in line["hosts"] if host["name"] == name]
+    return dict(found)
+
+
+def test_a_client_and_its_server_are_one_path(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["json", *hosts("db01", "root@nfs01:22"), *CYCLE, "-t", "1"]) == ExitCode.OK
+    told = lines(capfd.readouterr().out)
+    own = [line for line in told if line["host"]]
+    assert {line["host"]["name"] for line in own} == {"db01", "root@nfs01:22"}
+    assert {line["host"]["hostname"] for line in own} == {"db01.example", "nfs01.example"}
+    together = [pair for line in told if not line["host"] for pair in line["pairs"]]
+    assert len(together) >= 4
+    for pair in together:
+        assert (pair["client"], pair["server"]) == ("db01", "root@nfs01:22")
+        read = pair["ops"]["read"]
+        assert read["client_calls"] == read["server_calls"] == fake_ssh.READS
+        assert (read["rtt_us"], read["server_us"]) == (5000, 1000)
+        assert (read["network_us"], read["network_pct"]) == (4000, 80)
+        assert pair["retransmits_per_s"] > 0
+
+
+def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["text", *hosts("db01", "nfs01"), *CYCLE, "-t", "1.2"]) == ExitCode.OK
+    told = capfd.readouterr().out
+    assert told.count("# MB = 1,000,000 bytes") == 1
+    for name in ("db01", "nfs01"):  # on a busy machine one of them may miss a round
+        assert told.count(f"==== {name} ====  clock ") >= 3
+    assert "db01.example" in told
+    table = told[told.index("==== nfs between hosts") :].splitlines()
+    assert table[1] == "                   |   calls|  served|  rtt_ms|  srv_ms|  net_ms|net%"
+    assert table[2] == "R |db01 from nfs01:|      10|      10|   5.000|   1.000|   4.000|  80"
+    assert table[3].startswith("  |db01 from nfs01: retransmits ")
+
+
+def test_times_are_ours_whatever_a_hosts_clock_says(json_lines: Any) -> None:
+    clocks = {}
+    for line in json_lines("ahead", "timeless", "db01"):
+        assert abs(line["time_unix_s"] - time.time()) < 1.0
+        if not line["host"]:
+            clocks = {host["name"]: host["clock_offset_s"] for host in line["hosts"]}
+            if clocks["ahead"]:
+                break
+    assert clocks["ahead"] == pytest.approx(fake_ssh.AHEAD_S, abs=0.05)
+    assert clocks["db01"] == pytest.approx(0, abs=0.05)
+    assert clocks["timeless"] is None
+
+
+def test_a_lost_host_is_tried_again_and_the_others_go_on(json_lines: Any) -> None:
+    seen, lost = 0, {}
+    for line in json_lines("flaky", "db01"):
+        if line["host"]:
+            seen += line["host"]["name"] == "db01"
+            continue
+        flaky = state_of(line, "flaky")
+        assert state_of(line, "db01")["is_here"]
+        if not flaky["is_here"]:
+            lost, seen = flaky, 0
+        elif lost and seen:
+            break
+    assert "send disconnect: Broken pipe" in lost["why"]
+    assert lost["lost_s"] >= 0
+
+
+def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[str]) -> None:
+    names = hosts("db01", "refused", "hostile", "nowhere")
+    assert main(["text", *names, *CYCLE, "-t", "0.6"]) == ExitCode.OK
+    told = capfd.readouterr()
+    assert told.out.count("==== db01 ====  clock ") >= 3
+    assert "==== refused ====  not here: refused: root@refused: Permission denied" in told.out
+    assert "==== nowhere ====  not here: nowhere: ssh: Could not resolve hostname" in told.out
+    assert "==== hostile ====  not here: hostile: the stream is not a recording" in told.out
+    assert told.err.count("Permission denied") == 1
+    assert "\x1b" not in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "code"),
+    [
+        ("refused", "Permission denied (publickey). Try: ssh -o BatchMode=yes refused true", 1),
+        ("nowhere", "Could not resolve hostname nowhere", 1),
+        ("bare", "ioh is not on the PATH of bare. Install it there", 3),
+        ("hostile", "the stream is not a recording of ioh", 1),
+    ],
+)
+def test_no_host_at_all_is_an_error(
+    capfd: pytest.CaptureFixture[str], name: str, said: str, code: int
+) -> None:
+    assert main(["text", *hosts(name)]) == code
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    assert told.err.count("\n") == 1
+    assert "\x1b" not in told.err
+
+
+def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["text", *hosts("bare"), "--remote-command", "/none/ioh -x"]
+    assert main(words) == ExitCode.UNAVAILABLE
+    assert "bare cannot run /none/ioh -x. Correct --remote-command" in capfd.readouterr().err
+    real = f"env PYTHONPATH={ROOT} {sys.executable} -m ioh"
+    words = ["json", *hosts("bare"), "--remote-command", real, "--proc", "--layers", "block"]
+    assert main([*words, *CYCLE, "-t", "0.4"]) == ExitCode.OK
+    told = lines(capfd.readouterr().out)
+    assert list(told[0]["layers"]) == ["block"]
+    assert told[0]["host"]["clock_error_s"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "-oProxyCommand=x"], "expected one argument"),
+        (["--host=-oProxyCommand=x"], '"-oProxyCommand=x" is not the name of a host'),
+        (["--host", "a b"], '"a b" is not the name of a host'),
+        (["--host", "a\x1b"], '"a\\x1b" is not the name of a host'),
+        (["--host", ""], '"" is not the name of a host'),
+        ([*hosts("a", "b", "a")], "--host a is there twice"),
+        ([*hosts(*"abcdefghi")], "9 hosts. Give 8 at most"),
+        ([*hosts("a"), "x.ioh"], "a recording and --host do not go together"),
+        ([*hosts("a"), "--from", "1"], "--from and --to are for recordings"),
+        ([*hosts("a"), "--pg", "service=x"], "--pg is for this machine, not for --host"),
+        (["--remote-command", "ioh"], "--remote-command is for --host"),
+    ],
+)
+def test_wrong_words_are_refused(
+    capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["json", *words]) == ExitCode.USAGE
+    assert said in capfd.readouterr().err
+
+
+def test_a_filter_that_looks_like_an_option_is_none_at_the_other_end() -> None:
+    words = ["--comm=-o/x", "--layers=tcp,block", "--no-layer=tcp", "--no-layer=-q"]
+    asked = handed_on(build_parser().parse_args(["json", "--host", "a", *words]), 2.0)
+    there = build_parser().parse_args(list(asked))
+    assert (there.comm, there.layers, there.no_layer) == ("-o/x", "tcp,block", ["tcp", "-q"])
+    assert (there.output, there.cycle_s) == ("-", 1.0)
+
+
+def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["text", *hosts("db01", "old"), *CYCLE, "-t", "0.4"]) == ExitCode.OK
+    told = capfd.readouterr()
+    assert "==== old ====  clock " in told.out
+    assert "nfs between hosts" not in told.out
+    assert told.err.count("which does not tell its addresses: it is in no pair") == 1
+
+
+@pytest.mark.parametrize("command", ["live", "replay", "record", "serve"])
+def test_other_commands_have_no_hosts(command: str) -> None:
+    _, unknown = build_parser().parse_known_args([command, "x", "--host", "a"])
+    assert "--host" in unknown
+
+
+def test_ssh_is_needed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ssh").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["text", *hosts("db01")]) == ExitCode.FAILED
+    assert "cannot run ssh: No such file or directory. Install" in capfd.readouterr().err

@@ -1,0 +1,136 @@
+"""A far clock by round trips, and which intervals belong together."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.hosts.clock import AGAIN_S, FarClock
+from ioh.hosts.host import MOST_READY
+from ioh.hosts.ssh import ssh_command
+from ioh.hosts.stack import take_round
+from ioh.model.pairs import HostInterval, HostState
+from tests.unit.snapshot_maker import ticks
+
+START_S = 1_700_000_000.0
+
+
+class Far:
+    """A host whose clock is ahead, and the way there."""
+
+    def __init__(self, ahead_s: float = 3.0) -> None:
+        self.now_s, self.ahead_s = START_S, ahead_s
+        self.clock = FarClock(lambda: self.now_s)
+
+    def trip(self, there_s: float, back_s: float) -> None:
+        number = self.clock.question().decode().strip()
+        self.now_s += there_s
+        told = f"ioh-clock {number} {self.now_s + self.ahead_s:.9f}"
+        self.now_s += back_s
+        assert self.clock.answer(told)
+
+    def sample(self) -> float:
+        """Our time of one taken now."""
+        return self.clock.ours(self.now_s + self.ahead_s, round((self.now_s - START_S) * 1e9))
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 0.5)] * 2), min_size=5, max_size=5))
+def test_the_offset_is_within_its_error(trips: list[tuple[float, float]]) -> None:
+    far = Far()
+    for there_s, back_s in trips:
+        far.trip(there_s, back_s)
+    assert far.clock.offset_s is not None
+    assert far.clock.error_s is not None
+    assert far.clock.error_s == pytest.approx(min(sum(trip) for trip in trips) / 2, abs=1e-6)
+    assert abs(far.clock.offset_s - 3) <= far.clock.error_s + 1e-6
+    assert far.clock.question() == b""
+    far.now_s += AGAIN_S + 0.1
+    assert far.clock.question() == b"6\n"
+    assert far.clock.question() == b""  # one at a time
+
+
+def test_an_error_of_more_than_50_ms_is_said() -> None:
+    assert HostState("a", is_here=True, offset_s=0.0, error_s=0.05).clock_is_good
+    assert not HostState("a", is_here=True, offset_s=0.0, error_s=0.051).clock_is_good
+    assert not HostState("a", is_here=True).clock_is_good
+
+
+def test_a_clock_that_is_set_meanwhile_moves_nothing() -> None:
+    far = Far()
+    far.trip(0.001, 0.001)
+    assert far.sample() == pytest.approx(far.now_s, abs=0.001)
+    far.ahead_s = -7.0
+    far.now_s += 1
+    assert far.sample() == pytest.approx(far.now_s, abs=0.001)
+    assert far.clock.offset_s == pytest.approx(-7.0, abs=0.001)
+
+
+@pytest.mark.parametrize("told", ["%N", "1700000000.", "nan", "inf", "-1.5", "1e300", "", "1 2"])
+def test_what_is_no_time_is_none(told: str) -> None:
+    far = Far()
+    assert far.clock.question() == b"1\n"
+    assert far.clock.answer(f"ioh-clock 1 {told}")
+    assert far.clock.offset_s is None
+    assert far.sample() == far.now_s  # of its coming
+    assert not far.clock.answer("sudo: a password is required")
+
+
+@pytest.mark.parametrize("unix_s", [math.nan, math.inf, -1e300, 0.0])
+def test_no_sample_is_far_from_now(unix_s: float) -> None:
+    far = Far()
+    far.trip(0.001, 0.001)
+    assert far.clock.ours(unix_s, 0) == far.now_s
+
+
+def ended(name: str, *times_s: float) -> deque[HostInterval]:
+    made = [ticks(1, {}, start=0)[0] for _ in times_s]
+    for snapshot, time_s in zip(made, times_s, strict=True):
+        object.__setattr__(snapshot, "time_unix_s", time_s)
+    return deque(HostInterval(name, (), snapshot) for snapshot in made)
+
+
+@given(st.floats(0, 1), st.lists(st.floats(-0.05, 0.05), min_size=8, max_size=8))
+def test_each_interval_is_in_one_round_with_its_nearest(phase: float, jitter: list[float]) -> None:
+    ready = {
+        "a": ended("a", *(at + jitter[at] for at in range(4))),
+        "b": ended("b", *(at + phase + jitter[4 + at] for at in range(4))),
+    }
+    taken = []
+    while any(ready.values()):
+        found = [(part.name, part.snapshot.time_unix_s) for part in take_round(ready, 0.5)]
+        assert max(time for _, time in found) - min(time for _, time in found) <= 0.5
+        assert len({name for name, _ in found}) == len(found)
+        taken += found
+    assert sorted(name for name, _ in taken) == ["a"] * 4 + ["b"] * 4
+
+
+@pytest.mark.parametrize(
+    ("host", "target"),
+    [
+        ("db01", "db01"),
+        ("me@db01:2222", "ssh://me@db01:2222"),
+        ("[2001:db8::9]:22", "ssh://[2001:db8::9]:22"),
+        ("2001:db8::9", "2001:db8::9"),
+    ],
+)
+def test_a_port_is_given_as_ssh_wants_it(host: str, target: str) -> None:
+    *_, dashes, found, there = ssh_command(host, None, ["record", "--comm", "a'b; c"])
+    assert (dashes, found) == ("--", target)
+    assert "\n" not in there
+
+
+def test_a_host_whose_times_are_behind_for_ever_does_not_keep_the_others_out() -> None:
+    ready: dict[str, deque[HostInterval]] = {"behind": deque(), "db01": deque()}
+    seen = 0
+    for now, snapshot in enumerate(ticks(3 * MOST_READY, {})):
+        for name, late_s in (("behind", 50), ("db01", 0)):
+            shown = replace(snapshot, time_unix_s=START_S + now - late_s)
+            ready[name].append(HostInterval(name, (), shown))
+        seen += any(part.name == "db01" for part in take_round(ready, 0.5))
+    assert seen > MOST_READY
+    assert all(len(each) <= MOST_READY for each in ready.values())

@@ -1,0 +1,114 @@
+"""What a lack of descriptors, processes or memory is called, in one line and a status."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ioh import commands
+from ioh.model.errors import ExitCode
+from ioh.model.limits import lack_behind, require_limits
+
+REPO = Path(__file__).resolve().parents[2]
+PROCESSES = "too few processes"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "too few file descriptors (ulimit -n"),
+        (OSError(errno.ENFILE, "?"), "too few file descriptors on this machine"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "too little memory"),
+        (MemoryError(), "too little memory"),
+        (ImportError("x.so: failed to map segment from shared object"), "too little memory"),
+        (OSError("libbpf.so.1: failed to map segment from shared object"), "too little memory"),
+        (OSError("libbpf.so.1: cannot open: Too many open files"), "too few file descriptors"),
+        (ImportError("x.so: cannot open: Too many open files"), "too few file descriptors"),
+        (RuntimeError("can't start new thread"), PROCESSES),
+    ],
+)
+def test_a_lack_is_named(error: Exception, cause: str) -> None:
+    lack = lack_behind(error)
+    assert lack is not None
+    assert lack.cause.startswith(cause)
+    assert lack.hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOENT, "No such file"),
+        OSError(errno.EAGAIN, "of a pipe"),
+        OSError("libbpf.so.1: cannot open shared object file: No such file or directory"),
+        RuntimeError("a bug"),
+        ImportError("No module named numpy"),
+        KeyError(errno.EMFILE),
+    ],
+)
+def test_what_is_no_lack(error: Exception) -> None:
+    assert lack_behind(error) is None
+
+
+def test_a_fork_that_is_refused() -> None:
+    lack = lack_behind(OSError(errno.EAGAIN, "?"), of_fork=True)
+    assert lack is not None
+    assert lack.cause.startswith(PROCESSES)
+
+
+def test_a_command_that_lacks_something_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Lacking:
+        name, summary, examples = "doctor", "", ""
+
+        def add_arguments(self, parser: object) -> None:
+            del parser
+
+        def run(self, args: object) -> int:
+            del args
+            raise RuntimeError("can't start new thread")  # noqa: EM101, TRY003
+
+    monkeypatch.setattr(commands, "commands", lambda: (Lacking(),))
+    assert commands.main(["doctor"]) == ExitCode.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith(f"ioh: {PROCESSES}")
+    assert told.count("\n") == 1
+
+
+def test_as_many_descriptors_as_are_allowed_are_taken() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, before[1]))
+        require_limits()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, before[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1000, before[1]))
+        require_limits()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (1000, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("limit", ["-n 10", "-n 47", "-v 60000", "-v 100000", "-v 200000"])
+@pytest.mark.parametrize("command", ["text", "json", "record -o x.ioh", "doctor"])
+def test_too_little_for_anything(limit: str, command: str, tmp_path: Path) -> None:
+    script = f"ulimit {limit}; exec {sys.executable} -m ioh {command}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr.startswith("ioh: too ")
+    assert f"(ulimit {limit}). Raise to " in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,46 @@
+"""What a busy second took goes back to the kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ioh.live import source as source_module
+from ioh.live.source import LiveSource
+from ioh.model.filters import Filters
+
+FRAGMENTED = """
+from ioh.live.memory import give_back
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+kept = [bytes(3000) for _ in range(20_000)][::10]
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+def test_holes_between_what_stays_go_back() -> None:
+    command = [sys.executable, "-c", FRAGMENTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 25_000_000  # of 54 MB that were freed
+
+
+def test_a_live_source_does_so_with_each_look_at_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(source_module, "give_back", lambda: given.append(1.0))
+    monkeypatch.setattr(source_module, "COST_PERIOD_S", 0.05)
+    monkeypatch.setattr(source_module, "FIRST_INTERVAL_S", 0.01)
+    for what in ("_measure_cost", "_drop"):
+        monkeypatch.setattr(LiveSource, what, lambda _: None)
+    with LiveSource((), Filters(), 0.02, use_bpf=False) as source:
+        samples: Iterator[Any] = iter(source)
+        for _ in range(12):
+            next(samples)
+    assert len(given) > 1

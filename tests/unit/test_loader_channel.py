@@ -1,0 +1,241 @@
+"""ioh's end of the channel to its loader: requests, answers, descriptors, and no endless wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ioh.bpf import channel
+from ioh.bpf.channel import Loader
+from ioh.bpf.loader import start_loader
+from ioh.layers.base import Layer
+from ioh.model.filters import Filters
+
+
+def find_none(name: str) -> type[Layer]:
+    raise KeyError(name)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Loader, socket.socket]]:
+    """The parent's end, without a child behind it, and the other one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield Loader(ours, pid=-1), theirs
+
+
+def say(end: socket.socket, message: dict[str, object], *fds: int) -> None:
+    socket.send_fds(end, [json.dumps(message).encode()], list(fds))
+
+
+def test_a_request_is_one_json_message(ends: tuple[Loader, socket.socket]) -> None:
+    ours, theirs = ends
+    ours.request({"verb": "attach", "layer": "bl\udcffock"})
+    ours.request({"verb": "stats"})
+    assert json.loads(theirs.recv(1 << 16)) == {"verb": "attach", "layer": "bl\udcffock"}
+    assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
+
+
+def test_an_answer_brings_descriptors(ends: tuple[Loader, socket.socket]) -> None:
+    ours, theirs = ends
+    read_end, write_end = os.pipe()
+    say(theirs, {"layer": "block"}, read_end, write_end)
+    os.close(read_end)
+    os.close(write_end)
+    got = ours.answer(1.0)
+    assert got is not None
+    message, (reader, writer) = got
+    assert message == {"layer": "block"}
+    os.write(writer, b"through")
+    assert os.read(reader, 16) == b"through"
+    assert not os.get_inheritable(reader)
+    assert not os.get_inheritable(writer)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_as_many_descriptors_as_a_message_can_hold(ends: tuple[Loader, socket.socket]) -> None:
+    ours, theirs = ends
+    null = os.open(os.devnull, os.O_RDONLY)
+    say(theirs, {}, *[null] * channel.MAX_FDS)
+    got = ours.answer(1.0)
+    assert got is not None
+    assert len(got[1]) == channel.MAX_FDS
+    for fd in (null, *got[1]):
+        os.close(fd)
+
+
+def test_an_answer_that_never_comes(ends: tuple[Loader, socket.socket]) -> None:
+    ours, _ = ends
+    started = time.monotonic()
+    assert ours.answer(0.05) is None
+    assert 0.04 < time.monotonic() - started < 1.0
+
+
+def test_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    with pytest.raises(ConnectionError, match="ended"):
+        ours.answer(1.0)
+
+
+def test_answers_to_others_reach_them(ends: tuple[Loader, socket.socket]) -> None:
+    ours, theirs = ends
+    before = len(open_descriptors())
+    null = os.open(os.devnull, os.O_RDONLY)
+    say(theirs, {"verb": "attach", "layer": "block"}, null, null, null)
+    say(theirs, {"verb": "stats"}, null)  # of a request given up long ago
+
+    def answer_slowly() -> None:
+        assert json.loads(theirs.recv(1 << 16)) == {"verb": "stats"}
+        say(theirs, {"verb": "attach", "layer": "syscall"}, null, null)
+        say(theirs, {"verb": "stats"}, null)
+
+    thread = threading.Thread(target=answer_slowly)
+    thread.start()
+    taken: list[tuple[dict[str, Any], list[int]]] = []
+    got = ours.ask({"verb": "stats"}, 10.0, lambda *late: taken.append(late))
+    thread.join()
+    assert got is not None
+    assert got[0] == {"verb": "stats"}
+    assert [(answer.get("layer"), len(fds)) for answer, fds in taken] == [
+        ("block", 3),
+        (None, 1),
+        ("syscall", 2),
+    ]
+    for fd in (null, *got[1], *(fd for _, fds in taken for fd in fds)):
+        os.close(fd)
+    assert len(open_descriptors()) == before
+
+
+def test_asking_does_not_wait_for_ever(ends: tuple[Loader, socket.socket]) -> None:
+    assert ends[0].ask({"verb": "stats"}, 0.05, lambda *_: None) is None
+
+
+def open_descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """As after `ulimit -n`, with room for 24 more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = set(map(int, open_descriptors()))
+    limit = next(n for n in range(1 << 16) if n - len([fd for fd in used if fd < n]) == 24)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("count", [200, 24, 20])
+def test_descriptors_that_there_is_no_room_for(
+    ends: tuple[Loader, socket.socket], few_descriptors: int, count: int
+) -> None:
+    """Not some of them, as if nothing were amiss, and not the last ones that /proc needs."""
+    ours, theirs = ends
+    null = os.open(os.devnull, os.O_RDONLY)
+    before = open_descriptors()
+    say(theirs, {"verb": "attach", "layer": "block", "maps": []}, *[null] * count)
+    assert ours.answer(1.0) == (
+        {
+            "verb": "attach",
+            "layer": "block",
+            "reason": f"too few file descriptors (ulimit -n {few_descriptors})",
+            "hint": "raise to 512",
+        },
+        [],
+    )
+    assert open_descriptors() == before
+    os.close(null)
+
+
+def test_descriptors_that_there_is_room_for(
+    ends: tuple[Loader, socket.socket], few_descriptors: int
+) -> None:
+    ours, theirs = ends
+    say(theirs, {"layer": "block"}, *[0] * 5)
+    got = ours.answer(1.0)
+    assert got is not None
+    assert got[0] == {"layer": "block"}
+    channel.close_all(got[1])
+
+
+def test_a_request_to_a_loader_that_is_gone(ends: tuple[Loader, socket.socket]) -> None:
+    """No BrokenPipeError: that would be taken for the reader of our output."""
+    ours, theirs = ends
+    theirs.close()
+    with pytest.raises(ConnectionError, match="the privileged loader has ended") as caught:
+        ours.request({"verb": "stats"})
+    assert type(caught.value) is ConnectionError
+
+
+def test_a_loader_that_does_not_listen(
+    ends: tuple[Loader, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_SEND_TIMEOUT_S", 0.01)
+    with pytest.raises(ConnectionError, match="does not listen"):
+        send_for_ever(ends[0])
+
+
+def send_for_ever(loader: Loader) -> None:
+    while True:
+        loader.request({"verb": "stats"})
+
+
+def started() -> Loader:
+    loader = start_loader(find_none, Filters())
+    loader.request({"verb": "dance"})
+    assert loader.answer(20.0) == ({"error": "unknown verb"}, [])
+    return loader
+
+
+def test_a_stopped_loader_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "_END_TIMEOUT_S", 0.05)
+    loader = started()
+    os.kill(loader.pid, signal.SIGSTOP)
+    loader.close()
+    os.kill(loader.pid, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(loader.pid, 0)[1]) == signal.SIGKILL
+
+
+def test_a_stopped_loader_ends_with_ioh() -> None:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        loader = started()
+        os.kill(loader.pid, signal.SIGSTOP)
+        os.write(writer, str(loader.pid).encode())
+        os._exit(0)
+    os.wait()
+    loader_pid = int(os.read(reader, 16))
+    deadline = time.monotonic() + 10
+    while is_alive(loader_pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.close(reader)
+    os.close(writer)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_loader_that_somebody_else_reaped() -> None:
+    loader = start_loader(find_none, Filters())
+    thread = threading.Timer(0.05, loader.socket.shutdown, [socket.SHUT_RDWR])
+    thread.start()
+    os.waitpid(loader.pid, 0)
+    loader.close()
+    thread.join()

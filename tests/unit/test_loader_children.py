@@ -1,0 +1,294 @@
+"""However a child of the loader ends, ioh hears of it, and of what the child said."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from ioh.bpf import loader as loader_module
+from ioh.bpf.calls import Made, Outcome
+from ioh.bpf.loader import last_telling_line, start_loader
+from ioh.bpf.maps import MapSpec
+from ioh.bpf.program import AttachedProgram, attach_layer
+from ioh.layers.base import Layer
+from ioh.model.filters import Filters
+from ioh.model.sample import Unavailable
+from tests.unit.loader_machine import (
+    UNKNOWN,
+    Machine,
+    ask,
+    attached,
+    hear,
+    never,
+    wait_for_children,
+    wait_long,
+)
+
+
+def print_from_c(text: bytes) -> None:
+    ctypes.CDLL(None).write(2, text, len(text))
+
+
+def killed(number: int) -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        os.kill(os.getpid(), number)
+        return wait_long()
+
+    return attach
+
+
+def exited(status: int, said: bytes = b"") -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        print_from_c(said)
+        ctypes.CDLL(None)._exit(status)
+        return never()
+
+    return attach
+
+
+def raised(error: BaseException) -> Callable[..., Outcome]:
+    def attach(*_: object) -> Outcome:
+        raise error
+
+    return attach
+
+
+TOO_MUCH_STACK = (
+    "error: <unknown>:0:0: in function on_submit_step i32 (ptr): "
+    "Looks like the BPF stack limit is exceeded."
+)
+STACK = f"warning: 3 warnings\n{TOO_MUCH_STACK}\n1 error generated.\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("attach", "reason"),
+    [
+        (killed(signal.SIGKILL), "the compiler was killed by SIGKILL (out of memory?)"),
+        (killed(signal.SIGABRT), "the compiler was killed by SIGABRT"),
+        (killed(signal.SIGRTMIN + 1), f"the compiler was killed by signal {signal.SIGRTMIN + 1}"),
+        (exited(0), "the compiler ended with status 0"),
+        (exited(1, STACK), f"the compiler ended with status 1: {TOO_MUCH_STACK}"),
+        (raised(KeyError("READ")), "the compiler ended with status 1: KeyError: 'READ'"),
+        (raised(SystemExit(0)), "the compiler ended with status 1: SystemExit: 0"),
+        (raised(MemoryError()), "the compiler ended with status 1: too little memory"),
+    ],
+)
+def test_however_a_child_ends_ioh_hears_of_it_at_once(
+    machine: Machine, attach: Callable[..., Outcome], reason: str
+) -> None:
+    loader = machine.start(attach)
+    ask(loader, "attach", "syscall")
+    answer = hear(loader)
+    assert (answer["verb"], answer["layer"]) == ("attach", "syscall")
+    assert answer["reason"] == reason
+    assert answer["hint"] == (
+        "dmesg says whether memory ran out" if "SIGKILL" in reason else "please report this"
+    )
+    assert wait_for_children(loader, 0) == []
+    ask(loader, "dance")
+    assert hear(loader) == UNKNOWN
+
+
+def test_a_child_killed_from_outside_while_another_one_goes_on(machine: Machine) -> None:
+    def attach(name: str, _: object) -> Outcome:
+        if name == "tcp":
+            (machine.folder / "tcp").write_text(str(os.getpid()))
+            wait_long()
+        return machine.made(("map", 1))
+
+    loader = machine.start(attach)
+    ask(loader, "attach", "tcp")
+    ask(loader, "attach", "block")
+    assert hear(loader) == attached("block")
+    (pid,) = wait_for_children(loader, 1)
+    os.kill(pid, signal.SIGKILL)
+    answer = hear(loader)
+    assert (answer["layer"], answer["reason"]) == (
+        "tcp",
+        "the compiler was killed by SIGKILL (out of memory?)",
+    )
+
+
+def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_CHILD_TIMEOUT_S", 0.05)
+    loader = machine.start(killed(signal.SIGSTOP))
+    ask(loader, "attach", "block")
+    assert hear(loader)["reason"] == "the compiler did not end within 0 s"
+    assert wait_for_children(loader, 0) == []
+
+
+def test_a_child_that_hits_a_limit_of_memory(machine: Machine) -> None:
+    def attach(*_: object) -> Outcome:
+        resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+        bytearray(1 << 30)
+        return never()
+
+    loader = machine.start(attach)
+    ask(loader, "attach", "block")
+    assert hear(loader)["reason"] == (
+        "the compiler ended with status 1: too little memory (ulimit -v 204800)"
+    )
+
+
+def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
+    real, parent = os.fork, os.getpid()
+
+    def fork() -> int:
+        if os.getpid() != parent:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return real()
+
+    machine.patch.setattr(os, "fork", fork)
+    loader = machine.start(never)
+    ask(loader, "attach", "block")
+    answer = hear(loader)
+    assert answer["reason"].startswith("its compiler cannot be started: too few processes")
+    assert "raise the limit" in answer["hint"]
+
+
+def test_a_stopped_ioh_gets_no_answers_and_goes_on_afterwards(machine: Machine) -> None:
+    machine.patch.setattr(loader_module, "_SEND_TIMEOUT_S", 0.01)
+    machine.patch.setattr(loader_module, "MAX_MESSAGE_BYTES", 4096)
+    loader = machine.start(never)
+    for _ in range(100):
+        loader.socket.send(b"{}")
+    told = 0
+    while loader.answer(0.1) is not None:
+        told += 1
+    assert 0 < told < 100
+    ask(loader, "dance")
+    assert hear(loader) == UNKNOWN
+
+
+def test_a_loader_that_cannot_be_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    with pytest.raises(BlockingIOError):
+        start_loader(never, Filters())  # type: ignore[arg-type]
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+CRASH = b"""LLVM ERROR: out of memory
+PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/
+Stack dump:
+0.\tProgram arguments: x
+ #0 0x00007f llvm::sys::PrintStackTrace(llvm::raw_ostream&, int)
+/lib/x86_64-linux-gnu/libLLVM-14.so.1(+0xd0b)[0x7f]
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "last"),
+    [
+        (b"", ""),
+        (b"warning: a\nerror: b\n", "error: b"),
+        (b"R1 invalid mem access\nprocessed 7 insns (limit 1)\n\n  \n", "R1 invalid mem access"),
+        (
+            b"main.c:1:2: error: no 'x'\n  int y = x;\n          ^\n1 error generated.\n",
+            "main.c:1:2: error: no 'x'",
+        ),
+        (CRASH, "LLVM ERROR: out of memory"),
+        (b"no line end", "no line end"),
+        (b"\xff \x1b[31m\n", "\\xff \\x1b[31m"),
+        (b"first\n" + b"x" * 500, "x" * 200),
+        (b"y\n" * 100_000 + b"end\n", "end"),
+    ],
+)
+def test_the_last_telling_line(printed: bytes, last: str) -> None:
+    file = os.memfd_create("stderr")
+    os.write(file, printed)
+    assert last_telling_line(file) == last
+    os.close(file)
+
+
+def test_a_refusal_comes_with_the_last_line_printed(machine: Machine) -> None:
+    def attach(*_: object) -> Outcome:
+        print_from_c(b"libbpf: the reason\n")
+        return {"reason": "BPF refused", "hint": "try this"}, [], Made()
+
+    loader = machine.start(attach)
+    ask(loader, "attach", "block")
+    answer = hear(loader)
+    assert answer["reason"] == "BPF refused: libbpf: the reason"
+    assert answer["hint"] == "try this"
+
+
+def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
+    loader = machine.start(lambda *_: ({"reason": "\x1b[31m\n" + "x" * 100_000}, [], Made()))
+    ask(loader, "attach", "block")
+    reason = hear(loader)["reason"]
+    assert reason.startswith("\\x1b[31m\\x0axxx")
+    assert len(reason) == 300
+
+
+ATTACHED = AttachedProgram(
+    maps=(MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2)),
+    map_fds=(10, 11),
+    program_fds=(20, 21, 22),
+    link_fds=(30, 31),
+    points={"exit": "sys_exit"},
+    missing={"split": "splits"},
+    copies=2,
+    late=1,
+)
+
+
+def attach_real(
+    monkeypatch: pytest.MonkeyPatch, outcome: AttachedProgram | Unavailable | Exception
+) -> Outcome:
+    """What the child works out, with everything that needs a kernel replaced."""
+
+    def attach_program(*_: object) -> AttachedProgram | Unavailable:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    kernel = SimpleNamespace(function_id=lambda _: None)
+    monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_modules: kernel)
+    monkeypatch.setattr("ioh.bpf.program.can_trust_pointers", lambda _: True)
+    monkeypatch.setattr("ioh.bpf.program.find_cast", lambda _: None)
+    monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
+    monkeypatch.setattr("ioh.bpf.program.attach_program", attach_program)
+    monkeypatch.setattr(
+        "ioh.bpf.program.object_ids", lambda kind, fds: tuple((kind, fd * 100) for fd in fds)
+    )
+    return attach_layer(Layer, Filters(pid=7))  # type: ignore[type-abstract]
+
+
+def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, fds, made = attach_real(monkeypatch, ATTACHED)
+    assert fds == [10, 11, 20, 21, 22, 30, 31]
+    assert [MapSpec(**spec) for spec in answer["maps"]] == list(ATTACHED.maps)
+    assert (answer["programs"], answer["copies"], answer["has_late"]) == (3, 2, True)
+    assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
+    assert json.loads(json.dumps(answer)) == answer
+    assert made == Made((("map", 1000), ("map", 1100)), (("map", 1100), ("program", 2000)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "hint"),
+    [
+        (Unavailable("refused", "try this"), "refused", "try this"),
+        (OSError("no BTF"), "no BTF", "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf"),
+        (OSError(errno.EMFILE, "Too many"), "too few file descriptors (ulimit", "raise to 512"),
+    ],
+)
+def test_what_cannot_be_attached_is_told(
+    monkeypatch: pytest.MonkeyPatch, outcome: Unavailable | OSError, reason: str, hint: str
+) -> None:
+    answer, fds, made = attach_real(monkeypatch, outcome)
+    assert answer["reason"].startswith(reason)
+    assert (answer["hint"], fds, made) == (hint, [], Made())

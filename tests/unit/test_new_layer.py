@@ -1,0 +1,100 @@
+"""docs/contributing.md's example of a layer works as it stands there, and breaks no other test."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("ioh", "probes", "tests", "docs", "man", "contrib", "screenshots")
+# Those that ask something of every layer.
+CONTRACTS = (
+    "test_layer_contract.py",
+    "test_layer_read.py",
+    "test_demo.py",
+    "test_manual.py",
+    "test_docs.py::test_every_layer_has_its_page",
+)
+SHOWN = """
+import sys
+from dataclasses import replace
+from ioh.layers import all_layers
+from ioh.model.intervals import interval
+from ioh.model.sample import LayerSample, OpTotals
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextSink
+from tests import fakes
+
+def sample(tick, count):
+    spec = all_layers()["fs"].spec
+    layer = LayerSample("bpf", {"fdatasync": OpTotals(count_total=count)}, lost={"map_full": 0})
+    return replace(fakes.sample(tick, {}), specs={"fs": spec}, layers={"fs": layer})
+
+snapshot = interval(sample(0, 0), sample(1, 23))
+sys.stderr.write(TextSink().render(snapshot))
+print(JsonSink(None).render(snapshot))
+"""
+
+
+def example() -> dict[str, str]:
+    """The files of the example, by their place in the checkout."""
+    text = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    return dict(re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```\n", text, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout with the example's files in it."""
+    made = tmp_path_factory.mktemp("checkout")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.is_file() and path.name != ".git":
+            shutil.copy(path, made)
+    for name, text in example().items():
+        (made / name).write_text(text, "utf-8")
+    run(made, "-m", "tests.make_manual")
+    return made
+
+
+def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+
+
+def test_the_example_is_two_files_of_code_and_a_page() -> None:
+    assert list(example()) == ["probes/fs.c", "ioh/layers/fs.py", "docs/layers/fs.md"]
+
+
+def test_it_is_written_as_the_rest(checkout: Path) -> None:
+    run(checkout, "-m", "ruff", "check", "ioh/layers/fs.py")
+    run(checkout, "-m", "ruff", "format", "--check", "ioh/layers/fs.py")
+    run(checkout, "-m", "mypy", "--strict", "ioh/layers/fs.py")
+    formatter = Path(sys.executable).with_name("clang-format")
+    subprocess.run([formatter, "--dry-run", "-Werror", "probes/fs.c"], cwd=checkout, check=True)
+
+
+def test_text_and_json_show_it(checkout: Path) -> None:
+    done = run(checkout, "-c", SHOWN)
+    told = json.loads(done.stdout)
+    assert told["layers"]["fs"]["ops"]["fdatasync"]["count"] == 23
+    assert re.search(r"fs fdatasync:.*\b23\b", done.stderr)
+
+
+def test_the_contracts_hold(checkout: Path) -> None:
+    files = [f"tests/unit/{name}" for name in CONTRACTS]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *files],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,0 +1,242 @@
+"""The mean operation's time is divided exactly, and what is not known is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path as FilePath
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.commands import main
+from ioh.model.path import Path, paths
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextOptions, TextSink
+from tests.unit.snapshot_maker import by_chance, disk, layer, op, ticks
+
+ROOT = FilePath(__file__).parents[2]
+ON_NFS = [(("/mnt/db", "nfs4"), {"read_ns_per_s": 10e9, "write_ns_per_s": 10e9})]
+
+
+def path(direction: str = "read", **layers: Any) -> Path:
+    return paths(ticks(1, {name: layer(name, **what) for name, what in layers.items()})[0])[
+        direction
+    ]
+
+
+def steps(found: Path) -> dict[str, float | None]:
+    return {
+        segment.name: None if segment.us is None else round(segment.us, 3)
+        for segment in found.segments
+    }
+
+
+def reads(name: str = "read", **numbers: Any) -> dict[str, Any]:
+    """Calls of programs: 1,000 a second of 1 ms."""
+    stats = op(1000, 4096, 1000)
+    return {"ops": {name: stats, name.partition("_")[0]: stats}, **numbers}
+
+
+def test_direct_reads_of_a_disk() -> None:
+    found = path(
+        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3, "cached_pct": 0.0}),
+        block=disk("sda", read=op(1000, 4096, 700, queue_us=200)),
+    )
+    assert (found.top, found.mean_us, found.notes) == ("syscall", 1000, ())
+    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
+    assert found.slowest.name == "device"
+    assert found.share_pct(found.slowest) == pytest.approx(50)
+
+
+def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
+    found = path(
+        syscall=reads(metrics={"read_lower_bytes_per_s": 409.6e3, "cached_pct": 90.0}),
+        block=disk("sda", read=op(100, 4096, 9000, queue_us=0)),
+    )
+    assert steps(found) == {"syscall": 100, "block_queue": 0, "device": 900}
+    assert found.notes == ("90 % cached",)
+
+
+def test_others_reads_of_the_disk_are_not_the_calls() -> None:
+    found = path(
+        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3}),
+        block=disk("sda", read=op(5000, 4096, 700, queue_us=200)),
+    )
+    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
+
+
+def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> None:
+    found = path(
+        syscall=reads(metrics={"read_lower_bytes_per_s": 4096e3}),
+        block=disk("sda", read=op(8000, 512, 500, queue_us=100)),
+    )
+    assert steps(found) == {"syscall": None, "block_queue": 200, "device": 800}
+    assert found.notes == ("app not known apart",)
+
+
+def test_without_probes_the_queue_is_part_of_the_device() -> None:
+    untimed = replace(op(1000, 4096, 0), latency_us=None)
+    found = path(
+        syscall={"ops": {"read": untimed}, "source": "proc"},
+        block=disk("sda", read=op(1000, 4096, 700)),
+    )
+    assert steps(found) == {"block_queue": None, "device": 700}
+    assert found.top == "block"
+    assert found.notes == ("time above block is not known", "block queue not known apart")
+
+
+def test_nfs_on_this_machine_shows_the_server_and_its_disk() -> None:
+    found = path(
+        syscall=reads(tables={"mount": ON_NFS}, metrics={"read_lower_bytes_per_s": 4096e3}),
+        nfs_client={"ops": {"read": op(1000, 4096, 900, queue_us=50)}},
+        nfs_server={"ops": {"read": op(1000, 4096, 600)}},
+        block=disk("sda", read=op(500, 8192, 800, queue_us=200)),
+    )
+    assert steps(found) == {
+        "syscall": 100, "nfs_queue": 50, "network": 250, "nfs_server": 200, "block_queue": 100,
+        "device": 300,
+    }  # fmt: skip
+    assert found.mean_us == sum(segment.us or 0 for segment in found.segments)
+
+
+@pytest.mark.parametrize(
+    ("tcp", "expected"),
+    [
+        ([(("2049", "nfs"), {"srtt_us": 100})], {"network": 100, "nfs_server": 750}),
+        ([(("2049", "nfs"), {"srtt_us": 5000})], {"network": 850, "nfs_server": None}),
+        ([(("22", "ssh"), {"srtt_us": 100})], {"network": 850, "nfs_server": None}),
+    ],
+)
+def test_a_remote_server_is_what_the_round_trip_leaves(
+    tcp: list[Any], expected: dict[str, float | None]
+) -> None:
+    found = path(
+        syscall=reads(tables={"mount": ON_NFS}),
+        nfs_client={"ops": {"read": op(1000, 4096, 900, queue_us=50)}},
+        nfs_server={},
+        tcp={"tables": {"port": tcp}},
+    )
+    assert steps(found) == {"syscall": 100, "nfs_queue": 50, **expected}
+
+
+def test_a_wait_that_nobody_measured_is_not_0() -> None:
+    found = path(
+        syscall=reads(tables={"mount": ON_NFS}),
+        nfs_client={"ops": {"read": op(1000, 4096, 900)}},
+        nfs_server={},
+    )
+    assert steps(found) == {"syscall": 100, "nfs_queue": None, "network": 900, "nfs_server": None}
+
+
+def test_a_server_shows_its_clients_calls() -> None:
+    found = path(
+        syscall=reads("read_buffered"),
+        nfs_server={"ops": {"read": op(5000, 4096, 600)}},
+        block=disk("sda", read=op(5000, 4096, 400, queue_us=100)),
+    )
+    assert found.top == "nfs_server"
+    assert steps(found) == {"nfs_server": 200, "block_queue": 100, "device": 300}
+
+
+def test_buffered_writes_wait_for_nothing_and_what_is_written_behind_is_said() -> None:
+    found = path(
+        "write", syscall=reads("write_buffered"), block=disk("sda", write=op(100, 1e6, 9000))
+    )
+    assert steps(found) == {"syscall": 1000}
+    assert found.notes == ("written behind the calls: 100 MB/s, 9 ms a block write",)
+
+
+def test_direct_writes_wait_for_the_disk() -> None:
+    found = path(
+        "write",
+        syscall=reads("write_direct", metrics={"write_lower_bytes_per_s": 4096e3}),
+        block=disk("sda", write=op(1000, 4096, 700, queue_us=200)),
+    )
+    assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
+
+
+def test_a_sync_waits_for_its_writes_and_the_flush() -> None:
+    made = disk("sda", write=op(1000, 4096, 200, queue_us=50))
+    made["ops"]["flush"] = op(1000, 0, 400, queue_us=100)
+    found = path(
+        "sync", syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}), block=made
+    )
+    assert steps(found) == {"syscall": 400, "block_queue": 150, "device": 450}
+    assert found.notes == ("app holds the journal's writes, too",)
+
+
+def test_without_a_sync_there_is_no_path_of_one() -> None:
+    """WRITEs and COMMITs are also those of direct writes, of write-back, of a server's clients."""
+    commits = {"write": op(1000, 4096, 900), "commit": op(10, 0, 2000)}
+    layers = {
+        "syscall": layer("syscall", **reads("write_direct")),
+        "nfs_client": layer("nfs_client", ops=commits),
+        "nfs_server": layer("nfs_server", ops=commits),
+    }
+    assert "sync" not in paths(ticks(1, layers)[0])
+    for name in layers:
+        assert "sync" not in paths(ticks(1, {name: layers[name]})[0])
+
+
+def test_syncs_of_programs_on_a_busy_server_are_shown() -> None:
+    """What its clients write is not theirs."""
+    made = disk("sda", write=op(1000, 4096, 200, queue_us=50))
+    served = {"write": op(5000, 4096, 9000), "commit": op(10, 0, 2000)}
+    found = path(
+        "sync",
+        syscall=reads("fsync", metrics={"write_lower_bytes_per_s": 4096e3}),
+        nfs_server={"ops": served},
+        block=made,
+    )
+    assert (found.top, found.mean_us) == ("syscall", 1000)
+
+
+def test_text_and_json_show_the_same_numbers() -> None:
+    layers = {
+        "syscall": layer("syscall", **reads(metrics={"read_lower_bytes_per_s": 4096e3})),
+        "block": layer("block", **disk("sda", read=op(1000, 4096, 700, queue_us=200))),
+    }
+    snapshot = ticks(1, layers)[0]
+    text = TextSink(TextOptions(frozenset({"path"}))).render(snapshot)
+    assert "R |   1.000 = app 0.300 (30%) + block queue 0.200 (20%) + device 0.500 (50%)\n" in text
+    found = JsonSink().to_json(snapshot)["path"]
+    assert found == {
+        "read": {
+            "top": "syscall",
+            "ops_per_s": 1000,
+            "mean_us": 1000.0,
+            "segments": [
+                {"name": "syscall", "us": 300.0, "share_pct": 30.0},
+                {"name": "block_queue", "us": 200.0, "share_pct": 20.0},
+                {"name": "device", "us": 500.0, "share_pct": 50.0},
+            ],
+            "notes": [],
+        }
+    }
+
+
+def test_the_options_for_less_leave_the_path_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    """Which mounts are NFS is known from a breakdown, whether it is shown or not."""
+    file = str(ROOT / "tests/data/scenarios/server_disk.ioh")
+    assert main(["text", "-d", "path", "--no-findings", file]) == 0
+    bare = [line for line in capfd.readouterr().out.splitlines() if line.startswith("R |")]
+    assert main(["text", "-d", "path top", file]) == 0
+    assert [line for line in capfd.readouterr().out.splitlines() if line in bare] == bare
+    assert any("nfs server" in line for line in bare)
+    found = []
+    for options in ((), ("--top", "0", "--no-findings")):
+        assert main(["json", file, *options]) == 0
+        found.append([json.loads(line)["path"] for line in capfd.readouterr().out.splitlines()])
+    assert found[0] == found[1]
+
+
+@given(st.integers(0, 2**32))
+def test_known_steps_add_up_and_none_is_negative(seed: int) -> None:
+    for found in paths(by_chance(Random(seed), 1.7e9)).values():
+        known = [segment.us for segment in found.segments if segment.us is not None]
+        assert sum(known) == pytest.approx(found.mean_us, rel=1e-6)
+        assert min(known) >= -1e-6 * found.mean_us

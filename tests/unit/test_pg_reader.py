@@ -1,0 +1,289 @@
+"""The thread that reads a server, and the layer: never an exception, never a wait."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ioh.layers import all_layers
+from ioh.layers import pg as layer_module
+from ioh.layers.pg import Postgres
+from ioh.model.derive import derive
+from ioh.model.errors import IohError
+from ioh.model.filters import Filters
+from ioh.model.sample import LayerSample, Sample, Unavailable
+from ioh.pg import connection, reader
+from ioh.pg.connection import PgError
+from ioh.pg.login import Login
+from ioh.pg.reader import SILENT, Reader
+from ioh.pg.reading import Reading
+from ioh.sinks.text import TextOptions, TextSink
+from tests import fakes
+from tests.unit.pg_server import FakeServer, session
+
+LOGIN = Login("host=db password=hunter2")
+
+
+def until(what: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 5
+    while not what():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    monkeypatch.setattr(reader, "_FIRST_RETRY_S", 0.02)
+    monkeypatch.setattr(reader, "_MAX_RETRY_S", 0.05)
+    monkeypatch.setattr(reader, "use_own_home", lambda: None)
+    monkeypatch.setattr(layer_module, "forget_capabilities", lambda: None)
+    return FakeServer()
+
+
+@pytest.fixture
+def layer(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postgres]:
+    def make(login: Login, begin: Callable[[], None]) -> Reader:
+        return Reader(login, begin, server.open)
+
+    monkeypatch.setattr(layer_module, "Reader", make)
+    made = Postgres(Filters())
+    made.log_in(LOGIN)
+    yield made
+    server.gate.set()
+    made.close()
+
+
+def reason(layer: Postgres) -> str:
+    found = layer.read_proc()
+    return found.reason if isinstance(found, Unavailable) else ""
+
+
+def next_reading(layer: Postgres) -> LayerSample:
+    """As the next tick that comes after a look."""
+    found: list[LayerSample] = []
+
+    def has_come() -> bool:
+        read = layer.read_proc()
+        if isinstance(read, LayerSample) and read.metrics["sessions"] is not None:
+            found.append(read)
+        return bool(found)
+
+    until(has_come)
+    return found[0]
+
+
+def test_what_was_read_last_is_given(layer: Postgres, server: FakeServer) -> None:
+    server.sessions = [session(7)]
+    sample = next_reading(layer)
+    assert sample.source == "pg"
+    assert sample.ops.keys() == set(layer.spec.ops)
+    assert {m.name for m in layer.spec.metrics if m.kind != "ratio"} == sample.metrics.keys()
+    for table in layer.spec.tables:
+        for key, row in sample.tables[table.name].items():
+            assert (len(key), len(row)) == (len(table.keys), len(table.raw_columns))
+
+
+def test_an_interval_is_shown(layer: Postgres, server: FakeServer) -> None:
+    older = next_reading(layer)
+    server.databases = [(5, b"shop", 3, 600, 1, 10, 190, 4.0, 1000, 0)]
+    until(lambda: next_reading(layer).ops["commit"].count_total == 600)
+    newer = next_reading(layer)
+
+    def sample(tick: int, found: LayerSample) -> Sample:
+        made = fakes.sample(tick, {})
+        return Sample(
+            **{
+                n: getattr(made, n)
+                for n in ("time_unix_s", "mono_ns", "hostname", "kernel", "host")
+            },
+            layers={"pg": found},
+            specs={"pg": layer.spec},
+        )
+
+    text = TextSink(TextOptions(frozenset({"all"}))).render(
+        derive(sample(0, older), sample(1, newer))
+    )
+    assert "postgresql commit" in text
+    assert "cached%" in text
+
+
+def test_the_same_look_twice_is_not_an_idle_interval(layer: Postgres, server: FakeServer) -> None:
+    first = next_reading(layer)
+    server.gate.clear()
+    time.sleep(0.05)
+    layer.read_proc()
+    again = layer.read_proc()
+    assert isinstance(again, LayerSample)
+    assert all(op.count_total is None for op in again.ops.values())
+    assert set(again.metrics.values()) == {None}
+    assert (again.tables, again.parts) == (first.tables, first.parts)
+
+
+def test_a_slow_server_delays_no_tick(layer: Postgres, server: FakeServer) -> None:
+    next_reading(layer)
+    server.gate.clear()
+    began_s = time.monotonic()
+    for _ in range(200):
+        layer.read_proc()
+    assert time.monotonic() - began_s < 0.5
+
+
+def test_a_server_that_went_silent_is_told() -> None:
+    now_s = [100.0]
+    quiet = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
+    quiet._state = Reading(1, 100.0, {}, {}, {}, {}, ())
+    now_s[0] = 102.9
+    assert quiet.latest() is quiet._state
+    now_s[0] = 103.1
+    assert quiet.latest() is SILENT
+    quiet._refusal = Unavailable("lock timeout")
+    assert quiet.latest() is quiet._refusal
+
+
+def test_refused_then_there(layer: Postgres, server: FakeServer) -> None:
+    next_reading(layer)
+    server.fails = {"connect": PgError("no pg_hba.conf entry", "Ask"), "pg_stat": PgError("gone")}
+    until(lambda: reason(layer) == "no pg_hba.conf entry")
+    assert server.is_closed
+    server.fails = {}
+    next_reading(layer)
+
+
+def test_a_fault_of_ours_ends_no_thread(layer: Postgres, server: FakeServer) -> None:
+    next_reading(layer)
+    server.databases = [(5, b"x", None, None, 1, 10, 190, 4.0, 1000, 0)]
+    until(lambda: "TypeError" in reason(layer))
+    server.databases = [(5, b"x", 1, 1, 1, 10, 190, 4.0, 1000, 0)]
+    next_reading(layer)
+
+
+def test_a_view_that_is_refused_is_told(server: FakeServer) -> None:
+    server.fails = {"pg_stat_database": PgError("permission denied", "Ask", is_lost=False)}
+    with Reader(LOGIN, lambda: None, server.open) as refused:
+        refused.start()
+        until(lambda: refused.latest() == Unavailable("permission denied", "Ask"))
+        assert not server.is_closed
+
+
+@pytest.mark.parametrize("period_s", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("took_s", [0.001, 0.3])
+def test_each_look_ends_shortly_before_a_tick(period_s: float, took_s: float) -> None:
+    now_s = [100.0]
+    made = Reader(LOGIN, lambda: None, clock=lambda: now_s[0])
+    for _ in range(3):
+        now_s[0] += period_s
+        made.latest()
+    tick_s, looks = now_s[0], []
+    for _ in range(12):
+        now_s[0] += made._pause_s(took_s)
+        looks.append(now_s[0])
+        now_s[0] += took_s
+        while now_s[0] >= tick_s + period_s:
+            tick_s += period_s
+            behind, now_s[0] = now_s[0], tick_s
+            made.latest()
+            now_s[0] = behind
+    assert all(later - earlier < 1.1 for earlier, later in itertools.pairwise(looks))
+    if took_s < period_s / 4:
+        ages = [min(abs(look - tick_s + n * period_s) for n in range(70)) for look in looks]
+        assert min(ages) <= 0.012 + 2 * took_s
+
+
+def ioh(*arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ioh", *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_without_a_login_there_is_nothing_of_it() -> None:
+    assert all_layers()["pg"].needs_login
+    code, out, err = ioh("json", "--proc", "-t", "0.1", "-c", "0.1")
+    assert (code, err) == (0, "")
+    assert "pg" not in json.loads(out)["layers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["text", "--layers", "pg"], "pg with --pg"),
+        (["text", "--pg-parameters"], "Give --pg DSN too"),
+        (["text", "sample", "--pg", "password=hunter2"], "--pg is for live I/O"),
+        (["doctor", "--pg", "postgres://u:hunter2@h/d"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_arguments_are_one_line_without_the_password(arguments: list[str], said: str) -> None:
+    code, out, err = ioh(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+    assert "hunter2" not in err
+
+
+def test_a_library_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(IohError, match=r"psycopg 3\. Install it: apt-get install python3-psycopg"):
+        connection.require_driver(LOGIN)
+
+    def no_libpq(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", no_libpq)
+    with pytest.raises(IohError, match="apt-get install libpq5"):
+        connection.require_driver(LOGIN)
+
+
+class RefusalError(Exception):
+    sqlstate: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "hint"),
+    [
+        (
+            (
+                'connection to server at "db" (10.0.0.1), port 5432 failed: FATAL:  password '
+                'authentication failed for user "ioh"\nsecond line'
+            ),
+            'password authentication failed for user "ioh"',
+            "pg_hba.conf",
+        ),
+        (
+            (
+                'connection to server on socket "/x/.s.PGSQL.5432" failed: No such file or '
+                "directory\n"
+                "\tIs the server running locally?"
+            ),
+            "No such file or directory",
+            "Is it running",
+        ),
+        ('FATAL:  database "x" does not exist', 'database "x" does not exist', "dbname="),
+        (
+            "FATAL:  sorry, too many clients already",
+            "sorry, too many clients already",
+            "tries again",
+        ),
+        ("FATAL: unsupported startup parameter: options", "unsupported startup", "pooler"),
+        ("bad \x1b[31m password=hunter2", "bad \\x1b[31m password=***", ""),
+    ],
+)
+def test_causes_are_one_line_with_a_next_step(text: str, cause: str, hint: str) -> None:
+    told = connection._told(RefusalError(text), is_lost=True)
+    assert told.cause.startswith(cause)
+    assert hint in told.hint
+    assert told.cause.isprintable()
+
+
+def test_home_is_that_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    reader.use_own_home()
+    assert os.environ["HOME"] == "/root"

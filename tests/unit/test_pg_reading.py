@@ -1,0 +1,215 @@
+"""What is read of a server's views: totals, sessions, waits and statements, by its version."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ioh.model.sample import OTHERS
+from ioh.pg import queries
+from ioh.pg.connection import PgError
+from ioh.pg.reading import Reading, Views
+from ioh.pg.running_rows import RunningRows
+from tests.unit.pg_server import FakeServer, session
+
+
+class Looks:
+    """Views of a fake server, a second between two looks."""
+
+    def __init__(self, server: FakeServer, *, with_parameters: bool = False) -> None:
+        self.now_s = 100.0
+        self.server = server
+        self.views = Views(with_parameters=with_parameters, clock=lambda: self.now_s)
+        self.views.meet(server)
+
+    def look(self, passed_s: float = 1.0) -> Reading:
+        self.now_s += passed_s
+        return self.views.read(self.server)
+
+
+def test_totals_are_those_of_all_databases() -> None:
+    reading = Looks(FakeServer()).look()
+    assert reading.ops["commit"].count_total == 107
+    read = reading.ops["data_read"]
+    assert (read.count_total, read.bytes_total, read.latency_ns_total) == (12, 12 * 8192, 4_000_000)
+    log = reading.ops["log_write"]
+    assert (log.count_total, log.bytes_total, log.latency_ns_total) == (40, 5000, 1_000_000)
+    sync = reading.ops["log_sync"]
+    assert (sync.count_total, sync.latency_ns_total) == (20, 8_000_000)
+    assert reading.metrics["wanted_blocks_total"] == 105
+    assert reading.metrics["rollbacks_total"] == 1
+    assert reading.databases.keys() == {"shop", "(shared)"}
+    assert reading.databases["shop"]["commit"].count_total == 100
+
+
+def test_versions_differ_in_their_columns() -> None:
+    assert queries.wal(130005) == ""
+    assert "wal_sync_time" in queries.wal(140000)
+    assert "wal_sync" not in queries.wal(180000)
+    assert " sum(total_time)" in queries.statements(120009, "public")
+    assert " sum(total_exec_time)" in queries.statements(130000, "public")
+    assert "from s.pg_stat_statements(false)" in queries.statements(170002, "s")
+
+
+def test_an_old_server_has_no_log() -> None:
+    server = FakeServer(120010)
+    reading = Looks(server).look()
+    assert reading.ops["log_sync"].count_total is None
+    assert reading.metrics["full_pages_total"] is None
+    assert not any("pg_stat_wal" in sql for sql in server.asked)
+
+
+def test_too_old_a_server_is_refused() -> None:
+    with pytest.raises(PgError, match="PostgreSQL 11 is too old"):
+        Looks(FakeServer(110022))
+
+
+def test_only_statistics_views_are_asked() -> None:
+    """A table's lock keeps nobody from a view over the server's own memory."""
+    server = FakeServer()
+    looks = Looks(server)
+    looks.look()
+    server.statements, server.texts = b"5 42 3 1.5 3 0", {42: b"select 1"}
+    looks.look()
+    sources = {name for sql in server.asked for name in re.findall(r"(?:from|join) ([\w.]+)", sql)}
+    assert sources - {"clock_timestamp"} == {
+        "pg_catalog.pg_extension",
+        "pg_catalog.pg_namespace",
+        "pg_catalog.pg_stat_activity",
+        "pg_catalog.pg_stat_database",
+        "pg_catalog.pg_stat_wal",
+        "public.pg_stat_statements",
+    }
+
+
+def test_statements_grow_from_when_they_are_first_seen() -> None:
+    server = FakeServer()
+    looks = Looks(server)
+    server.texts = {42: b"SELECT  $1", -9: b"create role x password 'secret'"}
+    server.statements = b"5 42 1000 500.5 10 3"
+    assert looks.look().tables["statement"] == {}
+    server.statements = b"5 42 1010 501.5 15 4,5 -9 1 2.0 0 0"
+    rows = looks.look().tables["statement"]
+    assert rows == {
+        ("shop", "SELECT $1"): (10, 1_000_000, 5, 1, 42),
+        ("shop", "create role x password ?"): (1, 2_000_000, 0, 0, -9),
+    }
+    assert looks.look().tables["statement"] == rows
+    server.statements = b"5 42 2 1.0 2 0"  # reset, and the other one dropped
+    rows = looks.look().tables["statement"]
+    assert rows["shop", "SELECT $1"] == (12, 2_000_000, 7, 1, 42)
+
+
+def test_statements_that_look_alike_have_rows_of_their_own() -> None:
+    server = FakeServer()
+    looks = Looks(server)
+    looks.look()
+    long = b"select " + b"a" * 300
+    server.texts = {1: long + b"1", 2: long + b"2"}
+    server.statements = b"5 1 1 1 0 0,5 2 1 1 0 0"
+    keys = looks.look().tables["statement"].keys()
+    assert len(keys) == 2
+    assert any(key[1].endswith("#2") for key in keys)
+
+
+def test_an_answer_on_statements_that_fails_costs_only_them() -> None:
+    server = FakeServer()
+    looks = Looks(server)
+    server.fails["string_agg"] = PgError("canceling statement", is_lost=False)
+    reading = looks.look()
+    assert "pg_stat_statements: canceling statement." in reading.notes
+    assert reading.ops["commit"].count_total == 107
+    server.fails["string_agg"] = PgError("it must be loaded", is_lost=False)
+    assert any("it must be loaded" in note for note in looks.look().notes)
+    server.sessions = [session(7)]
+    assert looks.look().tables["statement"].keys() == {("shop", "select ?")}
+    looks.views.meet(server)
+    server.fails["string_agg"] = PgError("gone")
+    with pytest.raises(PgError, match="gone"):
+        looks.look()
+
+
+def test_without_the_extension_statements_are_sampled() -> None:
+    server = FakeServer()
+    server.schema = None
+    looks = Looks(server)
+    server.sessions = [
+        session(7, query=b"select * from t where a = 'secret'"),
+        session(8, query=b"select * from t where a = 'other'"),
+        session(9, state=b"idle in transaction"),
+    ]
+    looks.look()
+    reading = looks.look()
+    assert reading.tables["statement"] == {
+        ("shop", "select * from t where a = ?"): (None, 4_000_000_000, None, None, None)
+    }
+    assert any("statements, too" in note for note in reading.notes)
+    looks.look(60.0)  # what was seen after a pause is not taken for all of it
+    assert looks.views.read(server).tables["wait"]["CPU",] == (8_000_000_000,)
+
+
+def test_sessions_and_waits() -> None:
+    server = FakeServer()
+    lock = {"type": b"Lock", "wait": b"relation"}
+    server.sessions = [
+        session(7, **lock, query=b"update t set a = 17"),
+        session(8, **lock),
+        session(9, state=b"idle in transaction", type=b"Client", wait=b"ClientRead"),
+        session(10, state=None, type=b"IO", wait=b"WALSync", query=b""),
+        session(11, state=None, type=b"Activity", wait=b"Main", query=b""),
+    ]
+    reading = Looks(server).look()
+    keys = list(reading.tables["session"])
+    assert keys[0] == ("7", "app", "shop", "active", "Lock:relation", "update t set a = ?")
+    assert [key[0] for key in keys] == ["7", "8", "9"]
+    assert reading.tables["wait"] == {
+        ("Lock:relation",): (2_000_000_000,),
+        ("IO:WALSync",): (1_000_000_000,),
+    }
+    assert reading.metrics["active_sessions"] == 2
+    assert reading.metrics["waiting_for_locks"] == 2
+    assert reading.metrics["idle_in_transaction"] == 1
+    assert reading.metrics["oldest_transaction_us"] == 1_500_000
+
+
+def test_parameters_are_shown_when_asked_for() -> None:
+    server = FakeServer()
+    server.sessions = [session(7, query=b"select  17")]
+    shown = Looks(server, with_parameters=True).look()
+    assert [key[-1] for key in shown.tables["session"]] == ["select 17"]
+
+
+def test_hostile_texts_are_printable_and_short() -> None:
+    server = FakeServer()
+    server.schema = None
+    bad = b"\x1b]0;x\x07\xff\xe2\x80\xae[red]" + b"a" * 500
+    server.databases = [(5, bad, 3, 100, 1, 10, 90, 4.0, 1000, 0)]
+    server.sessions = [session(7, user=bad, database=bad, state=bad, wait=bad, type=bad, query=bad)]
+    reading = Looks(server).look()
+    texts = [part for table in reading.tables.values() for key in table for part in key]
+    assert texts
+    for text in (*texts, *reading.databases):
+        assert text.isprintable()
+        assert len(text) <= 201
+
+
+def test_a_role_that_sees_only_its_own_is_told() -> None:
+    server = FakeServer()
+    server.sees_others = False
+    assert any("pg_monitor" in note for note in Looks(server).look().notes)
+
+
+def test_rows_that_were_idle_longest_become_others() -> None:
+    rows = RunningRows(2, max_rows=4)
+    for number in range(4):
+        rows.add(("d", str(number)), (1, number), (number,))
+    rows.add(("d", "0"), (1, None), (0,))
+    assert rows.table()["d", "0"] == (2, None, 0)
+    rows.add(("d", "4"), (1, 4), (4,))
+    table = rows.table()
+    assert ("d", "1") not in table
+    assert table[OTHERS, ""] == (1, 1, None)
+    rows.add(("d", "5"), (1, 5), (5,))
+    assert rows.table()[OTHERS, ""] == (2, 3, None)
+    assert sum(int(row[0] or 0) for row in rows.table().values()) == 7

@@ -1,0 +1,142 @@
+"""`ioh serve --install-unit`: what the unit says, for whom it is refused, how systemd rates it."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from ioh.commands import main
+from ioh.model.errors import ExitCode, IohError
+from ioh.serve import unit
+from tests.sessions import Shown
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "contrib" / "systemd" / "ioh.service"
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine whose ioh is root's and out of everybody's home."""
+    monkeypatch.setattr(unit, "_HIDDEN", ())
+    monkeypatch.setattr(unit, "UNIT_DIR", tmp_path)
+    monkeypatch.setattr(unit.install_unit, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(unit, "_refuse_others_than_root", lambda _: None)
+    return tmp_path
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def test_it_is_shown_and_installed_with_the_options_beside_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "y\n")
+    words = ["--listen", ":9877", "--comm", 'a "b" $c %d']
+    assert main(["serve", *words[:2], "--install-unit", *words[2:]]) == ExitCode.OK
+    out, err = capfd.readouterr()
+    text = (place / "ioh.service").read_text()
+    assert out.startswith(text)
+    assert "systemctl enable --now ioh" in err
+    (start,) = re.findall(r"^ExecStart=.*", text, re.MULTILINE)
+    options = r'-I -B -m ioh serve --listen :9877 --comm "a \"b\" $$c %%d"'
+    assert start == f"ExecStart={sys.executable} {options}"
+    assert (place / "ioh.service").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in place.iterdir()] == ["ioh.service"]
+
+
+@pytest.mark.parametrize("said", ["n\n", "\n", ""])
+def test_nothing_is_installed_without_a_yes(
+    said: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, said)
+    assert main(["serve", "--install-unit"]) == ExitCode.OK
+    assert capfd.readouterr().err == "ioh: not installed\n"
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--listen", "9877"], "is no address"),
+        (["--web-config", "web.yml"], "no current directory"),
+        (["--layers", "nothing"], "unknown layer"),
+        (["--comm", "a\nb"], "cannot stand in a unit"),
+        (["--pg", "host=db password=tape"], "--pg: everybody can read a unit"),
+        (["--pg=postgresql://ioh:tape@db/"], "--pg: everybody can read a unit"),
+    ],
+)
+def test_options_that_a_service_could_not_use(
+    words: list[str], why: str, place: Path, refused: Shown
+) -> None:
+    assert why in refused("serve", "--install-unit", *words)
+
+
+def test_an_ioh_in_a_home_or_of_a_user_is_no_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(unit, "_HIDDEN", (str(ROOT),))
+    with pytest.raises(IohError, match="a service cannot reach") as told:
+        unit.unit_text([])
+    assert "--install" in told.value.hint
+    tmp_path.chmod(0o777)
+    with pytest.raises(IohError, match="others than root can change"):
+        unit._refuse_others_than_root(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("modes", "refused_path"),
+    [
+        ({}, ""),
+        ({"srv": 0o1777}, ""),  # there, others can add names, not take these away
+        ({"srv": 0o777}, "/srv"),
+        ({"srv": 0o775}, "/srv"),
+        ({"ioh": 0o1777}, "/srv/ioh"),
+    ],
+)
+def test_whoever_can_change_a_directory_above_can_change_ioh(
+    modes: dict[str, int], refused_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", lambda path: Mock(st_uid=0, st_mode=modes.get(path.name, 0)))
+        try:
+            unit._refuse_others_than_root(Path("/srv/ioh"))
+        except IohError as error:
+            told = error.cause
+    assert told == (
+        refused_path and f"others than root can change {refused_path}, and would have BPF"
+    )
+
+
+def test_the_interpreter_behind_a_link_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, others = tmp_path / "own", tmp_path / "others"
+    own.mkdir()
+    others.mkdir()
+    (others / "python3").touch()
+    (own / "python").symlink_to(others / "python3")
+    looked: list[Path] = []
+    monkeypatch.setattr(unit, "_refuse_others_than_root", looked.append)
+    monkeypatch.setattr(unit, "_HIDDEN", ())
+    monkeypatch.setattr(sys, "executable", str(own / "python"))
+    unit.unit_text([])
+    assert {own, others} < set(looked)
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(IohError, match="cannot write") as told:
+        unit.install_unit("", tmp_path / "none")
+    assert "sudo" in told.value.hint
+
+
+def test_the_unit_that_is_shipped_is_for_the_installed_copy() -> None:
+    text = SHIPPED.read_text()
+    assert "\nExecStart=/opt/ioh/.venv/bin/python -I -B -m ioh serve\n" in text
+    assert text.count("\nExecStart=") == 1

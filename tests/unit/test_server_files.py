@@ -1,0 +1,150 @@
+"""Files that say where a server's probes are: ioh's own, a user's, and a user's mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.server_files import parse_function, read_server, read_servers
+from ioh.model.errors import ExitCode, IohError
+
+CONTRIBUTED = Path(__file__).parents[2] / "contrib" / "functions"
+GOOD = """
+title = "App"
+binaries = ["app"]
+[[probe]]
+op = "commit"
+start = "function:begin"
+done = "usdt:app:end"
+bytes = 2
+scale = 8192
+[[probe]]
+op = "row"
+start = "function:row"
+dear = true
+"""
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_users_servers_follow_those_that_ioh_knows(tmp_path: Path) -> None:
+    path = written(tmp_path / "app.toml", GOOD)
+    titles = [server.title for server in read_servers([str(path)])]
+    assert titles == [*(server.title for server in read_servers()), "App"]
+    assert "PostgreSQL" in titles
+
+
+def test_what_is_dear_is_left_out_until_asked_for(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "app.toml", GOOD))
+    assert [probe.op for probe in read_servers([path])[-1].probes] == ["commit"]
+    assert [probe.op for probe in read_servers([path], dear=True)[-1].probes] == ["commit", "row"]
+
+
+def test_a_server_of_which_all_is_dear_is_left_out(tmp_path: Path) -> None:
+    text = GOOD.replace("scale = 8192", "scale = 8192\ndear = true")
+    path = str(written(tmp_path / "app.toml", text))
+    assert "App" not in [server.title for server in read_servers([path])]
+
+
+def test_a_file_says_what_each_probe_is(tmp_path: Path) -> None:
+    server = read_server(written(tmp_path / "app.toml", GOOD))
+    commit, row = server.probes
+    assert (commit.start, commit.done, commit.bytes, commit.scale, commit.bytes_at) == (
+        "function:begin", "usdt:app:end", 2, 8192, "done",
+    )  # fmt: skip
+    assert (row.start, row.done, row.bytes, row.scale) == ("function:row", "", 0, 1)
+    assert server.owner == "process"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("title", "name"),
+        ('op = "commit"', 'op = "Commit"'),
+        ('op = "commit"', 'op = "commit\\u001b[2J"'),
+        ("function:begin", "begin"),
+        ("usdt:app:end", "usdt:end"),
+        ("function:row", "usdt:app:row"),  # and nothing that ends it
+        ("bytes = 2", "bytes = 99"),
+        ("scale = 8192", "scale = 0"),
+        ('binaries = ["app"]', ""),
+        ("[[probe]]", "[[probes]]"),
+        ("GOOD", "x"),
+        ("dear = true", "dear = 1"),
+        ("title =", "title = ="),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_file(tmp_path: Path, before: str, after: str) -> None:
+    text = "[[" if before == "GOOD" else GOOD.replace(before, after)
+    assert text != GOOD
+    path = written(tmp_path / "app.toml", text)
+    with pytest.raises(IohError) as raised:
+        read_server(path)
+    said = str(raised.value)
+    assert said.startswith(f"{path}: ")
+    assert said.isprintable()
+    assert said.endswith("docs/layers/db.md shows what such a file has")
+    assert raised.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"[" * 100_000, b"\0", b"a = 1\n" * 300_000])
+def test_what_is_no_toml_is_one_line(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "app.toml"
+    path.write_bytes(data)
+    with pytest.raises(IohError) as raised:
+        read_server(path)
+    assert str(raised.value).isprintable()
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(IohError, match=r"directory"):
+            read_server(path)
+
+
+def test_a_function_on_the_command_line() -> None:
+    server = parse_function("flush=/opt/made/app:_ZN3app5flushEv")
+    assert server.binaries == ("/opt/made/app",)
+    assert [(p.op, p.start, p.done) for p in server.probes] == [
+        ("flush", "function:_ZN3app5flushEv", "")
+    ]
+
+
+def test_the_program_is_the_file_behind_its_links(tmp_path: Path) -> None:
+    (tmp_path / "app-2").touch()
+    (tmp_path / "app").symlink_to("app-2")
+    (binary,) = parse_function(f"flush={tmp_path}/app:flush").binaries
+    assert binary == f"{tmp_path}/app-2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "flush", "flush=app:flush", "Flush=/app:flush", "flush=/app", "flush=/app:",
+        "flush=/app:f g", f"{'x' * 25}=/app:f", "_x=/app:f", "f=/a\x1b[2J:f", "f=/app:f\n",
+    ],
+)  # fmt: skip
+def test_another_form_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(IohError) as raised:
+        parse_function(text)
+    assert str(raised.value).isprintable()
+    assert raised.value.code == ExitCode.USAGE
+
+
+def test_a_library_that_ioh_knows_is_watched_when_it_is_asked_for() -> None:
+    assert all(server.binaries for server in read_servers())
+    assert [s.title for s in read_servers(["sqlite"]) if s.libraries] == ["SQLite"]
+    assert len(read_servers(["mariadb"])) == len(read_servers())
+
+
+@pytest.mark.parametrize(
+    "path", sorted(CONTRIBUTED.glob("*.toml")), ids=lambda path: str(path.stem)
+)
+def test_the_examples_that_come_with_ioh_are_good(path: Path) -> None:
+    server = read_server(path)
+    assert server.title in (path.parents[2] / "docs" / "layers" / "db.md").read_text()
+    assert len({probe.op for probe in server.probes}) == len(server.probes)

@@ -1,0 +1,347 @@
+"""Where a server's probes are: in files made by hand, and in files that mean harm."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ioh.bpf.elf import Elf
+from ioh.bpf.server_files import Server
+from ioh.bpf.server_probes import SITE, pack_site
+from ioh.bpf.sites import MOST_SITES, Argument, Site, Sites, find_sites
+from tests.unit.elf_maker import (
+    ARM,
+    BASE,
+    CODE_AT,
+    CODE_OFFSET,
+    DATA_AT,
+    DATA_OFFSET,
+    Note,
+    program,
+    written,
+)
+
+
+def server(*probes: dict[str, Any]) -> Server:
+    return msgspec.convert({"title": "Made", "binaries": ["made"], "probe": probes}, Server)
+
+
+READ = {"op": "data_read", "start": "usdt:made:begin", "done": "usdt:made:end"}
+
+
+def found(path: Path, data: bytes, *probes: dict[str, Any], machine: str = "x86_64") -> Sites:
+    with written(path / "program", data).open("rb") as file:
+        return find_sites(file, server(*probes), machine)
+
+
+def test_probe_points_are_places_in_the_file(tmp_path: Path) -> None:
+    notes = (
+        Note("begin", CODE_AT + 0x10, DATA_AT + 2),
+        Note("end", CODE_AT + 0x20, DATA_AT + 4, "-4@%r14d 4@(%r12) -4@%eax -4@$8192"),
+        Note("end", CODE_AT + 0x30, DATA_AT + 4, "-4@%r14d 4@(%r12) -4@%eax -4@$8192"),
+    )
+    sites = found(tmp_path, program(notes), {**READ, "bytes": 3, "scale": 512})
+    size = Argument("register", 80, 0, 4, signed=True)
+    ends = [
+        Site("data_read", "done", 0, CODE_OFFSET + at, False, DATA_OFFSET + 4, size, 512)
+        for at in (0x20, 0x30)
+    ]
+    begin = Site("data_read", "start", 0, CODE_OFFSET + 0x10, False, DATA_OFFSET + 2, None, 512)
+    assert sites == Sites((begin, *ends), ())
+
+
+def test_a_program_that_was_moved_after_linking(tmp_path: Path) -> None:
+    """Its notes still have the addresses of before; .stapsdt.base says by how much."""
+    old = 0x1000
+    notes = (
+        Note("begin", CODE_AT - old, base=BASE - old),
+        Note("end", CODE_AT + 8 - old, DATA_AT - old, base=BASE - old),
+    )
+    sites = found(tmp_path, program(notes), READ).sites
+    assert [(site.offset, site.semaphore) for site in sites] == [
+        (CODE_OFFSET, 0),
+        (CODE_OFFSET + 8, DATA_OFFSET),
+    ]
+
+
+def test_functions_end_where_they_return(tmp_path: Path) -> None:
+    probe = {"op": "log_sync", "start": "function:flush", "bytes": "return"}
+    data = program(functions={"not_flush": CODE_AT, "flush": CODE_AT + 64, "flush_all": CODE_AT})
+    sites = found(tmp_path, data, probe).sites
+    assert [(s.role, s.at_return, s.offset) for s in sites] == [
+        ("start", False, CODE_OFFSET + 64),
+        ("done", True, CODE_OFFSET + 64),
+    ]
+    assert sites[0].size is None
+    assert sites[1].size == Argument("register", 80, signed=True)
+
+
+def test_what_drops_an_operation_may_be_several_functions(tmp_path: Path) -> None:
+    probe = {"op": "commit", "start": "function:commit", "drop": ["function:undo", "usdt:made:end"]}
+    data = program((Note("end", CODE_AT + 8),), functions={"commit": CODE_AT, "undo": CODE_AT + 4})
+    sites = found(tmp_path, data, probe).sites
+    assert [(s.offset - CODE_OFFSET, s.at_return) for s in sites if s.role == "drop"] == [
+        (4, False),
+        (8, False),
+    ]
+    assert SITE.unpack(pack_site(sites[-1], "process", ["commit"]))[:3] == (0, 3, 0)
+
+
+@pytest.mark.parametrize(("argument", "done"), [(2, {"done": "function:end"}), ("return", {})])
+def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str, str]) -> None:
+    only = {"argument": argument, "values": [3, 5]}
+    probe = {"op": "lock_wait", "start": "function:put", "only": only, **done}
+    data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
+    start, end = found(tmp_path, data, probe).sites
+    chosen = Argument("register", 104 if done else 80, 0, 4)
+    assert (start.size, end.size) == ((chosen, None) if done else (None, chosen))
+    assert start.only == end.only == (3, 5)
+    assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-4:] == (3, 5, 3, 5)
+
+
+def test_only_is_not_beside_bytes_nor_a_return_beside_done() -> None:
+    only = {"argument": "return", "values": [101]}
+    for more in ({"bytes": 1}, {"done": "function:end"}):
+        with pytest.raises(msgspec.ValidationError, match="lock_wait: only has no place"):
+            server({"op": "lock_wait", "start": "function:put", "only": only, **more})
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", ARM)])
+def test_a_functions_argument_is_in_the_register_of_its_place(
+    tmp_path: Path, machine: str, number: int
+) -> None:
+    probe = {"op": "data_write", "start": "function:put", "bytes": 3, "bytes_at": "start"}
+    data = program(functions={"put": CODE_AT}, machine=number)
+    start, done = found(tmp_path, data, probe, machine=machine).sites
+    register = 96 if machine == "x86_64" else 16
+    assert start.size == Argument("register", register)
+    assert done.size is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-4@%edx", Argument("register", 96, 0, 4, signed=True)),
+        ("8@%rax", Argument("register", 80, 0, 8)),
+        ("1@%dil", Argument("register", 112, 0, 1)),
+        ("2@%r9w", Argument("register", 64, 0, 2)),
+        ("4@%ebx", Argument("register", 40, 0, 4)),
+        ("8@-16(%rbp)", Argument("memory", 32, -16, 8)),
+        ("4@(%r12)", Argument("memory", 24, 0, 4)),
+        ("8@8(%rsp)", Argument("memory", 152, 8, 8)),
+        ("-8@$5", Argument("constant", 0, 5, 8, signed=True)),
+        ("-4@$-1", Argument("constant", 0, -1, 4, signed=True)),
+    ],
+)
+def test_arguments_of_x86(tmp_path: Path, text: str, expected: Argument) -> None:
+    notes = (Note("begin"), Note("end", arguments=f"4@%eax {text}"))
+    assert found(tmp_path, program(notes), {**READ, "bytes": 2}).sites[1].size == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-4@w0", Argument("register", 0, 0, 4, signed=True)),
+        ("8@x30", Argument("register", 240, 0, 8)),
+        ("8@[sp, 16]", Argument("memory", 248, 16, 8)),
+        ("8@[x29,-8]", Argument("memory", 232, -8, 8)),
+        ("4@[x1]", Argument("memory", 8, 0, 4)),
+        ("-4@8192", Argument("constant", 0, 8192, 4, signed=True)),
+    ],
+)
+def test_arguments_of_arm(tmp_path: Path, text: str, expected: Argument) -> None:
+    """The one before it has a space in it, as compilers write it."""
+    notes = (Note("begin"), Note("end", arguments=f"8@[sp, 8] {text} 8@x1"))
+    data = program(notes, machine=ARM)
+    assert found(tmp_path, data, {**READ, "bytes": 2}, machine="aarch64").sites[1].size == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8@(%rax,%rdx,8)", "8f@%xmm0", "-4@40+Stats(%rip)", "4@%st", "3@%eax", "%eax", "8@",
+        "8@$99999999999999999999", "8@99999999999999999999(%rax)", "8@%r99",
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_form_is_missing(tmp_path: Path, text: str) -> None:
+    notes = (Note("begin"), Note("end", arguments=text))
+    sites = found(tmp_path, program(notes), {**READ, "bytes": 1})
+    assert sites.sites == ()
+    assert len(sites.missing) == 1
+    assert "data_read not counted" in sites.missing[0]
+
+
+def test_what_a_stripped_program_lacks_is_one_line(tmp_path: Path) -> None:
+    probes = [{"op": op, "start": "function:flush"} for op in ("log_sync", "commit", "log_sync")]
+    assert found(tmp_path, program(), *probes).missing == (
+        "Made: log_sync, commit not counted: the program has no function flush (stripped?)",
+    )
+    assert found(tmp_path, program(), READ).missing == (
+        "Made: data_read not counted: the program has no probe point begin",
+    )
+
+
+def test_one_of_several_ways_is_enough(tmp_path: Path) -> None:
+    probes = [{"op": "commit", "start": f"function:{name}"} for name in ("old", "new")]
+    sites = found(tmp_path, program(functions={"new": CODE_AT}), *probes)
+    assert sites.missing == ()
+    assert {site.way for site in sites.sites} == {1}
+
+
+def test_another_providers_probe_of_the_same_name_is_another(tmp_path: Path) -> None:
+    notes = (Note("begin"), Note("end", provider="other"))
+    assert found(tmp_path, program(notes), READ).sites == ()
+
+
+def test_a_function_that_only_chooses_one_is_none(tmp_path: Path) -> None:
+    """Its symbol is where the choice is made, once, as the program is loaded."""
+    data = program(functions={"flush": CODE_AT}, symbol_kind=10)
+    assert found(tmp_path, data, {"op": "log_sync", "start": "function:flush"}).sites == ()
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        Note("begin", DATA_AT),
+        Note("begin", CODE_AT - 1),
+        Note("begin", CODE_AT + 0x800),
+        Note("begin", semaphore=CODE_AT),
+        Note("begin", semaphore=DATA_AT + 0x800),
+        Note("begin", (1 << 64) - 1),
+        Note("begin", base=1),
+    ],
+)
+def test_a_probe_must_lie_in_code_and_its_counter_in_data(tmp_path: Path, note: Note) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        found(tmp_path, program((note, Note("end"))), READ)
+
+
+def test_a_function_must_lie_in_code(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        found(
+            tmp_path,
+            program(functions={"flush": DATA_AT}),
+            {"op": "commit", "start": "function:flush"},
+        )
+
+
+def test_a_counter_beyond_what_the_kernel_can_be_told_is_refused(tmp_path: Path) -> None:
+    data = bytearray(program((Note("begin", semaphore=DATA_AT), Note("end"))))
+    struct.pack_into("<Q", data, 64 + 56 + 8, 1 << 32)  # the second segment's place in the file
+    with pytest.raises(ValueError, match="outside"):
+        found(tmp_path, bytes(data), READ)
+
+
+def test_too_many_places_are_refused(tmp_path: Path) -> None:
+    notes = (Note("begin"),) * MOST_SITES + (Note("end"),)
+    with pytest.raises(ValueError, match=str(MOST_SITES)):
+        found(tmp_path, program(notes), READ)
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "riscv64"])
+def test_a_program_for_another_machine_is_refused(tmp_path: Path, machine: str) -> None:
+    with pytest.raises(ValueError, match=machine):
+        found(tmp_path, program(), READ, machine=machine)
+
+
+WHOLE = program(
+    (
+        Note("begin", CODE_AT + 1, DATA_AT, "8@%rax 4@-8(%rbp)"),
+        Note("end", CODE_AT + 2, DATA_AT + 2, "-4@$8192 4@16(%rsp)"),
+    ),
+    {"flush": CODE_AT + 4, "other": CODE_AT + 5},
+)
+PROBES: tuple[dict[str, Any], ...] = (
+    {**READ, "bytes": 2},
+    {"op": "commit", "start": "function:flush"},
+)
+
+
+def outcome(path: Path, data: bytes) -> str:
+    """What damage leads to: a line, or "" for sites that can all be told to the kernel's side."""
+    try:
+        sites = found(path, data, *PROBES)
+    except ValueError as error:
+        return str(error)
+    for site in sites.sites:
+        assert len(pack_site(site, "process", ("data_read", "commit"))) == SITE.size
+        assert 0 <= site.semaphore < 1 << 32
+        assert 0 <= site.offset < 1 << 64
+    return ""
+
+
+def test_a_file_cut_off_anywhere_is_told_in_one_line(tmp_path: Path) -> None:
+    assert not outcome(tmp_path, WHOLE)
+    for size in range(len(WHOLE)):
+        if size < 0x200 or size >= 0x2000 or size % 97 == 0:
+            said = outcome(tmp_path, WHOLE[:size])
+            assert said
+            assert "\n" not in said
+
+
+def damaged(seed: int) -> bytes:
+    """The file with some bytes changed, of its headers, segments, symbols or notes."""
+    rng = random.Random(seed)
+    data = bytearray(WHOLE)
+    for _ in range(rng.randint(1, 6)):
+        at = rng.choice([rng.randrange(0, 176), rng.randrange(0x2000, len(WHOLE))])
+        data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+    return bytes(data)
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_damage_is_told_in_one_line(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    outcome(tmp_path_factory.getbasetemp(), damaged(seed))
+
+
+@given(data=st.binary(max_size=300))
+def test_anything_is_told_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    assert outcome(tmp_path_factory.getbasetemp(), b"\x7fELF\x02\x01\x01" + data)
+
+
+@given(text=st.text(max_size=80))
+def test_any_argument_is_a_place_or_missing(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    note = Note("end", arguments=text.replace("\0", ""))
+    data = program((Note("begin"), note))
+    sites = found(tmp_path_factory.getbasetemp(), data, {**READ, "bytes": 1})
+    assert bool(sites.sites) != bool(sites.missing)
+
+
+def huge(parts: int, name: bytes) -> Iterator[bytes]:
+    """A program with so many tables of symbols, all of them 64 MB, the names all alike."""
+    size = 64 << 20
+    names = (name + b"\0") * (size // (len(name) + 1))
+    head = bytearray(WHOLE[:0x2000])
+    at = 0x2000 + len(names)
+    rows = [struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 0x2000, len(names), 0, 0, 1, 0)]
+    rows += [struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, 0x2000, len(names), 0, 0, 1, 24)] * parts
+    struct.pack_into("<Q", head, 40, at)
+    struct.pack_into("<HH", head, 60, len(rows), 0)
+    return iter((bytes(head), names, b"".join(rows)))
+
+
+def test_tables_without_an_end_cost_seconds_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.writelines(huge(1000, b"flush"))
+    began_s = time.process_time()
+    with path.open("rb") as file, pytest.raises(ValueError, match="larger"):
+        Elf(file).functions(["flush"])
+    assert time.process_time() - began_s < 5
+
+
+def test_a_directory_and_nothing_at_all_are_told(tmp_path: Path) -> None:
+    assert outcome(tmp_path, b"")

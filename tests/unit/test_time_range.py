@@ -1,0 +1,93 @@
+"""Which moment a clock time is: of which day, and on days on which clocks are changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from ioh.model.errors import IohError
+from ioh.playback.time_range import clock_unix_s, parse_when, part_of
+from ioh.session.reader import Session
+from tests import fakes
+from tests.sessions import recorded
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def utc(text: str) -> float:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.timezone.utc).timestamp()
+
+
+def berlin(text: str) -> float:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end", "found"),
+    [
+        # A minute that the recording begins in the middle of is today's.
+        ("14:31", "2026-11-21T14:31:38", "2026-11-21T14:32:49", "2026-11-21T14:31:00"),
+        ("14:31:38", "2026-11-21T14:31:38", "2026-11-21T14:32:49", "2026-11-21T14:31:38"),
+        ("13:00", "2026-11-21T14:31:38", "2026-11-21T14:32:49", "2026-11-21T13:00:00"),
+        # Over at the start, and the recording goes on until then on the next day, or nearly so.
+        ("00:30", "2026-11-21T23:50:00", "2026-11-22T01:00:00", "2026-11-22T00:30:00"),
+        ("00:30", "2026-11-21T23:50:00", "2026-11-22T00:20:00", "2026-11-22T00:30:00"),
+        ("14:31", "2026-11-21T14:31:38", "2026-11-22T16:00:00", "2026-11-22T14:31:00"),
+        ("00:30", "2026-12-31T23:50:00", "2027-01-01T01:00:00", "2027-01-01T00:30:00"),
+        ("2026-11-21 14:31", "2026-11-21T14:31:38", "2026-11-24T00:00:00", "2026-11-21T14:31:00"),
+    ],
+)
+def test_a_clock_time_is_of_the_day_that_the_recording_has(
+    text: str, start: str, end: str, found: str
+) -> None:
+    assert clock_unix_s(parse_when(text), utc(start), utc(end), utc=True) == utc(found)
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize("day", ["2026-10-25", "2026-03-29", "2026-11-21"])
+def test_a_clock_time_on_a_day_on_which_clocks_are_changed(day: str) -> None:
+    start, end = berlin(f"{day}T00:10"), berlin(f"{day}T23:00")
+    for clock in ("00:30", "14:00", "14:00:07"):
+        for text in (clock, f"{day} {clock}"):
+            assert clock_unix_s(parse_when(text), start, end) == berlin(f"{day}T{clock}")
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("2026-10-24T23:00", "2026-10-25T12:00"), ("2026-03-28T23:00", "2026-03-29T12:00")],
+)
+def test_the_next_day_is_no_day_of_24_hours(start: str, end: str) -> None:
+    found = clock_unix_s(parse_when("11:00:00.5"), berlin(start), berlin(end))
+    assert found == berlin(end[:11] + "11:00") + 0.5
+
+
+def test_the_end_of_a_part_is_the_next_such_time_after_its_begin(tmp_path: Path) -> None:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(fakes.first(12)))  # 15:44:47 to 15:44:58
+    minute = utc("2012-04-24T15:44:00")
+    with Session(str(path)) as session:
+
+        def span(begin: str, end: str) -> tuple[float, float]:
+            part = part_of(parse_when(begin), parse_when(end), session, utc=True)
+            return part.begin_unix_s, part.end_unix_s
+
+        assert span("15:44", "15:45") == (minute, minute + 60)
+        assert span("15:44:50", "00:10") == (minute + 50, utc("2012-04-25T00:10:00"))
+        assert span("2012-04-23 10:00", "15:45")[1] == minute + 60
+        with pytest.raises(IohError, match='"15:44" is not after "15:44:50"'):
+            span("15:44:50", "15:44")

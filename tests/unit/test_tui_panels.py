@@ -1,0 +1,301 @@
+"""The first screen: its panels, bars and lines say what text and JSON say, and whose turn it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ioh.findings.rules import tcp_retransmits
+from ioh.model.path import DIRECTIONS, Path, Segment, paths
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.sinks.cells import format_ms, format_short
+from ioh.sinks.json import JsonSink
+from ioh.sinks.text import TextSink
+from ioh.tui.actions import with_valid_choice
+from ioh.tui.render import panel, panel_flow, panel_ops, waterfall
+from ioh.tui.render.fan_out import fan_out
+from ioh.tui.render.glyphs import UNICODE
+from ioh.tui.render.line import Line
+from ioh.tui.render.panels import PanelView
+from ioh.tui.render.screen import draw
+from ioh.tui.state import ViewState
+from tests.screens import FINDINGS, kinds, minute, screen_data, without
+from tests.unit.snapshot_maker import layer as layer_made
+
+LAST = minute()[-1]
+SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "s": 1e3}
+RATE = st.none() | st.just(0.0) | st.floats(1e-3, 1e12)
+STATS = st.builds(
+    OpStats,
+    count=st.integers(1, 10**9),
+    ops_per_s=st.none() | st.just(0.0) | st.floats(1, 1e12),
+    bytes_per_s=RATE,
+    latency_us=st.none() | st.floats(0.01, 1e8),
+    p99_us=st.none() | st.floats(0.01, 1e8),
+)
+
+
+def shown(snapshot: Snapshot, size: tuple[int, int] = (120, 40)) -> list[str]:
+    state = with_valid_choice(ViewState(), snapshot)
+    return [line.text for line in draw(state, screen_data(snapshot), *size).lines]
+
+
+def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot:
+    layer = snapshot.layers[name]
+    assert isinstance(layer, LayerSnapshot)
+    return layer
+
+
+def with_ops(ops: dict[str, OpStats], name: str = "block") -> Snapshot:
+    layer = layer_of(LAST, name)
+    return replace(LAST, layers={**LAST.layers, name: replace(layer, ops={**layer.ops, **ops})})
+
+
+def is_same(text: str, value: float | None) -> bool:
+    """Whether a number of three digits stands for a value."""
+    if value is None or text == "-":
+        return value is None and text == "-"
+    if text in {".", "<.001"}:
+        return value == 0 if text == "." else 0 < value <= 0.0005
+    number = float(text.rstrip("kMGTPs")) * SUFFIXES.get(text[-1], 1.0)
+    return abs(number - value) <= max(0.0051 * abs(value), 0.00051)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STATS, STATS)
+def test_panels_lines_text_and_json_say_the_same(read: OpStats, write: OpStats) -> None:
+    snapshot = with_ops({"read": read, "write": write})
+    told = json.loads(JsonSink(None).render(snapshot))["layers"]["block"]["ops"]
+    text = TextSink().render(snapshot)
+    title = next(line for line in shown(snapshot) if line.startswith("╭─ 5 block "))
+    number = r" +(\S+)"
+    found = re.findall(rf"[RW]{number} MB/s{number}/s{number} ms  p99{number} ", title)
+    lines = shown(snapshot, (80, 24))
+    at = next(y for y, line in enumerate(lines) if line.startswith(" 5 block "))
+    for (op, letter), numbers, line in zip(
+        (("read", "R"), ("write", "W")), found, lines[at : at + 2], strict=True
+    ):
+        stats = told[op]
+        wanted = [
+            None if value is None else value * scale
+            for value, scale in (
+                (stats["bytes_per_s"], 1e-6),
+                (stats["ops_per_s"], 1.0),
+                (stats["latency_us"], 1e-3),
+                (stats["p99_us"], 1e-3),
+            )
+        ]
+        small = line[line.index(f" {letter} ") + 3 :].split()[:4]
+        assert all(map(is_same, numbers, wanted)), (numbers, wanted)
+        assert all(map(is_same, small, wanted)), (small, wanted)
+        row = re.search(rf"^{letter} \| +block:\|(.*)", text, re.MULTILINE)
+        assert row is not None
+        cell = row[1].split("|")[0].strip()
+        assert is_same(cell, wanted[0]) or (cell == "0.000" and (wanted[0] or 0) < 0.0005)
+
+
+def test_numbers_have_three_digits_at_most() -> None:
+    for value in (0.00012, 0.0042, 0.9996, 9.996, 99.96, 999.6, 12345.6, 5e8, 7e14):
+        for text in (format_short(value), format_ms(min(value, 5e8))):
+            assert len(text) <= 5
+            assert len(re.sub(r"^0?\.0*|[^0-9]", "", text)) <= 4
+    assert [format_short(v) for v in (0, None, 0.0004)] == [".", "-", "<.001"]
+    assert format_ms(2_410) == "2.41"
+    assert format_ms(12_300_000) == "12.3s"
+
+
+def fanned(snapshot: Snapshot, upper: str, lower: str, width: int = 200) -> list[tuple[str, str]]:
+    return fan_out(snapshot, layer_of(snapshot, upper), layer_of(snapshot, lower), width)
+
+
+def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() -> None:
+    read = replace(layer_of(LAST, "syscall").ops["read"], avg_bytes=1 << 20)
+    calls = replace(
+        layer_of(with_ops({"read": read}, "syscall"), "syscall"),
+        metrics={
+            "read_lower_ops_per_op": 8.0,
+            "read_lower_ops_per_s": 800.0,
+            "read_lower_bytes_per_s": 800.0 * 131072,
+        },
+    )
+    snapshot = replace(LAST, layers={**LAST.layers, "syscall": calls})
+    first = (" 1 read of 1M → 8.00 READs and requests of 128K ", "dim")
+    assert fanned(snapshot, "syscall", "nfs_client")[0] == first
+    about = replace(snapshot, findings=FINDINGS)
+    assert fanned(about, "syscall", "nfs_client")[0][1] == "warn"
+    assert fanned(about, "nfs_client", "tcp") == [
+        (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim")
+    ]
+    assert fanned(LAST, "nfs_server", "block")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
+    assert fanned(snapshot, "syscall", "nfs_client", 20) == [], "never half a number"
+    assert fanned(LAST, "tcp", "nfs_server") == [], "segments are nobody's calls"
+
+
+def test_what_a_statement_becomes_is_what_its_sessions_did() -> None:
+    def of(name: str, table: str, *rows: tuple[tuple[str, ...], dict[str, float]]) -> LayerSnapshot:
+        return layer_made(name, tables={table: [(key, {**values}) for key, values in rows]})
+
+    db = of(
+        "db", "session",
+        (("7", "alice shop", "postgres"), {"statements_per_s": 90.0}),
+        (("8", "bob shop", "postgres"), {"statements_per_s": 10.0}),
+        (("9", "checkpointer", "postgres"), {"statements_per_s": 0.0}),
+    )  # fmt: skip
+    layers = {
+        "db": db,
+        "syscall": of(
+            "syscall", "process",
+            (("7", "postgres"), {"reads_per_s": 40.0, "writes_per_s": 100.0}),
+            (("8", "postgres"), {"reads_per_s": 2.0, "writes_per_s": 20.0}),
+            (("9", "postgres"), {"reads_per_s": 0.0, "writes_per_s": 5000.0}),
+            (("10", "fio"), {"reads_per_s": 9000.0, "writes_per_s": 0.0}),
+        ),
+        "block": of("block", "process", (("7", "postgres"), {"writes_per_s": 150.0})),
+    }  # fmt: skip
+    snapshot = replace(LAST, layers={**layers})
+    text = " 1 statement → 0.420 reads, 1.20 writes, 1.50 requests "
+    assert fan_out(snapshot, db, None, 80) == [(text, "dim")]
+    assert fan_out(snapshot, db, None, len(text) - 1) == [
+        (" 1 statement → 0.420 reads, 1.20 writes ", "dim")
+    ]
+    assert fan_out(snapshot, db, None, 20) == []
+    assert fan_out(replace(LAST, layers={"db": db}), db, None, 80) == []
+
+
+def test_layers_whose_bytes_differ_do_not_correspond() -> None:
+    client = layer_of(LAST, "nfs_client")
+    half = replace(client.ops["read"], bytes_per_s=(client.ops["read"].bytes_per_s or 0) * 2)
+    cached = replace(client, ops={**client.ops, "read": half})
+    assert fan_out(LAST, cached, layer_of(LAST, "tcp"), 200) == []
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120, 200, 300])
+@pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
+def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
+    snapshot = kinds()[kind]
+    lines = waterfall.render_waterfall(snapshot, width, UNICODE)
+    assert [line.width for line in lines] == [width] * 3
+    for name, line in zip(DIRECTIONS, lines, strict=True):
+        path = paths(snapshot).get(name)
+        steps = [text for text, style in line.spans if style in {"step0", "step1", "slowest"}]
+        if path is None:
+            assert not steps
+            continue
+        assert f"{format_ms(path.mean_us)} ms" in line.text
+        if not steps:
+            assert width < 30
+            continue
+        known = [segment for segment in path.segments if segment.us]
+        bar, spare = sum(map(len, steps)), sum(map(len, steps)) - len(known)
+        assert len(steps) == len(known)
+        for segment, step in zip(known, steps, strict=True):
+            share = (segment.us or 0) / path.mean_us
+            assert abs(len(step) - 1 - share * spare) <= 1, (segment, bar)
+        longest = next(text for text, style in line.spans if style == "slowest")
+        assert len(longest) == max(map(len, steps))
+        if width >= 80:
+            assert f"◂ {path.slowest.title} {path.share_pct(path.slowest):.0f}%" in line.text
+
+
+def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
+    made = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
+    monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
+    line, none, _ = waterfall.render_waterfall(LAST, 120, UNICODE)
+    assert "network 0.100 ms" not in line.text
+    assert "network 0.090 ms 90%" in line.text
+    assert line.text.rstrip().endswith("nfs server not known apart")
+    assert none.text.split() == ["WRITE", "."]
+
+
+@pytest.mark.parametrize(
+    ("size", "bars"),
+    [
+        ((80, 24), ["READ", "WRITE", "SYNC"]),
+        ((120, 40), ["READ", "WRITE", "SYNC"]),
+        ((80, 20), ["READ", "WRITE"]),
+        ((80, 12), []),
+    ],
+)
+def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
+    size: tuple[int, int], bars: list[str]
+) -> None:
+    lines = shown(LAST, size)
+    found = [line.split()[0] for line in lines if "◂" in line]
+    assert found == bars
+    for line in lines:
+        if line.startswith(" SYNC"):
+            sync = paths(LAST)["sync"]
+            assert f"{format_ms(sync.mean_us)} ms" in line
+            assert f"◂ {sync.slowest.title}" in line
+
+
+def test_a_layer_has_its_own_panel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = replace(LAST.specs["block"], name="nvme")
+    assert panel.panel_of(spec) is panel_ops
+    assert panel.panel_of(replace(LAST.specs["tcp"], name="wire")) is panel_flow
+    own = types.ModuleType("panel_nvme")
+    monkeypatch.setattr(panel, "_modules", lambda: frozenset({"panel_nvme"}))
+    monkeypatch.setitem(__import__("sys").modules, "ioh.tui.render.panel_nvme", own)
+    assert panel.panel_of(spec) is own
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(("again_pct", "style"), [(0.0, "dim"), (0.49, "dim"), (0.5, "crit")])
+def test_retransmits_are_red_from_the_rules_threshold(
+    again_pct: float, style: str, size: tuple[int, int]
+) -> None:
+    assert tcp_retransmits.RULE.defaults["retrans_min_pct"] == panel_flow.RETRANS_PCT
+    tcp = layer_of(LAST, "tcp")
+    metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
+    snapshot = replace(LAST, layers={**LAST.layers, "tcp": replace(tcp, metrics=metrics)})
+    state = with_valid_choice(ViewState(), snapshot)
+    lines = draw(state, screen_data(snapshot), *size).lines
+    red = [text for line in lines for text, kind in line.spans if kind == "crit" and "retr" in text]
+    assert bool(red) == (style == "crit")
+
+
+def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
+    tcp = layer_of(LAST, "tcp")
+    metrics = {**tcp.metrics, "srtt_us": None, "min_rtt_us": None}
+    quiet = replace(tcp, metrics=metrics, ops=dict.fromkeys(tcp.ops, OpStats()))
+    snapshot = replace(LAST, layers={**LAST.layers, "tcp": quiet})
+    (line,) = (text for text in shown(snapshot, (80, 24)) if text.startswith(" 3 tcp "))
+    assert line.split()[:3] == ["3", "tcp", "in"]
+    assert "·" not in line
+
+
+def test_inactive_layers_are_one_line_with_their_reasons() -> None:
+    gone = without(without(LAST, "nfs_client"), "nfs_server")
+    (line,) = (text for text in shown(gone) if text.startswith(" inactive"))
+    assert line.strip() == "inactive  nfs client, nfs server: the last mount is gone"
+    assert not any("2 nfs client" in text for text in shown(gone))
+
+
+def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
+    state = replace(with_valid_choice(ViewState(), LAST), focus="top")
+    state = state.with_table("syscall", pattern="dbw", cursor=0)
+    frame = draw(state, screen_data(LAST), 120, 40)
+    (chosen,) = (line for line in frame.lines if any(s == "sel" for _, s in line.spans))
+    assert "4110 dbwriter" in chosen.text
+    assert "filter: dbw" in frame.text()
+    assert {h.argument for h in frame.hits if h.action == "row"} == {0}
+
+
+def test_a_box_is_closed_whatever_is_in_it() -> None:
+    for width in (76, 100, 120, 200):
+        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, (), UNICODE)
+        for name in LAST.specs:
+            frame = panel.boxed(view, layer_of(LAST, name), None, width, 9)
+            assert [line.width for line in frame.lines] == [width] * 9
+            ends = [(line.text[0], line.text[-1]) for line in frame.lines]
+            assert ends == [("╭", "╮"), *[("│", "│")] * 7, ("╰", "╯")]
+            assert isinstance(frame.lines[0], Line)

@@ -1,0 +1,118 @@
+"""What was chosen on the screen is there the next time; what makes no sense is not used."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ioh.tui.options import ScreenOptions
+from ioh.tui.preferences import FILE_NAME, MAX_BYTES, Preferences, read, save
+from ioh.tui.state import TableState, ViewState
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import FINDINGS, minute
+
+CHOSEN = Preferences("light", "heat", {"block": TableState("device", "write_bytes_per_s", True)})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "ioh"
+
+
+def test_what_was_chosen_is_remembered(folder: Path) -> None:
+    assert read() == (Preferences(), "")
+    assert save(Preferences(), CHOSEN) == ""
+    assert read() == (CHOSEN, "")
+    assert [path.name for path in folder.iterdir()] == [FILE_NAME]
+    assert CHOSEN.state().panel == "heat"
+    assert CHOSEN.state().table_of("block").sort == "write_bytes_per_s"
+
+
+def test_only_choices_are_remembered() -> None:
+    """Not where a cursor is, nor what was being looked for."""
+    state = ViewState(screen="help", layer="block", scroll=7).with_table(
+        "block", cursor=3, offset=2, pattern="sda"
+    )
+    assert Preferences.of(state, None) == Preferences()
+
+
+def test_nothing_is_written_where_nothing_changed(folder: Path) -> None:
+    assert save(CHOSEN, CHOSEN) == ""
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "\xff",
+        "[" * 60_000,
+        " " * (MAX_BYTES + 1),
+        json.dumps({"theme": "pink", "panel": "hist", "tables": {}}),
+        json.dumps({"theme": None, "panel": "none", "tables": {}}),
+        json.dumps({"theme": None, "panel": "hist", "tables": {"block": ["\x1b[2J", "", 0]}}),
+        json.dumps({"theme": None, "panel": "hist", "tables": {"block": ["device"]}}),
+        json.dumps({"theme": [], "panel": {}, "tables": 3}),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_said_and_replaced(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / FILE_NAME).write_text(text, encoding="latin-1")
+    found, wrong = read()
+    assert found == Preferences()
+    assert FILE_NAME in wrong
+    assert wrong.isprintable()
+    assert save(found, CHOSEN) == ""
+    assert read() == (CHOSEN, "")
+
+
+def test_nothing_is_written_through_a_link(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    (tmp_path / "victim").write_text("whole")
+    (folder / f".{FILE_NAME}.{os.getpid()}").symlink_to(tmp_path / "victim")
+    assert "settings are not kept" in save(Preferences(), CHOSEN)
+    assert (tmp_path / "victim").read_text() == "whole"
+
+
+def test_what_cannot_be_written_is_said(folder: Path) -> None:
+    folder.write_text("a file where the directory should be")
+    assert "settings are not kept" in save(Preferences(), CHOSEN)
+
+
+@pytest.mark.parametrize("rings", [True, False])
+def test_a_new_critical_finding_rings_once_where_asked(
+    rings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bells: list[int] = []
+    calm = minute()[0]
+    bad = replace(calm, findings=(replace(FINDINGS[0], severity="critical"),))
+    warned = replace(calm, findings=(replace(FINDINGS[0], severity="warning"),))
+    feed = FakeFeed([calm, warned, bad, bad, calm, bad])
+    monkeypatch.setattr("ioh.tui.app.IohApp.bell", lambda _: bells.append(feed.told))
+
+    async def flow(on: Stage) -> None:
+        for _ in feed.intervals:
+            await on.push()
+
+    stage(flow, feed, options=ScreenOptions(bell=rings))
+    assert bells == ([3, 6] if rings else [])
+
+
+def test_a_screen_begins_as_the_last_one_ended() -> None:
+    feed = FakeFeed(minute())
+
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        assert on.app.preferences == CHOSEN
+        await on.press("h")
+        assert on.app.preferences.panel == "hist"
+
+    stage(flow, feed, remembered=CHOSEN)
