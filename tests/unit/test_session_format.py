@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,13 @@ def test_replay_of_a_recording_is_the_live_view(samples: list[Sample], piece: in
     replayed = [item.sample for item in items(data, piece) if isinstance(item, Tick)]
     assert replayed == samples
     assert list(snapshots(replayed)) == list(snapshots(samples))
+
+
+def test_an_infinite_reading_comes_back() -> None:
+    samples = small(3)
+    for sample in samples:
+        sample.layers["platter"].metrics["merges_total"] = math.inf  # type: ignore[index,union-attr]
+    assert samples_of(recorded(samples)) == samples
 
 
 def test_a_long_recording_with_whole_samples_and_indexes_comes_back() -> None:
