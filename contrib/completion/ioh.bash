@@ -177,7 +177,7 @@ _ioh() {
         "bench card") words="--help --from --csv --bands --class" ;;
         "export") words="--help --format -o -t -c --from --to --layers --no-layer --top --findings-config --no-findings" files=yes ;;
         "verify") words="--help --repair" files=yes ;;
-        "explain") words="--help --findings-config cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling first_write fragmentation holes io_limit lock_bound log_on_data_disk losses maintenance nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_cache shared_drive single_stream slow_disk swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
+        "explain") words="--help --findings-config cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling disk_adds first_write fragmentation holes io_limit lock_bound log_on_data_disk losses maintenance network_adds nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_adds server_cache shared_drive single_stream slow_disk swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
         "demo") words="--help --speed --text --json -t -c --layers --no-layer --top -d --utc --findings-config --no-findings --theme --bell --ascii --no-mouse" ;;
         "doctor") words="--help" ;;
         esac

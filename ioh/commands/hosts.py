@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ioh.commands.databases import DATABASE_OPTIONS
@@ -155,12 +156,18 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
         first_s: float | None = None
         for each in stack:
             _tell_lost(each.states, told)
-            given = {part.name: part.snapshot for part in each.intervals}
+            found = pairs(each.intervals)
+            given = {
+                part.name: replace(
+                    part.snapshot, pairs=tuple(p for p in found if p.client == part.name)
+                )
+                for part in each.intervals
+            }
             for name, engine in engines.items():
                 if engine is not None and name in given:
                     given[name] = engine.judge(given[name])
             text = [sink.host(state, given.get(state.name)) for state in each.states]
-            text.append(sink.pairs(each.time_unix_s, each.states, pairs(each.intervals)))
+            text.append(sink.pairs(each.time_unix_s, each.states, found))
             ending.write("".join(text))
             first_s = each.time_unix_s if first_s is None else first_s
             seen_s = each.time_unix_s - first_s + cycle_s

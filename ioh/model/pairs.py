@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations
 from math import isfinite
 
@@ -93,7 +93,7 @@ class Pair:
     """A client and the host that serves its mounts, over one interval.
 
     Shape:
-        ``ops`` of OPS, those that either end has counted.
+        ``ops`` of OPS, those that either end has counted.  ``there``: the server's whole interval.
 
     Units:
         ``retransmits_per_s`` of whole calls; ``tcp_retrans_segs_per_s`` and ``tcp_rtt_us`` (the
@@ -106,6 +106,7 @@ class Pair:
     retransmits_per_s: float | None = None
     tcp_retrans_segs_per_s: float | None = None
     tcp_rtt_us: float | None = None
+    there: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
 def pairs(hosts: Sequence[HostInterval]) -> tuple[Pair, ...]:
@@ -157,6 +158,7 @@ def _pair(
         _sum(row.values.get("retransmits_per_s") for row in rows),
         _sum(row.values.get("retrans_segs_per_s") for row in tcp),
         _mean((1.0, row.values.get("srtt_us")) for row in tcp),
+        server.snapshot,
     )
 
 

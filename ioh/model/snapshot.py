@@ -12,6 +12,9 @@ from ioh.model.hist import LatencyHist, SizeLatencyHist, has_percentile
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
+if TYPE_CHECKING:
+    from ioh.model.pairs import Pair
+
 
 class _Late:
     """Fields of OpStats that are not there yet: computed at the first look, then kept."""
@@ -189,7 +192,8 @@ class Snapshot:
 
     Shape:
         ``findings`` worst first, and ``not_evaluated`` the rules that could not look; both
-        empty until findings.Engine has judged it.
+        empty until findings.Engine has judged it.  ``pairs``: this client with each host that
+        serves its mounts and is measured, too.
 
     Units:
         ``interval_s`` is measured between the two samples, never the period asked for.
@@ -208,3 +212,4 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     not_evaluated: tuple[NotEvaluated, ...] = ()
     fresh_numbers: int = field(default=0, compare=False)
+    pairs: tuple[Pair, ...] = ()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def state_of(line: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_a_client_and_its_server_are_one_path(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["json", *hosts("db01", "root@nfs01:22"), *CYCLE, "-t", "1"]) == ExitCode.OK
+    assert main(["json", *hosts("db01", "root@nfs01:22"), *CYCLE, "-t", "3"]) == ExitCode.OK
     told = lines(capfd.readouterr().out)
     own = [line for line in told if line["host"]]
     assert {line["host"]["name"] for line in own} == {"db01", "root@nfs01:22"}
@@ -221,3 +222,14 @@ def test_ssh_is_needed(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["text", *hosts("db01")]) == ExitCode.FAILED
     assert "cannot run ssh: No such file or directory. Install" in capfd.readouterr().err
+
+
+def test_who_adds_the_time_is_a_finding_of_the_client(json_lines: Any) -> None:
+    for line in islice(json_lines("db01", "nfs01"), 300):  # 20 s
+        told = {finding["rule"]: finding for finding in line.get("findings", ())}
+        if "network_adds" in told:
+            assert line["host"]["name"] == "db01"
+            assert told["network_adds"]["subject"] == "db01 from nfs01"
+            assert "nfs_latency" not in told
+            return
+    pytest.fail("nobody adds the time")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, nfsd_threads
+from ioh.findings.nfs_hosts import is_known_to_both
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
@@ -38,7 +39,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             continue
         if _is_most(queue, whole, limits):
             yield _client(recent, op, queue, whole)
-        else:
+        elif not is_known_to_both(recent, op):
             yield from _beyond(recent, op, rtt, whole, limits)
 
 
@@ -224,7 +225,8 @@ RULE = Rule(
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
     "trip on port 2049; the server's own time and busy threads where it is this machine.",
-    blind="Where a server spends its time, seen from a client.",
+    blind="Where a server spends its time, seen from a client; see network_adds, which takes over "
+    "where the server is measured, too.",
     false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
     "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
     "looks like the network.",

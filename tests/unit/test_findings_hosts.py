@@ -1,0 +1,167 @@
+"""What is said of a client and of the host that serves it, when both are measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ioh.findings.config import Config
+from ioh.findings.engine import Engine
+from ioh.model.finding import Finding
+from ioh.model.pairs import Pair, PairOp
+from ioh.model.snapshot import OpStats, Snapshot
+from tests.unit.snapshot_maker import disk, layer, op, ticks
+
+WHO = {"network_adds", "server_adds", "disk_adds"}
+
+
+def calls(rtt_us: float = 5_000, server_us: float | None = 200, **more: Any) -> PairOp:
+    return replace(PairOp(100, 100, rtt_us, server_us), **more)
+
+
+def seconds(
+    ops: dict[str, PairOp],
+    *,
+    disks: dict[str, OpStats] | None = None,
+    count: int = 10,
+    start: int = 0,
+    **pair: Any,
+) -> list[Snapshot]:
+    """A client's seconds, with what its server did meanwhile."""
+    busy: dict[str, Any] = disks or {}
+    block = layer("block", **disk("sda", **busy))
+    links: dict[str, Any] = {"interface": [(("eth0",), {"in_used_pct": 93.0, "out_used_pct": 1.0})]}
+    there = ticks(1, {"block": block, "tcp": layer("tcp", tables=links)})[0]
+    found = (Pair("db01", "nfs01", ops, **{"there": there, **pair}),)
+    rpc = {
+        "rpc_reads_per_s": 100.0,
+        "rpc_read_queue_us": 1.0,
+        "rpc_read_rtt_us": 50e3,
+        "rpc_read_execute_us": 50e3,
+    }
+    port: dict[str, Any] = {"port": [(("2049", "out"), {"srtt_us": 100.0})]}
+    here = {"nfs_client": layer("nfs_client", metrics=rpc), "tcp": layer("tcp", tables=port)}
+    return [replace(each, pairs=found) for each in ticks(count, here, start=start)]
+
+
+def told(snapshots: list[Snapshot], config: Config | None = None) -> dict[str, Finding]:
+    engine = Engine(config=config)
+    judged = [engine.judge(each) for each in snapshots][-1]
+    return {finding.rule: finding for finding in judged.findings}
+
+
+def who(*args: Any, **more: Any) -> set[str]:
+    return WHO & told(seconds(*args, **more)).keys()
+
+
+def test_the_network_adds_the_time() -> None:
+    given = seconds({"read": calls()}, tcp_rtt_us=4_900.0, tcp_retrans_segs_per_s=2.0)
+    found = told(given)["network_adds"]
+    assert found.subject == "db01 from nfs01"
+    assert found.cause == (
+        "Network and RPC take 4.8 ms of each READ's 5 ms (96 %) between db01 and nfs01, "
+        "the server 200 us."
+    )
+    assert found.confidence == "high"
+    assert [each.text for each in found.evidence] == [
+        "READ: round trip 5 ms, of which the server 200 us, network and RPC 4.8 ms (96 %)",
+        "500 calls, counted by both ends",
+        "TCP's smoothed round trip is 4.9 ms",
+        "2 segments a second sent again",
+        "nfs01: link eth0 is used by 93 %",
+    ]
+
+
+def test_the_network_where_tcp_sees_no_long_way() -> None:
+    found = told(seconds({"read": calls()}, tcp_rtt_us=100.0))["network_adds"]
+    assert found.confidence == "medium"
+
+
+def test_the_servers_disk_adds_the_time() -> None:
+    given = seconds({"read": calls(9_000, 8_500)}, disks={"read": op(100, 4096, 8_000)})
+    found = told(given)
+    assert found.keys() & WHO == {"disk_adds"}
+    assert found["disk_adds"].cause == (
+        "The disks of nfs01 take 8 ms a request while it serves db01: 8.5 ms of each READ's "
+        "9 ms (94.4 %) are the server's."
+    )
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        {},  # none at all
+        {"read": op(100, 4096, 4_000)},  # short ones
+        {"read": op(49, 4096, 8_000)},  # for less than half of the calls
+        {"write": op(100, 4096, 8_000)},  # of the other direction
+    ],
+)
+def test_the_server_adds_the_time(disks: dict[str, OpStats]) -> None:
+    assert who({"read": calls(9_000, 8_500)}, disks=disks) == {"server_adds"}
+
+
+def test_a_commit_waits_for_writes_and_flushes() -> None:
+    assert who({"commit": calls(9_000, 8_500)}, disks={"write": op(100, 4096, 8_000)}) == {
+        "disk_adds"
+    }
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        {"read": calls(1_999)},  # fast
+        {"read": calls(server_us=None)},  # one end does not know
+        {"read": calls(server_us=5_001)},  # not the same calls
+        {"read": calls(client_calls=4, server_calls=4)},  # few
+        {},
+    ],
+)
+def test_nothing_is_said_without_reason(ops: dict[str, PairOp]) -> None:
+    assert who(ops) == set()
+
+
+def test_the_kind_of_call_that_takes_most_time_decides() -> None:
+    ops = {"read": calls(10_000, 100), "write": calls(9_000, 8_500, client_calls=200)}
+    assert who(ops) == {"server_adds"}
+
+
+def test_counts_that_differ_lower_the_confidence() -> None:
+    found = told(seconds({"read": calls(server_calls=80)}))["network_adds"]
+    assert found.confidence == "low"
+    assert "the client counted 500 calls, the server 400" in [e.text for e in found.evidence]
+
+
+def test_it_must_last_and_goes_after_a_while() -> None:
+    engine = Engine()
+    slow = seconds({"read": calls()}, count=8)
+    fast = seconds({"read": calls(300)}, count=15, start=8)
+    on = [
+        bool(WHO & {finding.rule for finding in engine.judge(each).findings})
+        for each in [*slow, *fast]
+    ]
+    assert not any(on[:5])
+    assert on[7]
+    assert not any(on[-3:])
+
+
+def test_what_one_end_guesses_is_replaced() -> None:
+    guess = told([replace(each, pairs=()) for each in seconds({"read": calls()})])
+    assert guess["nfs_latency"].subject == "read server"
+    assert "nfs_latency" not in told(seconds({"read": calls(300, 200)}))
+
+
+def test_a_rule_can_be_switched_off_and_changed() -> None:
+    given = seconds({"read": calls()})
+    assert "network_adds" not in told(given, Config(off=frozenset({"network_adds"})))
+    changed = Config(limits={"network_adds": {"rtt_min_ms": 6.0}})
+    assert "network_adds" not in told(given, changed)
+
+
+def test_names_from_outside_are_escaped() -> None:
+    (pair,) = seconds({"read": calls()})[0].pairs
+    evil = replace(pair, server="\x1b[31mnfs01")
+    found = told([replace(each, pairs=(evil,)) for each in seconds({"read": calls()})])
+    text = found["network_adds"].cause + found["network_adds"].subject
+    assert text.isprintable()
