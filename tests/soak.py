@@ -22,6 +22,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from ioh.findings.engine import Engine
+from ioh.live.memory import give_back_large
 from ioh.model.derive import derive
 from ioh.session.check import check
 from ioh.session.memory import MemoryRecording
@@ -140,6 +141,7 @@ def _watched(command: list[str], folder: Path, seconds: float) -> bool:
 def simulated(ticks: int) -> bool:
     """A day of the made-up minute again and again, as fast as it goes."""
     print(f"== {ticks / 3600:.0f} hours, simulated")
+    give_back_large()  # as every live source does
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         path = str(Path(name) / "run.ioh")

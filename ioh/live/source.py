@@ -17,7 +17,7 @@ from ioh.bpf.channel import hide_process
 from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
-from ioh.live.memory import give_back
+from ioh.live.memory import give_back, give_back_large
 from ioh.live.run_time import RunTime
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
@@ -100,6 +100,7 @@ class LiveSource(Closing):
         with own_rights():
             self._attaching = Attaching(self._filters, self._why_no_bpf())
         self.attached = self._attaching.attached
+        give_back_large()
         has_login = self._login is not None
         known = {
             n: layer for n, layer in all_layers().items() if has_login or not layer.needs_login

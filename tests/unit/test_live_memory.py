@@ -25,6 +25,26 @@ give_back()
 print(before - resident())
 """
 
+LARGE = """
+from ioh.live.memory import give_back_large
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+give_back_large()
+bytearray(2 << 20)  # by which glibc learns to keep pieces of that size
+large, kept = zip(*[(bytearray(b"x" * 300_000), bytes(20_000)) for _ in range(100)])
+before = resident()
+del large
+print(before - resident())
+"""
+
+
+def test_large_pieces_go_back_at_once() -> None:
+    command = [sys.executable, "-c", LARGE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 25_000_000  # of 30 MB
+
 
 def test_holes_between_what_stays_go_back() -> None:
     command = [sys.executable, "-c", FRAGMENTED]
