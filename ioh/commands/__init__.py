@@ -55,6 +55,7 @@ def commands() -> tuple[Command, ...]:
         bench_judge,
         compare,
         demo,
+        deploy,
         doctor,
         explain,
         export,
@@ -87,6 +88,7 @@ def commands() -> tuple[Command, ...]:
         verify.VerifyCommand(),
         explain.ExplainCommand(),
         demo.DemoCommand(),
+        deploy.DeployCommand(),
         doctor.DoctorCommand(),
     )
 

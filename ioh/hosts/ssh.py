@@ -24,7 +24,12 @@ _TELL_CLOCK = (
 )
 _RUN_DEFAULT = (
     'if [ "$(id -u)" != 0 ] && sudo -n ioh --version >/dev/null 2>&1; '
-    'then exec sudo -n ioh "$@"; fi; exec ioh "$@"'
+    'then exec sudo -n ioh "$@"; fi; ! command -v ioh >/dev/null || exec ioh "$@"; '
+    # The copy that ioh deploy made: nobody else's, whatever XDG_CACHE_HOME says.
+    "copy=${XDG_CACHE_HOME:-${HOME-}/.cache}/ioh/current/ioh.sh; "
+    '[ -x "$copy" ] && [ -O "$copy" ] || exit 127; '
+    'if [ "$(id -u)" != 0 ] && sudo -n "$copy" --version >/dev/null 2>&1; '
+    'then exec sudo -n "$copy" "$@"; fi; exec "$copy" "$@"'
 )
 _SSH_FAILED, _NOT_THERE = 255, (126, 127)
 _WITH_PORT = re.compile(r"([^:\[\]]+|[^:\[\]]*\[[^\[\]]+\]):\d{1,5}")
@@ -52,9 +57,13 @@ def ssh_command(host: str, command: str | None, arguments: Sequence[str]) -> lis
         arguments: Of ioh, as they are.
     """
     run = _RUN_DEFAULT if command is None else f'exec {command} "$@"'
-    there = shlex.join(["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
+    return ssh_words(host, ["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
+
+
+def ssh_words(host: str, there: Sequence[str]) -> list[str]:
+    """What to run here to have these words run there."""
     target = f"ssh://{host}" if _WITH_PORT.fullmatch(host) else host
-    return ["ssh", *_OPTIONS, "--", target, there]
+    return ["ssh", *_OPTIONS, "--", target, shlex.join(there)]
 
 
 def why_ended(host: str, command: str | None, status: int | None, said: str) -> IohError:
@@ -72,7 +81,8 @@ def why_ended(host: str, command: str | None, status: int | None, said: str) -> 
         return IohError(f"{name}: {text or 'the connection failed'}", hint)
     if status in _NOT_THERE:
         if command is None:
-            hint = "Install it there, or say where it is: --remote-command 'sudo -n /PATH/ioh.sh'"
+            deploy = f"Put it there: ioh deploy {name}"
+            hint = f"{deploy}; or say where it is: --remote-command 'sudo -n /PATH/ioh.sh'"
             return IohError(f"ioh is not on the PATH of {name}", hint, ExitCode.UNAVAILABLE)
         cause = f"{name} cannot run {printable(command)}"
         return IohError(cause, "Correct --remote-command", ExitCode.UNAVAILABLE)

@@ -62,6 +62,7 @@ ARGUMENTS = {
     "bench card": ["--from", "bench", "--csv"],
     "bench": ["--plans"],  # what it runs comes from the system's directories
     "mark": ["now", "--file", "made.ioh"],
+    "deploy": ["--help"],  # its ssh is the user's own
     "doctor": ["--help"],  # itself as root: tests/kernel/test_rights.py; its import of bcc: below
 }
 

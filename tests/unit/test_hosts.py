@@ -143,7 +143,7 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     [
         ("refused", "Permission denied (publickey). Try: ssh -o BatchMode=yes refused true", 1),
         ("nowhere", "Could not resolve hostname nowhere", 1),
-        ("bare", "ioh is not on the PATH of bare. Install it there", 3),
+        ("bare", "ioh is not on the PATH of bare. Put it there: ioh deploy bare;", 3),
         ("hostile", "the stream is not a recording of ioh", 1),
     ],
 )

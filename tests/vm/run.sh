@@ -3,7 +3,8 @@
 
 # One run of pytest each: calls and TCP are told apart from NFS's own, the modules' tests need a
 # machine without an NFS mount, the played anomalies have an ioh of their own, and the others share
-# one, since starting it takes half a minute.  test_nfs_findings.py runs by name only.
+# one, since starting it takes half a minute.  test_nfs_findings.py and test_nfs_hosts.py run by
+# name only.
 vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_multipath.py tests/vm/test_passthrough.py"
 vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"

@@ -1,0 +1,92 @@
+"""``ioh deploy``: a copy of this ioh at a host that has none, through ssh."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from ioh.commands.output import say, write_stdout
+from ioh.model.errors import ExitCode, IohError
+from ioh.model.printable import printable
+
+if TYPE_CHECKING:
+    from ioh.hosts.deploy import Copy, There
+
+_RIGHTS = {
+    "root": "as root",
+    "sudo": "through sudo -n",
+    "none": "which only root can: neither you nor sudo -n there; without them /proc alone",
+}
+
+
+class DeployCommand:
+    """``ioh deploy HOST``."""
+
+    name = "deploy"
+    summary = "put a copy of this ioh on another host, through ssh"
+    examples = """\
+  ioh deploy db01
+  ioh deploy admin@db01:2222 --yes
+
+Says first what it will do there, and asks. Afterwards: ioh text --host db01"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+        parser.add_argument("host", metavar="HOST", help="a name for ssh, user@name, name:port")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Copy, set up, and prove that it runs.
+
+        Raises:
+            IohError: It cannot ask, or the host cannot be reached or lacks something.
+        """
+        from ioh.hosts.deploy import look, make_copy, send, set_up
+        from ioh.hosts.ssh import check_host
+
+        host = check_host(args.host)
+        if not args.yes and not sys.stdin.isatty():
+            cause = "ioh deploy asks before it changes a host, and there is no terminal"
+            raise IohError(cause, "Answer with --yes", ExitCode.USAGE)
+        copy = make_copy()
+        there = look(host, copy.name)
+        write_stdout(_plan(host, copy, there))
+        if not args.yes:
+            write_stdout("Go on? [y/N] ")
+            if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+                say("nothing was done")
+                return ExitCode.OK
+        if not there.is_there:
+            send(host, copy)
+        version = set_up(host, copy.name, lambda line: say(f"{host}: {line}"))
+        write_stdout(_result(host, there, version))
+        return ExitCode.OK
+
+
+def _plan(host: str, copy: Copy, there: There) -> str:
+    size = f"{copy.files} files, {copy.size_bytes / 1e6:.1f} MB"
+    copies = f"copies {size}, to {there.folder}"
+    if there.is_there:
+        copies = f"copies nothing: {there.folder} is there already"
+    return f"""\
+At {printable(host)}, ioh deploy
+- {copies}
+- runs ioh.sh --setup there, which installs what is missing of Python, its venv and bcc with
+  apt-get, dnf or zypper ({_RIGHTS[there.rights]}),
+  and makes a virtual environment in that directory, with packages from PyPI
+- makes {there.folder.rpartition("/")[0]}/current lead to it
+"""
+
+
+def _result(host: str, there: There, version: str) -> str:
+    launcher = f"{there.folder}/ioh.sh"
+    words = ["sudo", "-n", launcher] if there.rights == "sudo" else [launcher]
+    name = printable(shlex.quote(host))
+    command = shlex.quote(shlex.join(words))
+    return f"""\
+{printable(host)} has {printable(version, 80)}. Use it:
+  ioh text --host {name} --remote-command {command}
+or, where no other ioh is on the PATH there: ioh text --host {name}
+"""

@@ -1,0 +1,154 @@
+"""`ioh deploy`: a copy at a host that has none, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ioh.commands import main
+from ioh.hosts import deploy
+from ioh.hosts.ssh import ssh_command
+from ioh.model.errors import ExitCode
+
+# The far shell has a home of its own and no ioh; sudo is as the test has it.
+SSH = """\
+#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+[ "$2" != nowhere ] || {{ echo 'ssh: Could not resolve hostname nowhere' >&2; exit 255; }}
+there="env -i HOME={home} PATH={bin}:/usr/bin:/bin sh -c"
+case $2 in
+cut) head -c 3000 | $there "$3" ;;
+*) exec $there "$3" ;;
+esac
+"""
+LAUNCHER = """\
+#!/bin/sh
+case $1 in
+--setup) printf 'fetching \\033[31mpackages\\n'; exit {status} ;;
+--version) echo ioh 1.2.3 ;;
+*) echo "$0" "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the far user; what is copied is a checkout in small."""
+    home, binaries, root = (tmp_path / name for name in ("home", "bin", "root"))
+    for each in (home, binaries, root, root / "ioh", root / "ioh" / "__pycache__"):
+        each.mkdir()
+    for name in ("LICENSE", "contrib", "probes", "pyproject.toml", "requirements.lock"):
+        (root / name).write_text(name)
+    (root / "ioh" / "model.py").write_bytes(b"x" * 5000)
+    (root / "ioh" / "__pycache__" / "model.pyc").write_text("no")
+    (root / "ioh" / ".hidden").write_text("no")
+    set_launcher(root, 0)
+    (binaries / "ssh").write_text(SSH.format(home=home, bin=tmp_path / "far"))
+    (binaries / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{binaries}:/usr/bin:/bin")
+    copy = deploy.make_copy
+    monkeypatch.setattr(deploy, "make_copy", lambda: copy(root))
+    return home
+
+
+def set_launcher(root: Path, status: int) -> None:
+    (root / "ioh.sh").write_text(LAUNCHER.format(status=status))
+    (root / "ioh.sh").chmod(0o755)
+
+
+def left(home: Path) -> list[str]:
+    folder = home / ".cache" / "ioh"
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_copy_is_put_there_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
+    said = capfd.readouterr()
+    name = deploy.make_copy().name
+    assert left(home) == [name, "current"]
+    there = home / ".cache" / "ioh" / "current"
+    files = {str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()}
+    copied = {"LICENSE", "contrib", "probes", "pyproject.toml", "requirements.lock", "ioh.sh"}
+    assert files == {*copied, "ioh/model.py", ".deployed"}
+    assert (there / "ioh" / "model.py").read_bytes() == b"x" * 5000
+    assert "copies 7 files" in said.out
+    assert "db01 has ioh 1.2.3" in said.out
+    assert "ioh text --host db01" in said.out
+    assert "fetching \\x1b[31mpackages" in said.err
+    assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
+    assert "is there already" in capfd.readouterr().out
+    assert left(home) == [name, "current"]
+
+
+def test_a_host_without_ioh_on_its_path_uses_the_copy(home: Path) -> None:
+    assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
+    command = ssh_command("db01", None, ["record", "-o", "-"])
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=True)
+    launcher, *words = shlex.split(done.stdout)
+    assert launcher == str(home / ".cache/ioh/current/ioh.sh")
+    assert words == ["record", "-o", "-"]
+
+
+def test_it_asks_first(
+    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.StringIO("n\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert main(["deploy", "db01"]) == ExitCode.OK
+    said = capfd.readouterr()
+    assert said.out.endswith("Go on? [y/N] ")
+    assert said.err == "ioh: nothing was done\n"
+    assert left(home) == []
+
+
+def test_without_a_terminal_it_wants_yes(
+    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["deploy", "db01"]) == ExitCode.USAGE
+    assert "Answer with --yes" in capfd.readouterr().err
+    assert left(home) == []
+
+
+def test_a_connection_that_is_cut_leaves_nothing(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", "cut", "--yes"]) == ExitCode.FAILED
+    err = capfd.readouterr().err
+    assert err.startswith("ioh: cut: ")
+    assert err.count("\n") == 1
+    assert left(home) == []
+
+
+def test_a_set_up_that_fails_is_said_and_not_used(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    set_launcher(home.parent / "root", 3)
+    assert main(["deploy", "db01", "--yes"]) == ExitCode.FAILED
+    err = capfd.readouterr().err
+    assert err.splitlines()[-1].startswith("ioh: db01: the set-up ended with status 3. Mend")
+    assert "current" not in left(home)
+
+
+def test_no_room_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (home / ".cache").write_text("in the way")
+    assert main(["deploy", "db01", "--yes"]) == ExitCode.FAILED
+    err = capfd.readouterr().err
+    assert "mkdir" in err
+    assert "Mend that there" in err
+
+
+def test_an_unknown_host(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["deploy", "nowhere", "--yes"]) == ExitCode.FAILED
+    err = capfd.readouterr().err
+    assert err == (
+        "ioh: nowhere: ssh: Could not resolve hostname nowhere. "
+        "Try: ssh -o BatchMode=yes nowhere true\n"
+    )
+    assert main(["deploy", "-oProxyCommand=x", "--yes"]) == ExitCode.USAGE
+    assert left(home) == []
