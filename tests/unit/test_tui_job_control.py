@@ -43,9 +43,9 @@ def has_prompt(on: Emulated) -> bool:
 def ask(on: Emulated, command: str) -> str:
     """What a command of the shell answers."""
     begin = len(on.shown)
-    on.press(f"{command}; echo end-of-it\r")
-    # Once as it is typed, and once as it is said.
-    on.wait_until(lambda: on.shown[begin:].count(b"end-of-it") > 1)
+    # Typed otherwise than it is said: what is typed is echoed once or, by a shell not ready yet, twice.
+    on.press(f"{command}; echo end''-of-it\r")
+    on.wait_until(lambda: b"end-of-it" in on.shown[begin:])
     return on.shown[begin:].decode()
 
 
