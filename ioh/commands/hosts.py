@@ -113,7 +113,7 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--remote-command",
         metavar="COMMAND",
-        help="how ioh is called there (default: sudo -n ioh, else ioh, else what ioh deploy put there)",
+        help="how ioh is called there (default: sudo -n ioh, ioh, or the copy of ioh deploy)",
     )
 
 

@@ -1,4 +1,4 @@
-"""A copy of this checkout at another host: what is copied, and the far commands that put it there."""
+"""A copy of this checkout at another host: what is copied, and the commands that put it there."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def look(host: str, name: str) -> There:
     rights, is_there, base = (*answer.split(" ", 2), "", "")[:3]
     if is_there == "tarless":
         hint = "Install tar there, then run this again"
-        raise IohError(f"{printable(host)} has no tar", hint, ExitCode.UNAVAILABLE)
+        cause = f"{printable(host)} has no tar"
+        raise IohError(cause, hint, ExitCode.UNAVAILABLE)
     # It is shown as a command to use: as it is, or not at all.
     is_plain = base.startswith("/") and printable(base) == base
     if rights not in {"root", "sudo", "none"} or not is_plain:
@@ -210,7 +211,8 @@ def _ssh(command: Sequence[str], stdin: int) -> Iterator[subprocess.Popen[bytes]
         ssh = subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=both)
     except OSError as error:
         hint = "Install it: openssh-client" if isinstance(error, FileNotFoundError) else ""
-        raise IohError(f"cannot run ssh: {error.strerror}", hint) from None
+        cause = f"cannot run ssh: {error.strerror}"
+        raise IohError(cause, hint) from None
     with ssh:
         try:
             yield ssh

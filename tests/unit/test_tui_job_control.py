@@ -43,7 +43,7 @@ def has_prompt(on: Emulated) -> bool:
 def ask(on: Emulated, command: str) -> str:
     """What a command of the shell answers."""
     begin = len(on.shown)
-    # Typed otherwise than it is said: what is typed is echoed once or, by a shell not ready yet, twice.
+    # Typed otherwise than it is said: a shell that is not ready yet echoes twice.
     on.press(f"{command}; echo end''-of-it\r")
     on.wait_until(lambda: b"end-of-it" in on.shown[begin:])
     return on.shown[begin:].decode()
