@@ -177,7 +177,7 @@ class Stage:
         """Tell intervals, and let the screen take them."""
         told = self.feed.told + count
         self.feed.push(count, status=status)
-        await self.until(lambda: self.app._latest is self.feed.intervals[told - 1])
+        await self.until(lambda: self.app.latest is self.feed.intervals[told - 1])
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

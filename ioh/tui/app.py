@@ -88,7 +88,7 @@ class IohApp(App[int]):
         remembered = remembered or Preferences()
         self._chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()
-        self._latest = self.shown = first
+        self.latest = self.shown = first
         self._findings = FindingTimes(feed)
         self._past = Past()
         self._runner = FeedThread(feed, self._take_news)
@@ -175,7 +175,7 @@ class IohApp(App[int]):
         if news.snapshot is not None and news.tick is not None:
             self._news_s = time.monotonic()
             self._past.take(news.tick, news.snapshot)
-            self._latest = news.snapshot
+            self.latest = news.snapshot
             if self._findings.is_new_critical(news.snapshot) and self.options.bell:
                 self.bell()
             if self.travel.position.is_following:
@@ -212,7 +212,7 @@ class IohApp(App[int]):
             self.redraw()
 
     def _age_s(self) -> float | None:
-        is_awaited = self._latest is not None and not self._is_over
+        is_awaited = self.latest is not None and not self._is_over
         if not is_awaited or self._feed.mode != "live" or not self.travel.position.is_following:
             return None
         return time.monotonic() - self._news_s
@@ -269,7 +269,7 @@ class IohApp(App[int]):
             status="" if self._status in self._message[0] else self._status,
             message=self._message,
             line=self._headings.line,
-            specs=tuple(self._latest.specs.values()) if self._latest else (),
+            specs=tuple(self.latest.specs.values()) if self.latest else (),
             tick=tick,
             found=self._findings.found(),
             compared=compared_of(self.state, self.baseline),
@@ -278,7 +278,7 @@ class IohApp(App[int]):
     # ---- doing
 
     def _layers(self) -> tuple[str, ...]:
-        return tuple(self._latest.specs) if self._latest else ()
+        return tuple(self.latest.specs) if self.latest else ()
 
     def on_key(self, event: events.Key) -> None:
         """Type, or do what the key stands for."""

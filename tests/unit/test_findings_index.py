@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,11 +154,16 @@ def test_it_ends_with_a_screen_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_when_a_finding_began_that_is_on_at_a_time() -> None:
-    told: list[bytes] = []
+    script = "from tests.unit import test_findings_index as own; own.assert_dated()"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=120)
+
+
+def assert_dated() -> None:
+    """In a process in which nothing else runs."""
     index = FindingsIndex(RECORDED, Span(), choose=lambda _: None, make_judge=Engine)
-    index._scan(told.append)
-    index._data += b"".join(told)
-    index.overview()
+    index.start()
+    while index.overview().is_under_way:
+        time.sleep(0.02)
     with ReplaySource(RECORDED, speed=None) as source:
         samples = [item.sample for item in source if hasattr(item, "sample")]
     last = list(judged(snapshots(samples), Engine()))[-1]

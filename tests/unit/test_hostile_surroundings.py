@@ -131,5 +131,5 @@ def test_bcc_is_looked_for_where_root_put_it(
     ):  # others would stop a Python that heeds them
         monkeypatch.setenv(name, variables(hostile)[name])
     monkeypatch.setenv("LD_LIBRARY_PATH", os.fspath(hostile))
-    checkup._find_bcc()
+    checkup.read_bpf_facts()
     assert not (hostile / "mark").exists()

@@ -20,16 +20,15 @@ from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.playback.aggregate_interval import read_aggregate
 from ioh.playback.time_range import parse_when
-from ioh.session.frame import Kind
+from ioh.session.frame import Kind, make_frame
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
-from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
 from ioh.sinks import openmetrics
 from ioh.sinks.compare import format_change
 from ioh.sinks.csv import guarded
 from tests import fakes
-from tests.hostile_recordings import frames
+from tests.hostile_recordings import frames, packed
 from tests.sessions import Memory, Shown, recorded, samples_of
 
 SAMPLES = fakes.first(12)
@@ -322,17 +321,16 @@ def test_a_repair_never_writes_over(session_file: Path, capfd: pytest.CaptureFix
 
 
 def test_a_repair_leaves_out_what_no_recording_can_hold(tmp_path: Path, shown: Shown) -> None:
-    memory = Memory()
-    writer = SessionWriter(memory)
-    for times, sample in enumerate(SAMPLES[:5]):
-        total = times * ((1 << 64) - 1)  # each increment fits
-        writer.write(replace(sample, self_cpu_ns_total=total if times < 4 else 7))
-        if times == 1:
-            writer.gap(Gap(1.0, 2.0, b"made up"))
-            writer._whole_next = False  # what a whole record could not tell follows the gap
-    writer.close()
+    totals = [*(times * ((1 << 64) - 1) for times in range(4)), 7]  # each increment fits
+    data = recorded(
+        replace(sample, self_cpu_ns_total=total)
+        for sample, total in zip(SAMPLES, totals, strict=False)
+    )
+    at = next(frame for frame in frames(data) if frame.kind == Kind.DELTA).end
+    # What a whole record could not hold follows the gap.
+    gap = make_frame(Kind.GAP, 2, 1.0, packed([1.0, 2.0, b"made up"]))
     old, new = tmp_path / "old.ioh", tmp_path / "new.ioh"
-    old.write_bytes(bytes(memory.data))
+    old.write_bytes(data[:at] + gap + data[at:])
     told = shown("verify", old, "--repair", new, code=ExitCode.FAILED)
     assert "! sample 2 holds numbers beyond 64 bits: left out of the copy\n" in told
     assert "verdict    DAMAGED: 2 samples lost\n" in told

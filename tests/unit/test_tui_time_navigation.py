@@ -137,7 +137,7 @@ class Seeking:
 
     def __exit__(self, *_: object) -> None:
         self.seeker.stop()
-        assert not self.seeker._thread.is_alive()
+        assert "seeker" not in [thread.name for thread in threading.enumerate()]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 10
