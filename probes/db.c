@@ -165,7 +165,7 @@ static inline u64 size_at(const char *ctx, const struct site *s)
 }
 
 /* What an operation waited for counts once it has ended: many a commit that begins is none. */
-static inline void add_waits(const struct open_op *o, u32 outer)
+static inline void add_waits(const struct open_op *o, u32 outer, s64 ns)
 {
 	struct wait_key key = {.server = o->server, .outer = outer};
 	struct wait *w = waits.lookup(&key), fresh = {};
@@ -186,7 +186,8 @@ static inline void add_waits(const struct open_op *o, u32 outer)
 		ADD(w->ns[i], o->waited.ns[i]);
 	}
 	ADD(w->count[WAIT_CPU], 1);
-	ADD(w->ns[WAIT_CPU], cpu_ns > 0 ? cpu_ns : 0);
+	/* The CPU's clock is read before and after ours: what lies between is not within. */
+	ADD(w->ns[WAIT_CPU], cpu_ns < 0 ? 0 : cpu_ns > ns ? ns : cpu_ns);
 }
 
 /* What ends here was a part of the statement, or of the commit, that goes on. */
@@ -261,7 +262,7 @@ static inline void finish(struct open_key *key, struct open_op *o, u64 bytes)
 	ADD(t->started, 1);
 	add_finished(t, ns, bytes);
 	if (op <= OP_COMMIT)
-		add_waits(o, op);
+		add_waits(o, op, ns);
 	open_ops.delete(key);
 	add_within(tid, OP_STATEMENT, op, ns);
 	add_within(tid, OP_COMMIT, op, ns);

@@ -154,12 +154,44 @@ def test_how_long_a_statement_takes(cluster: Cluster) -> None:
     ],
 )
 def test_time_on_a_cpu(cluster: Cluster, query: str, least: float, most: float) -> None:
-    """Even of statements so short that the scheduler has not looked at its clock meanwhile."""
-    ioh = watched(lambda: cluster.run_script(f"{query};", "-t", "200", "-R", "100"))
+    """Even of statements so short that the scheduler has not looked at its clock meanwhile.
+
+    The scheduler's own account of the session says what it had of a CPU, and how long it waited
+    for one that others had.
+    """
+    told: list[tuple[int, int]] = []
+    with cluster.session("set application_name = 'measured'") as session:
+        pid = cluster.sql("select pid from pg_stat_activity where application_name = 'measured'")
+
+        def work() -> None:
+            told.append(scheduled(pid))
+            ask(session, 200 * f"{query};\n")
+            told.append(scheduled(pid))
+
+        ioh = watched(work)
+    ran_ns, waited_ns = (after - before for before, after in zip(*told, strict=True))
     waits = ioh.table("db", "wait", "within", "wait")
     cpu, rest = waits["statement", "cpu"], waits["statement", "rest"]
-    assert least <= cpu["wait_ns"] / cpu["whole_ns"] <= most
-    assert 1 - most - 0.01 <= rest["wait_ns"] / rest["whole_ns"] <= 1 - least
+    assert cpu["waits"] == 200
+    assert least * ran_ns <= cpu["wait_ns"] <= most * cpu["whole_ns"]
+    waited = waited_ns / rest["whole_ns"]
+    assert 1 - most - 0.01 <= rest["wait_ns"] / rest["whole_ns"] <= 1 - least + waited
+
+
+def scheduled(pid: str) -> tuple[int, int]:
+    """Nanoseconds on a CPU, and waiting for one, of a process that sleeps."""
+    ran, waited, _ = map(int, Path(f"/proc/{pid}/schedstat").read_text().split())
+    return ran, waited
+
+
+def ask(session: subprocess.Popen[str], text: str) -> None:
+    """What a session is to do, done."""
+    assert session.stdin is not None
+    assert session.stdout is not None
+    session.stdin.write(f"{text}\\echo done\n")
+    session.stdin.flush()
+    while session.stdout.readline() != "done\n":
+        pass
 
 
 def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
