@@ -20,6 +20,7 @@ CONTRACTS = (
     "test_demo.py",
     "test_manual.py",
     "test_docs.py::test_every_layer_has_its_page",
+    "test_docs.py::test_every_document_is_reached_from_the_readme",
 )
 SHOWN = """
 import sys
@@ -59,6 +60,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(path, made)
     for name, text in example().items():
         (made / name).write_text(text, "utf-8")
+    with (made / "docs/layers/README.md").open("a") as pages:
+        pages.write("[fs](fs.md)\n")
     run(made, "-m", "tests.make_manual")
     return made
 
@@ -68,14 +71,16 @@ def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
 
 
-def test_the_example_is_two_files_of_code_and_a_page() -> None:
-    assert list(example()) == ["probes/fs.c", "ioh/layers/fs.py", "docs/layers/fs.md"]
+def test_the_example_is_two_files_of_code_a_test_and_a_page() -> None:
+    code, test = ("probes/fs.c", "ioh/layers/fs.py"), "tests/kernel/test_fs.py"
+    assert tuple(example()) == (*code, test, "docs/layers/fs.md")
 
 
 def test_it_is_written_as_the_rest(checkout: Path) -> None:
-    run(checkout, "-m", "ruff", "check", "ioh/layers/fs.py")
-    run(checkout, "-m", "ruff", "format", "--check", "ioh/layers/fs.py")
-    run(checkout, "-m", "mypy", "--strict", "ioh/layers/fs.py")
+    code = ("ioh/layers/fs.py", "tests/kernel/test_fs.py")
+    run(checkout, "-m", "ruff", "check", *code)
+    run(checkout, "-m", "ruff", "format", "--check", *code)
+    run(checkout, "-m", "mypy", "--strict", *code)
     formatter = Path(sys.executable).with_name("clang-format")
     subprocess.run([formatter, "--dry-run", "-Werror", "probes/fs.c"], cwd=checkout, check=True)
 
