@@ -76,12 +76,11 @@ def map_reading_needs(kernel: str, unprivileged_bpf_disabled: str | None) -> Kep
     return Kept.CAP_BPF if (major, minor) >= (5, 8) else Kept.ROOT
 
 
-def drop_privileges(keep: Kept, *, confined: bool = True, network: bool = False) -> None:
+def drop_privileges(keep: Kept, *, network: bool = False) -> None:
     """Give root up for good: become the caller, else the service user, and take what leads back.
 
     Args:
         keep: What it takes to read this kernel's maps, or every process's /proc/PID/io.
-        confined: Whether to refuse what a live ioh does not need, see sandbox.py.
         network: Whether it shall reach a server all the same.
 
     Raises:
@@ -107,7 +106,7 @@ def drop_privileges(keep: Kept, *, confined: bool = True, network: bool = False)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Changing the uid hides /proc/self from ourselves; there is no secret in here.
     make_dumpable()
-    if confined and was_root:
+    if was_root:
         # Landlock keeps /proc/PID/io of others from whom it holds; a caller's files are the
         # caller's matter.
         if user is None and keep is not Kept.PROC:

@@ -35,7 +35,6 @@ def decode_op_totals(
     per_cpu: Counters,
     epoch: int,
     *,
-    timed: bool = True,
     queue: bool = False,
     previous: OpTotals | None = None,
 ) -> OpTotals:
@@ -44,7 +43,6 @@ def decode_op_totals(
     Args:
         per_cpu: One row of WORDS counters for each CPU.
         epoch: The tick whose slowest operation is wanted.
-        timed: False for an op whose latency the probe does not measure.
         queue: Whether the probe measures queue time.
         previous: The reading before; its histograms are reused when nothing was added, which
             spares an idle op most of its decoding.
@@ -65,7 +63,7 @@ def decode_op_totals(
         count_total=head[COUNT],
         bytes_total=head[BYTES],
         errors_total=head[ERRORS],
-        latency_ns_total=head[LATENCY_NS] if timed else None,
+        latency_ns_total=head[LATENCY_NS],
         queue_ns_total=head[QUEUE_NS] if queue else None,
         queued_total=head[QUEUED] if queue else None,
         started_total=head[STARTED],

@@ -27,7 +27,7 @@ SCREEN_FILES = re.compile(r"ioh-[A-Za-z0-9._-]{1,128}\.(ioh|svg|txt)")
 _keeper: _Keeper | None = None
 
 
-def create(path: str, directory_fd: int | None = None) -> int:
+def create(path: str) -> int:
     """Make a new file that its owner alone may read; its descriptor, to be written.
 
     Raises:
@@ -36,12 +36,12 @@ def create(path: str, directory_fd: int | None = None) -> int:
     """
     if _keeper is not None and _keeper.is_for(path):
         return _keeper.create(os.path.basename(path))  # noqa: PTH119
-    fd = os.open(path, _FLAGS, 0o600, dir_fd=directory_fd)
+    fd = os.open(path, _FLAGS, 0o600)
     os.fchmod(fd, 0o600)  # whatever a default ACL says
     return fd
 
 
-def remove(path: str, directory_fd: int | None = None) -> None:
+def remove(path: str) -> None:
     """Remove a file of ioh's.
 
     Raises:
@@ -50,7 +50,7 @@ def remove(path: str, directory_fd: int | None = None) -> None:
     if _keeper is not None and _keeper.is_for(path):
         _keeper.remove(os.path.basename(path))  # noqa: PTH119
         return
-    os.unlink(path, dir_fd=directory_fd)
+    os.unlink(path)  # noqa: PTH108
 
 
 def can_create_here() -> bool:

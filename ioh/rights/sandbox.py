@@ -14,7 +14,7 @@ import platform
 import pwd
 import struct
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 # Each with its number on x86_64 and on aarch64; "-": not there.
@@ -107,13 +107,10 @@ def landlock_abi() -> int:
     return max(0, int(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, 1)))
 
 
-def forbid_paths(readable: Iterable[str] = ()) -> bool:
+def forbid_paths() -> bool:
     """Let this process read what ioh reads, write to devices, and no more; False where unsupported.
 
     What is open stays open.  New files of ioh's are made by another process, see files.py.
-
-    Args:
-        readable: Paths to be read beside /proc, /sys and the libraries.
     """
     global _landlocked  # noqa: PLW0603 (a process does this once)
     abi = landlock_abi()
@@ -127,7 +124,7 @@ def forbid_paths(readable: Iterable[str] = ()) -> bool:
         return False
     code = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), *sys.path]
     try:
-        for path in {*_READABLE, *code, *readable}:
+        for path in {*_READABLE, *code}:
             _permit(libc, rules, path, _READ)
         _permit(libc, rules, "/dev", _READ | _WRITE_FILE)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -128,7 +128,6 @@ class FileOutput(SeekableOutput):
 
     Args:
         path: The file.
-        directory_fd: What a relative ``path`` is relative to; None: the working directory.
         option: Where the user can say another path, for the hint.
 
     Raises:
@@ -136,15 +135,9 @@ class FileOutput(SeekableOutput):
         IohError: It cannot be made.
     """
 
-    def __init__(
-        self,
-        path: str,
-        directory_fd: int | None = None,
-        *,
-        option: str = "-o",
-    ) -> None:
+    def __init__(self, path: str, *, option: str = "-o") -> None:
         try:
-            fd = create(path, directory_fd)
+            fd = create(path)
         except FileExistsError:
             cause = f"{printable(path)} exists, and a recording is never written over"
             hint = f"Give another name with {option}"
@@ -156,7 +149,6 @@ class FileOutput(SeekableOutput):
             kind = NoRoomError if is_full else IohError
             raise kind(cause, f"Give another place with {option}") from None
         super().__init__(fd, path)
-        self._directory_fd = directory_fd
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -174,7 +166,7 @@ class FileOutput(SeekableOutput):
         """Give the lock back; a file that nothing was written into is not left behind."""
         with contextlib.suppress(OSError):
             if self._fd >= 0 and not self.size_bytes and not self._lost_why():
-                remove(self.name, self._directory_fd)
+                remove(self.name)
         super().close()
 
     def _lost_why(self) -> str:
@@ -189,7 +181,7 @@ class FileOutput(SeekableOutput):
         if now.st_size != self.size_bytes and not self._is_ragged:
             return "it was cut off" if now.st_size < self.size_bytes else "others write to it"
         try:
-            there = os.stat(self.name, dir_fd=self._directory_fd, follow_symlinks=False)
+            there = os.stat(self.name, follow_symlinks=False)  # noqa: PTH116
         except FileNotFoundError:
             moved_to = os.path.basename(os.readlink(f"/proc/self/fd/{self._fd}"))  # noqa: PTH115, PTH119
             return "it was deleted" if moved_to.startswith(".nfs") else ""

@@ -47,7 +47,6 @@ class Recorder:
         make_output: Makes the output of a part, counted from 1.
         max_bytes: Size at which the next part begins; None for never.
         keep: How many parts to keep, older ones are removed; None for all.
-        remove: Removes a part by its name.
         note: Kept in each header, and as the first mark.
         cycle_s: The period asked for.
         earlier: What an earlier recording of this name has left: numbers go on behind it, and
@@ -61,14 +60,13 @@ class Recorder:
         *,
         max_bytes: int | None = None,
         keep: int | None = None,
-        remove: Callable[[str], None] = remove_file,
         note: str = "",
         cycle_s: float = 1.0,
         earlier: EarlierFiles = NOTHING_EARLIER,
         addresses: Sequence[str] = (),
     ) -> None:
         self._make_output = make_output
-        self._max_bytes, self._keep, self._remove = max_bytes, keep, remove
+        self._max_bytes, self._keep = max_bytes, keep
         self._note, self._cycle_s, self._addresses = note, cycle_s, addresses
         self._lock = threading.RLock()
         self._names = list(earlier.names)
@@ -293,5 +291,5 @@ class Recorder:
         while self._keep is not None and len(self._names) > max(1, self._keep - but):
             found = True
             with contextlib.suppress(OSError):  # somebody moved it away: theirs now
-                self._remove(self._names.pop(0))
+                remove_file(self._names.pop(0))
         return found

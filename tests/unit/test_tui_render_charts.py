@@ -68,7 +68,6 @@ def test_bars_by_hand() -> None:
     assert render_bars([], 1, UNICODE) == [""]
     assert render_bars([None, None], 1, UNICODE) == ["  "]
     assert render_bars([0, 1e-9, 4, 8], 1, UNICODE) == [" ▁▄█"]
-    assert render_bars([1, 2, 16], 1, UNICODE, top=8) == ["▁▂█"]
     assert render_bars([0, 1, 8], 1, ASCII) == [" .@"]
     assert render_bars([8, 4], 2, UNICODE, gap=True) == ["▇ ", "██"]
 

@@ -103,9 +103,9 @@ class Line:
         self.width = width
         return self
 
-    def to(self, column: int, style: str = "") -> Line:
+    def to(self, column: int) -> Line:
         """Fill with spaces up to a column; nothing where the line is there already."""
-        return self.add(" " * (column - self.width), style)
+        return self.add(" " * (column - self.width))
 
     def fitted(self, width: int) -> Line:
         """The line cut or filled to exactly ``width`` columns."""

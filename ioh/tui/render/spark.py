@@ -11,26 +11,21 @@ from ioh.tui.render.line import Line
 Values = Sequence[float | None]
 
 
-def render_bars(
-    values: Values, height: int, glyphs: Glyphs, top: float | None = None, *, gap: bool = False
-) -> list[str]:
+def render_bars(values: Values, height: int, glyphs: Glyphs, *, gap: bool = False) -> list[str]:
     """A bar for each value, on so many lines, the upper ones first.
 
     Args:
         values: Oldest first; nothing is drawn where one is not known.
         height: Lines.
         glyphs: Characters to draw with.
-        top: What the highest bar stands for; the largest value if not given.
         gap: Whether the highest bar ends below its line's upper edge, apart from what is above.
     """
-    highest = top if top is not None else max((v for v in values if v is not None), default=0.0)
+    highest = max((v for v in values if v is not None), default=0.0)
     full = len(glyphs.bars) - 1
     eighths = [0] * len(values)
     if highest > 0:  # divided first: 1 / highest may be more than a number can be
         most = height * full - gap
-        eighths = [
-            max(1, min(height * full, round(v / highest * most))) if v else 0 for v in values
-        ]
+        eighths = [max(1, round(v / highest * most)) if v else 0 for v in values]
     bars = glyphs.bars
     return [
         "".join([bars[max(0, min(full, high - floor))] for high in eighths])
