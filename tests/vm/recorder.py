@@ -18,8 +18,8 @@ from tests.scenarios.stage import BEGINS
 STARTED_S = 600
 # Probes that came late would make its first half minute one from /proc.
 _PATIENT = """
-import ioh.commands, ioh.live.source
-ioh.live.source.ATTACH_TIMEOUT_S = {seconds}
+import ioh.commands, ioh.live.attaching
+ioh.live.attaching.ATTACH_TIMEOUT_S = {seconds}
 raise SystemExit(ioh.commands.main({arguments!r}))
 """
 
