@@ -10,16 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ioh.bpf.counters import FEW_CPUS, import_numpy, sum_columns, sum_entries
 from ioh.bpf.libbpf import libbpf
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Counters = NDArray[np.uint64]
 
 _PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
 _NOEXIST = 1  # BPF_NOEXIST
@@ -34,24 +28,14 @@ def possible_cpus() -> int:
     return int(last) + 1
 
 
-@cache
-def _numpy() -> ModuleType:
-    """numpy, imported late: 24 MB that /proc sources and replay do not need."""
-    # Its BLAS would start a thread, with megabytes of buffers, for each CPU.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import numpy as np
-
-    return np
-
-
 def preload() -> None:
     """Import now what reading maps needs, before the privilege to read the files is gone.
 
     Raises:
-        ImportError: numpy is not installed.
+        ImportError: numpy is needed here, and not installed.
     """
-    _numpy()
-    possible_cpus()
+    if possible_cpus() > FEW_CPUS:
+        import_numpy()
 
 
 def _untouched(size: int) -> ctypes.Array[ctypes.c_char]:
@@ -91,8 +75,8 @@ class Map:
             raise OSError(msg)
         self._lib = lib
         self.percpu = spec.kind in _PERCPU_TYPES
-        padded = (spec.value_size + 7) & ~7
-        self._read_size = padded * possible_cpus() if self.percpu else spec.value_size
+        self._words = (spec.value_size + 7) // 8
+        self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size
         self._value = ctypes.create_string_buffer(self._read_size)
         self._batch: tuple[Any, Any, int] | None = None
         self._batch_refused = self._drain_refused = False
@@ -151,25 +135,24 @@ class Map:
         items = self._items_by_key()
         return [([key for key, _ in items], b"".join(value for _, value in items))]
 
-    def sums(self, words: int) -> list[tuple[bytes, list[int]]]:
+    def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""
-        found: list[tuple[bytes, list[int]]] = []
+        found: list[tuple[bytes, tuple[int, ...]]] = []
         for keys, values in self._pieces():
             found += zip(keys, self._sums_of(values, words), strict=True)
         return found
 
-    def take_sums(self, keys: Iterable[bytes], words: int) -> list[tuple[bytes, bytes, list[int]]]:
+    def take_sums(
+        self, keys: Iterable[bytes], words: int
+    ) -> list[tuple[bytes, bytes, tuple[int, ...]]]:
         """Remove entries; of those that were there the key, the last value, and its sums."""
         taken = [(key, value) for key in keys if (value := self.take(key)) is not None]
         rows = self._sums_of(b"".join(value for _, value in taken), words)
         return [(key, value, row) for (key, value), row in zip(taken, rows, strict=True)]
 
-    def _sums_of(self, values: bytes, words: int) -> list[list[int]]:
+    def _sums_of(self, values: bytes, words: int) -> list[tuple[int, ...]]:
         """The first ``words`` counters of values that lie end to end, added up over the CPUs."""
-        counters = self.per_cpu(values)
-        by_entry = counters.reshape(-1, possible_cpus(), counters.shape[1])[:, :, :words].sum(1)
-        rows: list[list[int]] = by_entry.tolist()
-        return rows
+        return sum_entries(values, self._words, possible_cpus(), words)
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
@@ -246,15 +229,9 @@ class Map:
                 items.append((key, value))
         return items
 
-    def sum_cpus(self, raw: bytes) -> Counters:
+    def sum_cpus(self, raw: bytes) -> list[int]:
         """A per-CPU value of 64-bit counters, added up over the CPUs."""
-        total: Counters = self.per_cpu(raw).sum(0, "u8")
-        return total
-
-    def per_cpu(self, raw: bytes) -> Counters:
-        """A per-CPU value as one row of 64-bit counters for each CPU."""
-        words: Counters = _numpy().frombuffer(raw, "u8")
-        return words.reshape(-1, (self.spec.value_size + 7) // 8)
+        return sum_columns(raw, self._words, self._words)
 
     def close(self) -> None:
         """Close the descriptor."""

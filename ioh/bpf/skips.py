@@ -30,7 +30,7 @@ def skipped_events(misses: Sequence[int], turns: Map | None, copies: int) -> int
     for event in range(events):
         first = len(misses) - (events - event) * copies
         own = misses[first : first + copies]
-        runs, taken = (int(n) for n in turns.sum_cpus(turns.at(event)))
+        runs, taken = turns.sum_cpus(turns.at(event))
         if runs:
             # Each event makes every copy run or be skipped.
             skipped += max(0, (runs + sum(own)) // copies - taken)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from typing import TYPE_CHECKING
 
+from ioh.bpf.counters import sum_columns, sum_counts
 from ioh.model import hist
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.sample import OpTotals
 
 if TYPE_CHECKING:
-    from ioh.bpf.maps import Counters, Map
+    from ioh.bpf.maps import Map
 
 # The struct's members in its order, as indices of 64-bit words.
 STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED = range(7)
@@ -18,6 +20,7 @@ SLOWEST = 7  # two of (epoch, ns, bytes)
 LATENCY = SLOWEST + 6
 SIZE_LAT = LATENCY + hist.FINE_BUCKETS
 WORDS = SIZE_LAT + hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS
+_SLOWEST = struct.Struct("=3Q")
 
 
 def hist_defines() -> dict[str, int]:
@@ -32,7 +35,7 @@ def hist_defines() -> dict[str, int]:
 
 
 def decode_op_totals(
-    per_cpu: Counters,
+    raw: bytes,
     epoch: int,
     *,
     queue: bool = False,
@@ -41,24 +44,25 @@ def decode_op_totals(
     """One op's totals over all CPUs.
 
     Args:
-        per_cpu: One row of WORDS counters for each CPU.
+        raw: As the kernel gives it: WORDS counters of each CPU.
         epoch: The tick whose slowest operation is wanted.
         queue: Whether the probe measures queue time.
         previous: The reading before; its histograms are reused when nothing was added, which
             spares an idle op most of its decoding.
     """
-    total = per_cpu.sum(0)
-    head = [int(n) for n in total[:LATENCY]]
-    slot = SLOWEST + 3 * (epoch & 1)
+    head = sum_columns(raw, WORDS, SLOWEST)
+    slot = 8 * (SLOWEST + 3 * (epoch & 1))
     slowest_ns, slowest_bytes = 0, 0
-    for now_epoch, ns, size in per_cpu[:, slot : slot + 3].tolist():
+    for at in range(slot, len(raw), 8 * WORDS):
+        now_epoch, ns, size = _SLOWEST.unpack_from(raw, at)
         if now_epoch == epoch and ns >= slowest_ns:
             slowest_ns, slowest_bytes = ns, size
     if previous is not None and previous.count_total == head[COUNT]:
         latency, size_lat = previous.latency, previous.size_lat
     else:
-        latency = LatencyHist(tuple(total[LATENCY:SIZE_LAT].tolist()))
-        size_lat = SizeLatencyHist(tuple(total[SIZE_LAT:WORDS].tolist()))
+        counts = tuple(sum_counts(raw, WORDS, LATENCY))
+        latency = LatencyHist(counts[: hist.FINE_BUCKETS])
+        size_lat = SizeLatencyHist(counts[hist.FINE_BUCKETS :])
     return OpTotals(
         count_total=head[COUNT],
         bytes_total=head[BYTES],
@@ -83,5 +87,5 @@ def advance_epoch(epochs: Map) -> int:
 
 def decode_lost(lost: Map, reasons: tuple[str, ...]) -> dict[str, int]:
     """The probe's own losses by reason."""
-    counts = [int(lost.sum_cpus(lost.at(i))[0]) for i in range(len(reasons))]
+    counts = [lost.sum_cpus(lost.at(i))[0] for i in range(len(reasons))]
     return dict(zip(reasons, counts, strict=True))

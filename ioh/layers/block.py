@@ -241,7 +241,7 @@ class Block(Layer):
         by_class = self._sums.update(parts, self._class_of)
         named = self._named.update(parts, self._name_of)
         judged, sequential = self._read_positions(maps["recents"])
-        requeues, splits = (int(maps["events"].sum_cpus(maps["events"].at(i))[0]) for i in range(2))
+        requeues, splits = (maps["events"].sum_cpus(maps["events"].at(i))[0] for i in range(2))
         # Else a row's first interval would have all that the probe has counted since it began.
         rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
         return LayerSample(
@@ -289,7 +289,7 @@ class Block(Layer):
         for (dev, op), value in items:
             name = SPEC.ops[op]
             decoded = decode_op_totals(
-                totals.per_cpu(value), ended, queue=True, previous=self._previous.get((dev, op))
+                value, ended, queue=True, previous=self._previous.get((dev, op))
             )
             if dev in _BOTH_OTHERS and not decoded.count_total:
                 continue

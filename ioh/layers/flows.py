@@ -116,7 +116,7 @@ class FlowTables:
         self._forget_files()
         return tables
 
-    def _take_in(self, sums: Iterable[tuple[bytes, list[int]]]) -> list[bytes]:
+    def _take_in(self, sums: Iterable[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
         """Add what is new; returns the entries to drop."""
         seen_by_key, dropped = self._seen, []
         at_work: dict[FileId, bytes] = {}  # an entry of each file that has been located

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -192,7 +192,7 @@ class NfsClient(Layer):
             metrics={
                 **self._mounts.metrics(),
                 **_rpc_values(procedures),
-                **{spec.name: int(answers[at]) for at, spec in enumerate(ANSWERS)},
+                **{spec.name: answers[at] for at, spec in enumerate(ANSWERS)},
             },
             tables={
                 **tables,
@@ -240,7 +240,7 @@ class NfsClient(Layer):
         return None if found is None else f"{found.source} on {found.mount_point}"
 
 
-def _rpc_values(procedures: Mapping[tuple[str, str], list[int]]) -> dict[str, Value]:
+def _rpc_values(procedures: Mapping[tuple[str, str], Sequence[int]]) -> dict[str, Value]:
     """The layer's metrics out of the procedures' counters, versions added up."""
     values: dict[str, Value] = {}
     for op in ("read", "write", "commit"):

@@ -48,9 +48,9 @@ def nfs_defines(
     }
 
 
-def read_procedures(procedures: Map) -> dict[tuple[str, str], list[int]]:
+def read_procedures(procedures: Map) -> dict[tuple[str, str], tuple[int, ...]]:
     """Counters of each procedure in struct procedure's order, by version and name."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
     for key, counters in procedures.sums(PROCEDURE_WORDS):
         version, name = PROCEDURE_KEY.unpack(key)
         shown = printable(name.split(b"\0")[0]).removeprefix("OP_")

@@ -190,7 +190,7 @@ class NfsServer(Layer):
         ended = advance_epoch(maps["epoch"])
         parts = self._totals.read(maps["totals"], ended)
         stats = read_nfsd(self.root)
-        unlisted = int(maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0])
+        unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
         self._where.refresh()
         return LayerSample(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import STARTED, WORDS, decode_op_totals, hist_defines
 from ioh.model.derive_op import add_ops
 from ioh.model.sample import OpTotals
@@ -54,10 +55,10 @@ class PartTotals:
             self._has_others = True
         for key, value in totals.items_bytes():
             part, op = PART_OP.unpack(key)
-            if part == OTHER_PARTS and not totals.per_cpu(value)[:, STARTED].any():
+            if part == OTHER_PARTS and not sum_columns(value, WORDS, STARTED + 1)[STARTED]:
                 continue
             decoded = decode_op_totals(
-                totals.per_cpu(value), ended, queue=self._queue, previous=self._previous.get(key)
+                value, ended, queue=self._queue, previous=self._previous.get(key)
             )
             self._previous[key] = decoded
             done = (decoded.count_total or 0) + (decoded.errors_total or 0)

@@ -65,7 +65,7 @@ class SubmitterTable:
         value = submitters.take(key)
         del self._seen[key]
         if value is not None:
-            count, size = (int(n) for n in submitters.sum_cpus(value))
+            count, size = submitters.sum_cpus(value)
             if (count, size) != seen[:2]:
                 self._add(key, count - seen[0], size - seen[1])
                 return

@@ -258,15 +258,13 @@ class Syscall(Layer):
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
         counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
-        charges = [int(n) for n in maps["charges"].sum_cpus(maps["charges"].at(0))]
+        charges = maps["charges"].sum_cpus(maps["charges"].at(0))
         withdrawn = charges[len(counters) :]  # by op
         metrics = dict(zip(counters, charges, strict=False))
         self._take_back_failed(metrics, *charges[-2:])
         ops: dict[str, OpTotals] = {}
         for index, name in enumerate(SPEC.ops):
-            op = decode_op_totals(
-                totals.per_cpu(totals.at(index)), ended, previous=self._previous.get(name)
-            )
+            op = decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
             ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
             under_way = (op.started_total or 0) - withdrawn[index] - ended_total
             ops[name] = replace(op, inflight=max(0, under_way))

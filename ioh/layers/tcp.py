@@ -200,7 +200,7 @@ class Tcp(Layer):
         lost = decode_lost(maps["lost"], SPEC.lost)
         with _no_collection():
             sample = self._read("bpf", maps, ())
-        opened, ended = (int(n) for n in maps["lives"].sum_cpus(maps["lives"].at(0)))
+        opened, ended = maps["lives"].sum_cpus(maps["lives"].at(0))
         metrics: dict[str, Value] = dict(sample.metrics)
         if "ended_total" in metrics:  # those that moved something are known one by one
             metrics["ended_total"] = self._ledger.ended_total + ended

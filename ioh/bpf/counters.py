@@ -1,0 +1,71 @@
+"""64-bit counters of per-CPU values, added up over the CPUs.
+
+numpy is worth its 12 MB of memory where CPUs are many: the histograms of one busy operation take it
+0.05 ms with 256 of them, and Python's own integers 3 ms; with 2 it is 0.01 and 0.02 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from collections.abc import Sequence
+from functools import cache, reduce
+from operator import add
+from types import ModuleType
+
+FEW_CPUS = 4
+_WORD = 8
+_MASK = (1 << 64) - 1
+
+
+@cache
+def import_numpy() -> ModuleType:
+    """numpy, imported late: /proc sources, replay and small machines do without.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    # Its BLAS would start a thread, with megabytes of buffers, for each CPU.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import numpy as np
+
+    return np
+
+
+def sum_columns(raw: bytes, words: int, columns: int) -> list[int]:
+    """The first counters of one value, modulo 2^64.
+
+    Args:
+        raw: As the kernel gives it: each CPU's counters, end to end.
+        words: How many there are of each CPU.
+        columns: How many of these are wanted.
+    """
+    counters = array("Q", raw)
+    return [sum(counters[column::words]) & _MASK for column in range(columns)]
+
+
+def sum_counts(raw: bytes, words: int, begin: int) -> Sequence[int]:
+    """One value's counters from ``begin`` on, all of which count events: sums stay below 2^64."""
+    if len(raw) > _WORD * words * FEW_CPUS:
+        rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
+        found: list[int] = rows[:, begin:].sum(0).tolist()
+        return found
+    # Each CPU's as one long integer: nothing is carried from one counter to the next.
+    size, skipped = _WORD * words, _WORD * begin
+    starts = range(0, len(raw), size)
+    total = sum(int.from_bytes(raw[at + skipped : at + size], sys.byteorder) for at in starts)
+    return array("Q", total.to_bytes(size - skipped, sys.byteorder))
+
+
+def sum_entries(values: bytes, words: int, cpus: int, columns: int) -> list[tuple[int, ...]]:
+    """The first counters of each of many values that lie end to end; sums stay below 2^64."""
+    if cpus > FEW_CPUS:
+        rows = import_numpy().frombuffer(values, "u8").reshape(-1, cpus, words)
+        return [tuple(row) for row in rows[:, :, :columns].sum(1).tolist()]
+    counters, step = array("Q", values), words * cpus
+    by_column: list[Sequence[int]] = []
+    for column in range(columns):
+        by_cpu: list[Sequence[int]] = [counters[at::step] for at in range(column, step, words)]
+        by_column.append(reduce(lambda some, others: list(map(add, some, others)), by_cpu))
+    return list(zip(*by_column, strict=True))
