@@ -71,7 +71,7 @@ def _topmost(stacked: Sequence[Device], device: Device) -> Device:
         for upper in stacked
         # A file system on a loop device's own has that one's window; carrier() tells them apart.
         if not upper.on.startswith(("file ", "loop on "))
-        and any(_is_of(device.name, name) for name in _below(upper))
+        and any(is_disk_of(device.name, name) for name in _below(upper))
         and _read(upper) >= _read(device) / 2
     ]
     tops = [upper for upper in over if not any(upper.name in _below(other) for other in over)]
@@ -83,7 +83,8 @@ def _below(device: Device) -> list[str]:
     return _NAME.findall(device.on.partition(" on ")[2])
 
 
-def _is_of(disk: str, name: str) -> bool:
+def is_disk_of(disk: str, name: str) -> bool:
+    """Whether ``name`` is that disk or a partition of it."""
     return name.startswith(disk) and _PARTITION.fullmatch(name[len(disk) :]) is not None
 
 

@@ -12,6 +12,7 @@ from ioh.findings.devices import Device, bottom, devices
 from ioh.findings.dispersion import is_share_even
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
+from ioh.findings.read_ahead import is_disk_of
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, Window, duration_s, layer_of, op_of
@@ -26,7 +27,6 @@ from ioh.model.snapshot import Snapshot
 
 SPAN_S = 5.0
 MODES_S = 6.0
-_PARTITION = re.compile(r"(p?\d+)?")
 _DISK = re.compile(r"(?:[shv]|xv)d[a-z]+\d*|(?:nvme\d+n|mmcblk)\d+(?:p\d+)?|(?:dm-|md)\d+")
 _REAL_DISK = re.compile(r"[sh]d[a-z]+")  # whose word on turning is no driver's default
 
@@ -79,7 +79,7 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
     if kind != "file" or not device.is_stacked:
         return
     layers = (layer for _, layer in measured(recent, "block"))
-    disk = next((name for x in layers for name in x.parts if _is_disk_of(name, place)), None)
+    disk = next((name for x in layers for name in x.parts if is_disk_of(name, place)), None)
     if disk is not None:
         fetched = sum_op(recent, "block", "read", disk).bytes_per_s
     elif _DISK.fullmatch(place) and sum_op(recent, "block", "read").bytes < device.sum.bytes:
@@ -108,11 +108,6 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
         advice="To measure the disk, let the loop device read past the page cache.",
         command=f"losetup --direct-io=on {shlex.quote(device.node)}",
     )
-
-
-def _is_disk_of(name: str, place: str) -> bool:
-    """Whether ``place`` is that disk or a partition of it."""
-    return place.startswith(name) and _PARTITION.fullmatch(place[len(name) :]) is not None
 
 
 def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Iterator[Verdict]:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ioh.model.snapshot import OpStats
+from ioh.sinks.cells import UNKNOWN, ZERO
 from ioh.tui.render.line import Line
+from ioh.tui.rows import LayerRow
 
 Row = TypeVar("Row")
 
@@ -25,6 +28,16 @@ class Column(Generic[Row]):
     cell: Callable[[Row], str]
     rank: int = 0
     style: str = ""
+
+
+def of_stats(cell: Callable[[OpStats], str]) -> Callable[[LayerRow], str]:
+    """A cell that is ``.`` rather than unknown where nothing was done."""
+
+    def shown(row: LayerRow) -> str:
+        text = cell(row.stats)
+        return ZERO if text == UNKNOWN and row.stats.count == 0 else text
+
+    return shown
 
 
 def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
+from ioh.sinks.findings import SIGNS
 from ioh.tui.render.header import clock
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.pages import Entry, Page
@@ -17,7 +18,6 @@ SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}
 _ORDER = list(SEVERITY_STYLES)
 _MISSING = "not evaluated"
 _DAY_S = 43_200
-_SIGNS = {"critical": "!!", "warning": "! ", "info": "i "}
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
@@ -31,7 +31,7 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
     shown = ranked(findings)
     for at, finding in enumerate(shown[:height]):
         more = len(shown) - height if at == height - 1 else 0
-        line = Line(f" {_SIGNS[finding.severity]}", SEVERITY_STYLES[finding.severity])
+        line = Line(f" {SIGNS[finding.severity]}", SEVERITY_STYLES[finding.severity])
         line.add(f"{safe_name(finding.title)}: ", SEVERITY_STYLES[finding.severity])
         line.add(safe_name(finding.cause))
         if finding.advice:
@@ -105,7 +105,7 @@ def _add_finding(  # noqa: PLR0913
 ) -> None:
     """Its line; what follows where it is open.  A click goes to its begin."""
     style = SEVERITY_STYLES[finding.severity] if is_now else "dim"
-    title = f" {since} {_SIGNS[finding.severity]}{safe_name(finding.title)}"
+    title = f" {since} {SIGNS[finding.severity]}{safe_name(finding.title)}"
     line = Line(title, style)
     if is_open:
         line = Line(title, "sel").add("   ").add("go there", "key")

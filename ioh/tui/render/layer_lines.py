@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import UNKNOWN, ZERO, cut_to, format_ms, format_scaled
+from ioh.model.snapshot import LayerSnapshot
+from ioh.sinks.cells import cut_to, format_ms, format_scaled
 from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
-from ioh.tui.render.columns import Column, cells, fitting, titles
+from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import STYLES, TREND_STYLES, megabytes
 from ioh.tui.render.panel_flow import is_losing
@@ -25,21 +25,11 @@ _MIN_TREND = 10
 _MIN_AXIS = 8
 
 
-def _of(cell: Callable[[OpStats], str]) -> Callable[[LayerRow], str]:
-    """A cell that is ``.`` rather than unknown where nothing was done."""
-
-    def shown(row: LayerRow) -> str:
-        text = cell(row.stats)
-        return ZERO if text == UNKNOWN and row.stats.count == 0 else text
-
-    return shown
-
-
 COLUMNS: tuple[Column[LayerRow], ...] = (
-    Column("MB/s", 5, _of(lambda s: megabytes(s.bytes_per_s)), style="strong"),
-    Column("ops/s", 5, _of(lambda s: format_scaled(s.ops_per_s)), rank=2),
-    Column("avg ms", 6, _of(lambda s: format_ms(s.latency_us)), style="strong"),
-    Column("p99", 5, _of(lambda s: format_ms(s.p99_us)), rank=1),
+    Column("MB/s", 5, of_stats(lambda s: megabytes(s.bytes_per_s)), style="strong"),
+    Column("ops/s", 5, of_stats(lambda s: format_scaled(s.ops_per_s)), rank=2),
+    Column("avg ms", 6, of_stats(lambda s: format_ms(s.latency_us)), style="strong"),
+    Column("p99", 5, of_stats(lambda s: format_ms(s.p99_us)), rank=1),
 )
 
 

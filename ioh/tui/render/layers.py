@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
-from ioh.sinks.cells import UNKNOWN, ZERO, format_fixed, format_scaled
+from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled
 from ioh.tui.history import TrendPoint, series
-from ioh.tui.render.columns import Column, cells, fitting, titles
+from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import TREND_STYLES
@@ -44,16 +44,6 @@ def _ms(value_us: float | None) -> str:
     return format_fixed(None if value_us is None else value_us / 1e3, 6, 3)
 
 
-def _of(cell: Callable[[OpStats], str]) -> Callable[[LayerRow], str]:
-    """A cell that is ``.`` rather than unknown where nothing was done."""
-
-    def shown(row: LayerRow) -> str:
-        text = cell(row.stats)
-        return ZERO if text == UNKNOWN and row.stats.count == 0 else text
-
-    return shown
-
-
 def _rate(stats: OpStats) -> str:
     rate = stats.ops_per_s
     return format_fixed(rate, 7, 0 if rate is not None and rate >= 100 else 1)
@@ -80,20 +70,20 @@ def _slowest(stats: OpStats) -> str:
 
 
 COLUMNS: tuple[Column[LayerRow], ...] = (
-    Column("MB/s", 7, _of(_megabytes), style="strong"),
-    Column("ops/s", 7, _of(_rate)),
-    Column("avg KB", 6, _of(_kilobytes), rank=2),
-    Column("avg ms", 6, _of(lambda s: _ms(s.latency_us)), style="strong"),
-    Column("queue", 6, _of(lambda s: _ms(s.queue_us)), rank=5),
-    Column("service", 7, _of(lambda s: _ms(s.service_us)), rank=5),
-    Column("p50", 6, _of(lambda s: _ms(s.p50_us)), rank=6),
-    Column("p95", 6, _of(lambda s: _ms(s.p95_us)), rank=8),
-    Column("p99", 6, _of(lambda s: _ms(s.p99_us)), rank=1),
-    Column("p99.9", 6, _of(lambda s: _ms(s.p999_us)), rank=10),
-    Column("max ms (KB)", _SLOWEST, _of(_slowest), rank=4),
-    Column("in-fl", 5, _of(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
-    Column("avg-fl", 6, _of(lambda s: format_fixed(s.avg_inflight, 6, 2)), rank=9),
-    Column("err/s", 5, _of(lambda s: format_fixed(s.errors_per_s, 5, 1)), rank=7),
+    Column("MB/s", 7, of_stats(_megabytes), style="strong"),
+    Column("ops/s", 7, of_stats(_rate)),
+    Column("avg KB", 6, of_stats(_kilobytes), rank=2),
+    Column("avg ms", 6, of_stats(lambda s: _ms(s.latency_us)), style="strong"),
+    Column("queue", 6, of_stats(lambda s: _ms(s.queue_us)), rank=5),
+    Column("service", 7, of_stats(lambda s: _ms(s.service_us)), rank=5),
+    Column("p50", 6, of_stats(lambda s: _ms(s.p50_us)), rank=6),
+    Column("p95", 6, of_stats(lambda s: _ms(s.p95_us)), rank=8),
+    Column("p99", 6, of_stats(lambda s: _ms(s.p99_us)), rank=1),
+    Column("p99.9", 6, of_stats(lambda s: _ms(s.p999_us)), rank=10),
+    Column("max ms (KB)", _SLOWEST, of_stats(_slowest), rank=4),
+    Column("in-fl", 5, of_stats(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
+    Column("avg-fl", 6, of_stats(lambda s: format_fixed(s.avg_inflight, 6, 2)), rank=9),
+    Column("err/s", 5, of_stats(lambda s: format_fixed(s.errors_per_s, 5, 1)), rank=7),
 )
 
 
