@@ -34,6 +34,7 @@ OPS = (
     "temp_read",
     "temp_write",
     "checkpoint",
+    "log_full",
 )
 
 SPEC = LayerSpec(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from ioh.bpf.server_files import read_servers
 from tests.bench.report import Report, Table, number, say
@@ -14,8 +18,19 @@ from tests.servers.postgres import Cluster
 
 BUDGET_PCT = 3.0
 ATTACH_S = 7.0  # a server is seen within 6 s, and ioh's first interval does not wait for that
-# Eight clients that write, and one whose statements are as short as can be: the worst case.
-WORKLOADS = {"pgbench -N -c 8": ("-N", "-c", "8"), "pgbench -S -c 1": ("-S", "-c", "1")}
+PER_S = 2500
+# Eight clients that write, as often as they can and as often as the budget says; and one whose
+# statements are as short as can be: the worst case.
+PACED = f"pgbench -N -c 8 -R {PER_S}"
+WORKLOADS = ("pgbench -N -c 8", PACED, "pgbench -S -c 1")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What pgbench reached."""
+
+    per_s: float
+    cpu_us: float  # of its sessions, for each transaction
 
 
 def script(program: Path) -> str:
@@ -44,7 +59,7 @@ def measure(report: Report, rounds: int, seconds: float) -> None:
         cluster = Cluster()
     except (AssertionError, LookupError) as error:
         say(f"layer db is not measured: {error}")
-        report.figure("db: lost by pgbench -N -c 8", "%", [], BUDGET_PCT)
+        report.figure(_figure(), "%", [], BUDGET_PCT)
         return
     try:
         _measure(report, cluster, rounds, seconds)
@@ -57,35 +72,56 @@ def _measure(report: Report, cluster: Cluster, rounds: int, seconds: float) -> N
     watched = (ioh("ioh --layers db", "--layers", "db"), bpftrace("bpftrace", script(program)))
     table = Table(
         "Transactions of a PostgreSQL that is watched",
-        ("workload", "watched by", "transactions/s", "added, µs each", "lost, %"),
+        ("workload", "watched by", "transactions/s", "lost, %", "CPU, µs each", "added, µs each"),
     )
     report.tables.append(table)
-    for workload, options in WORKLOADS.items():
-        alone: list[float] = []
-        per_s: dict[str, list[float]] = {watcher.name: [] for watcher in watched}
+    for workload in WORKLOADS:
+        alone: list[Run] = []
+        runs: dict[str, list[Run]] = {watcher.name: [] for watcher in watched}
         for turn in range(rounds):
             say(f"{workload}, round {turn + 1} of {rounds}")
-            alone.append(_per_s(cluster, NOBODY, options, seconds))
+            alone.append(_run(cluster, NOBODY, workload, seconds))
             for watcher in watched:
-                per_s[watcher.name].append(_per_s(cluster, watcher, options, seconds))
-        table.rows.append((workload, "nobody", number(statistics.median(alone)), "", ""))
-        for name, rates in per_s.items():
-            lost = [100 * (1 - rate / free) for rate, free in zip(rates, alone, strict=True)]
-            added = [1e6 / rate - 1e6 / free for rate, free in zip(rates, alone, strict=True)]
-            cells = [number(statistics.median(found)) for found in (rates, added, lost)]
+                runs[watcher.name].append(_run(cluster, watcher, workload, seconds))
+        rates = [number(statistics.median(run.per_s for run in alone))]
+        cpu = [number(statistics.median(run.cpu_us for run in alone))]
+        table.rows.append((workload, "nobody", *rates, "", *cpu, ""))
+        for name, found in runs.items():
+            pairs = list(zip(found, alone, strict=True))
+            lost = [100 * (1 - run.per_s / free.per_s) for run, free in pairs]
+            added = [run.cpu_us - free.cpu_us for run, free in pairs]
+            columns = ([run.per_s for run in found], lost, [run.cpu_us for run in found], added)
+            cells = [number(statistics.median(column)) for column in columns]
             table.rows.append((workload, name, *cells))
-            if name == watched[0].name and "-N" in options:
-                report.figure(f"db: lost by {workload}", "%", lost, BUDGET_PCT)
+            if name == watched[0].name and workload == PACED:
+                shares = [us * PER_S / (os.cpu_count() or 1) / 1e4 for us in added]
+                report.figure(_figure(), "%", shares, BUDGET_PCT)
 
 
-def _per_s(cluster: Cluster, watcher: Watcher, options: tuple[str, ...], seconds: float) -> float:
+def _figure() -> str:
+    """What a server that has no CPU to spare loses of its throughput; a paced one loses none."""
+    return f"db: of all CPUs, at {PER_S:,} transactions a second"
+
+
+def _run(cluster: Cluster, watcher: Watcher, workload: str, seconds: float) -> Run:
+    options = workload.split()[1:]
     try:
         with watching(watcher):
             time.sleep(ATTACH_S if watcher.command else 0.0)
+            before = _spent_s(cluster)
             told = cluster.pgbench(*options, "-T", str(round(seconds)))
+            spent_s = _spent_s(cluster) - before
     except WatcherError as error:
         say(str(error))
-        return float("nan")
-    found = re.search(r"tps = ([\d.]+)", told)
-    assert found is not None, told
-    return float(found[1])
+        return Run(float("nan"), float("nan"))
+    rate = re.search(r"tps = ([\d.]+)", told)
+    done = re.search(r"actually processed: (\d+)", told)
+    assert rate, told
+    assert done, told
+    return Run(float(rate[1]), 1e6 * spent_s / int(done[1]))
+
+
+def _spent_s(cluster: Cluster) -> float:
+    """CPU time of the server's sessions that have ended, which pays for their traps."""
+    spent = psutil.Process(cluster.pid).cpu_times()
+    return float(spent.children_user + spent.children_system)

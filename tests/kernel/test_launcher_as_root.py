@@ -109,6 +109,9 @@ def test_what_is_installed_is_roots_and_is_removed_to_the_last_file(
         ("etc/fish/completions/ioh.fish", "contrib/completion/ioh.fish"),
     ):
         assert (system / link).resolve() == prefix / target
+    for folder in ("functions", "grafana", "prometheus", "systemd"):  # examples to start from
+        ours, theirs = ROOT / "contrib" / folder, prefix / "contrib" / folder
+        assert {path.name for path in theirs.iterdir()} == {path.name for path in ours.iterdir()}
     (system / "cache").mkdir()
     (system / "cache" / "probe").touch()
     again, _ = machine.run("--install", str(prefix))

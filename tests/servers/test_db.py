@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import struct
@@ -22,6 +23,7 @@ LAYER = ("--layers", "db")
 COUNTERS = {
     "commit": "select sum(xact_commit) from pg_stat_database",
     "data_read": "select sum(blks_read) from pg_stat_database",
+    "log_full": "select wal_buffers_full from pg_stat_wal",
     "log_sync": "select wal_sync from pg_stat_wal",
 }
 
@@ -120,6 +122,37 @@ def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
     assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
 
 
+def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
+    """Its clock is around ours, with our two traps and what the session waits for a CPU between."""
+    cluster.stop()
+    cluster.start()
+    query = "select sum(abalance) from pgbench_accounts"
+    waited: list[int] = []
+    with cluster.session("set application_name = 'measured'") as session:
+        pid = cluster.sql("select pid from pg_stat_activity where application_name = 'measured'")
+        ask(session, f"set max_parallel_workers_per_gather = 0; explain {query};\n")
+
+        def work() -> None:
+            waited.append(scheduled(pid)[1])
+            told.extend(ask(session, f"explain (analyze, buffers, format json) {query};\n"))
+            waited.append(scheduled(pid)[1])
+
+        told: list[str] = []
+        ioh = watched(work)
+    plan = json.loads("".join(told))[0]["Plan"]
+    read = ioh.table("db", "wait", "within", "wait")["statement", "data_read"]
+    assert read["waits"] == plan["Shared Read Blocks"] > 1000
+    says = plan.get("I/O Read Time") or plan["Shared I/O Read Time"]  # its name since 17
+    around_ns = says * 1e6 - read["wait_ns"]
+    assert 0 <= around_ns <= 5e3 * read["waits"] + waited[1] - waited[0]
+
+
+def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster) -> None:
+    sql = "update pgbench_accounts set abalance = 1 where aid < 50000"
+    ioh, server = counted(cluster, lambda: watched(lambda: cluster.sql(sql, "bench")))
+    assert ioh.total("db", "log_full") == server["log_full"] > 100
+
+
 def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
     cluster.pgbench("-t", "300")
     sql = "select buffers_checkpoint from pg_stat_bgwriter"
@@ -184,14 +217,13 @@ def scheduled(pid: str) -> tuple[int, int]:
     return ran, waited
 
 
-def ask(session: subprocess.Popen[str], text: str) -> None:
-    """What a session is to do, done."""
+def ask(session: subprocess.Popen[str], text: str) -> list[str]:
+    """What a session says to that, once it is done."""
     assert session.stdin is not None
     assert session.stdout is not None
     session.stdin.write(f"{text}\\echo done\n")
     session.stdin.flush()
-    while session.stdout.readline() != "done\n":
-        pass
+    return list(iter(session.stdout.readline, "done\n"))
 
 
 def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
