@@ -45,7 +45,8 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``function:SYMBOL``; without ``done`` it ends where the function of ``start`` returns.
         ``cancel`` ends it as an error, ``drop`` as if it had not been. ``bytes`` is the number,
         from 1, of the argument that is its size, or ``return``; 0 where it has none; ``bytes_at``
-        says whose argument. ``dear`` ones happen for each row, buffer or lock.
+        says whose argument. ``unless`` is a function of programs that do more than the probe sees:
+        in those it counts nothing. ``dear`` ones happen for each row, buffer or lock.
 
     Units:
         ``scale``: bytes in one of the unit of that size.
@@ -56,6 +57,7 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     done: Event = ""
     cancel: Event = ""
     drop: tuple[Event, ...] = ()
+    unless: Annotated[str, msgspec.Meta(pattern=r"^(function:[\w.@$~]{1,256})?$")] = ""
     bytes: Annotated[int, msgspec.Meta(ge=0, le=12)] | Literal["return"] = 0
     bytes_at: Literal["start", "done"] = "done"
     scale: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] = 1

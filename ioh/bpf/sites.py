@@ -124,7 +124,7 @@ class _Finder:
             msg = f"it is no program for {machine}"
             raise ValueError(msg)
         self._elf, self._machine = elf, machine
-        events = [e for p in server.probes for e in (p.start, p.done, p.cancel, *p.drop)]
+        events = [e for p in server.probes for e in (p.start, p.done, p.cancel, p.unless, *p.drop)]
         named = [event.removeprefix("function:") for event in events if ":" in event]
         self._functions = elf.functions([name for name in named if ":" not in name])
         providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
@@ -138,6 +138,10 @@ class _Finder:
             return str(error)
 
     def _sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
+        past = probe.unless.removeprefix("function:")
+        if past in self._functions:
+            msg = f"the program's {past} has no probe point"
+            raise _LacksError(msg)
         roles: tuple[tuple[Role, str], ...] = (
             ("start", probe.start),
             ("done", probe.done or probe.start),
