@@ -48,6 +48,7 @@ struct op_totals {
 	u64 latency_ns;
 	u64 queue_ns;
 	u64 queued;
+	u8 last_log2[8]; /* of the last time and size: mostly that of the next ones, too */
 	struct slowest slowest[2];
 	u64 latency[FINE_BUCKETS];
 	u64 size_lat[SIZE_BUCKETS * LATENCY_BUCKETS];
@@ -152,8 +153,20 @@ static inline u32 ioh_log2(u64 v)
 	return r | step | v >> 1;
 }
 
+/* The same, sooner where it is what it was before. */
+static inline u32 log2_again(u64 v, u8 *before)
+{
+	u32 log2 = *before & 63;
+
+	if (v >> log2 == 1)
+		return log2;
+	log2 = ioh_log2(v);
+	*before = log2;
+	return log2;
+}
+
 /* Same arithmetic as fine_index() in ioh/model/hist.py. */
-static inline u32 fine_index(u64 ns)
+static inline u32 fine_index(u64 ns, u8 *last_log2)
 {
 	u64 units;
 	u32 log2;
@@ -168,7 +181,7 @@ static inline u32 fine_index(u64 ns)
 		units = (ns * 16 - 1) / 125;
 	if (units < 16)
 		return units;
-	log2 = ioh_log2(units);
+	log2 = log2_again(units, last_log2);
 	if (log2 >= TOP_LOG2_UNITS)
 		return FINE_BUCKETS - 1;
 	return ((log2 - 3) << 4) + ((units >> (log2 - 4)) & 15);
@@ -182,13 +195,13 @@ static inline u32 table_index(u32 fine)
 	return row < LATENCY_BUCKETS ? row : LATENCY_BUCKETS - 1;
 }
 
-static inline u32 size_index(u64 bytes)
+static inline u32 size_index(u64 bytes, u8 *last_log2)
 {
 	u32 log2;
 
 	if (bytes <= 1 << SIZE_MIN_LOG2)
 		return 0;
-	log2 = ioh_log2(bytes - 1) + 1 - SIZE_MIN_LOG2;
+	log2 = log2_again(bytes - 1, last_log2) + 1 - SIZE_MIN_LOG2;
 	return log2 < SIZE_BUCKETS ? log2 : SIZE_BUCKETS - 1;
 }
 
@@ -217,14 +230,14 @@ static inline void note_slowest(struct op_totals *t, u64 now_epoch, u64 ns, u64 
 /* Add one finished operation to this CPU's totals. */
 static inline void add_finished(struct op_totals *t, u64 ns, u64 bytes)
 {
-	u32 zero = 0, fine = fine_index(ns), cell;
+	u32 zero = 0, fine = fine_index(ns, &t->last_log2[0]), cell;
 	u64 *now_epoch = epoch.lookup(&zero);
 
 	ADD(t->count, 1);
 	ADD(t->bytes, bytes);
 	ADD(t->latency_ns, ns);
 	bump(t->latency, fine, FINE_BUCKETS);
-	cell = size_index(bytes) * LATENCY_BUCKETS + table_index(fine);
+	cell = size_index(bytes, &t->last_log2[1]) * LATENCY_BUCKETS + table_index(fine);
 	bump(t->size_lat, cell, SIZE_BUCKETS * LATENCY_BUCKETS);
 	if (now_epoch)
 		note_slowest(t, *now_epoch, ns, bytes);

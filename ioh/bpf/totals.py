@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
 # The struct's members in its order, as indices of 64-bit words.
-STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED = range(7)
-SLOWEST = 7  # two of (epoch, ns, bytes)
+STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, LAST_LOG2 = range(8)
+SLOWEST = LAST_LOG2 + 1  # two of (epoch, ns, bytes); LAST_LOG2 is the probe's own
 LATENCY = SLOWEST + 6
 SIZE_LAT = LATENCY + hist.FINE_BUCKETS
 WORDS = SIZE_LAT + hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS

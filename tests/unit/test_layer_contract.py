@@ -195,6 +195,7 @@ def test_op_totals_are_decoded_in_the_structs_order(name: str) -> None:
         "latency_ns": totals.LATENCY_NS,
         "queue_ns": totals.QUEUE_NS,
         "queued": totals.QUEUED,
+        "last_log2": totals.LAST_LOG2,
         "slowest": totals.SLOWEST,
         "latency": totals.LATENCY,
         "size_lat": totals.SIZE_LAT,
