@@ -17,6 +17,8 @@ static inline const char *hidden(u64 argument)
 #ifdef TRUSTED
 #define FOLLOW(type, pointer, member) (*(type *)FIELD(pointer, member))
 #define CURRENT ((const char *)bpf_get_current_task_btf())
+#define PID_TGID(current)                                                                          \
+	((u64)FOLLOW(u32, current, task_struct_tgid) << 32 | FOLLOW(u32, current, task_struct_pid))
 #else
 #define FOLLOW(type, pointer, member)                                                              \
 	({                                                                                         \
@@ -25,6 +27,7 @@ static inline const char *hidden(u64 argument)
 		followed;                                                                          \
 	})
 #define CURRENT ((const char *)bpf_get_current_task())
+#define PID_TGID(current) bpf_get_current_pid_tgid()
 #endif
 
 #ifdef CASTS

@@ -55,11 +55,11 @@ static inline void read_arguments(struct arguments *args, const char *regs)
 #endif
 }
 
-static inline int is_compat(void)
+static inline int is_compat(const char *task)
 {
 #ifdef OFF_thread_info_status
 	/* TS_COMPAT: the number means another call in the 32-bit table. */
-	return FOLLOW(u32, CURRENT, thread_info_status) & 2;
+	return FOLLOW(u32, task, thread_info_status) & 2;
 #else
 	return 0;
 #endif
@@ -79,7 +79,7 @@ BPF_PROG_ARRAY(reap_step, 1);
  */
 int on_enter(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *regs = hidden(ctx->args[0]);
+	const char *regs = hidden(ctx->args[0]), *task;
 	struct target to = {}, out = {};
 	struct arguments args = {};
 	u32 op = OP_READ, call_flags = 0;
@@ -127,8 +127,9 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 	}
 	/* A call that reaps has no time of its own; io_uring's requests each have theirs. */
 	now = op == CALL_REAP || ctx->args[1] == SYS_io_uring_enter ? 0 : bpf_ktime_get_ns();
-	pid_tgid = bpf_get_current_pid_tgid();
-	if (is_filtered(pid_tgid >> 32) || is_compat())
+	task = CURRENT;
+	pid_tgid = PID_TGID(task);
+	if (is_filtered(pid_tgid >> 32) || is_compat(task))
 		return 0;
 	fd = FOLLOW(u64, regs, FIRST);
 	if (op > OP_WRITE || ctx->args[1] == SYS_pwritev2) {
@@ -148,7 +149,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 			break;
 		case SYS_io_submit:
 			to.file = to.ino = args.a[2];
-			begin(&to, pid_tgid, now);
+			begin(&to, task, pid_tgid, now);
 			submit_step.call(ctx, 0);
 			return 0;
 		case SYS_io_destroy:
@@ -157,32 +158,32 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 		case SYS_io_getevents:
 		case SYS_io_pgetevents:
 			to.ino = args.a[3];
-			to.file = FOLLOW(u64, CURRENT, task_struct_nvcsw);
-			begin(&to, pid_tgid, now);
+			to.file = FOLLOW(u64, task, task_struct_nvcsw);
+			begin(&to, task, pid_tgid, now);
 			return 0;
 		case SYS_msync:
-			to.is_at_end = FOLLOW(u64, CURRENT, task_struct_nvcsw);
+			to.is_at_end = FOLLOW(u64, task, task_struct_nvcsw);
 			/* fall through */
 		case SYS_io_uring_enter:
-			begin(&to, pid_tgid, now);
+			begin(&to, task, pid_tgid, now);
 			return 0;
 		}
 	}
 	if (op != OP_COPY) {
-		if (aim(&to, file_of(fd), op, call_flags, ANYWHERE))
-			begin(&to, pid_tgid, now);
+		if (aim(&to, file_of(task, fd), op, call_flags, ANYWHERE))
+			begin(&to, task, pid_tgid, now);
 		return 0;
 	}
 	/* A copy between files, else a read or a write of the one that is a file. */
-	if (!aim(&to, file_of(fd), OP_READ, 0, ANYWHERE))
+	if (!aim(&to, file_of(task, fd), OP_READ, 0, ANYWHERE))
 		to.file = 0;
-	if (aim(&out, file_of(out_fd), OP_WRITE, 0, ANYWHERE)) {
+	if (aim(&out, file_of(task, out_fd), OP_WRITE, 0, ANYWHERE)) {
 		if (to.file)
 			out.op = OP_COPY;
 		to = out;
 	}
 	if (to.file)
-		begin(&to, pid_tgid, now);
+		begin(&to, task, pid_tgid, now);
 	return 0;
 }
 
@@ -210,7 +211,8 @@ static inline int is_idle_msync(const struct call *c)
 /* sys_exit(struct pt_regs *regs, long ret) */
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 pid_tgid = bpf_get_current_pid_tgid();
+	const char *task = CURRENT;
+	u64 pid_tgid = PID_TGID(task);
 	u32 tid = pid_tgid;
 	struct call *c = find_call(tid);
 	s64 result = ctx->args[1];
@@ -233,13 +235,13 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 			if (c->target.ino > c->target.file || (c->largest && c->lower[0].bios))
 				revise_step.call(ctx, 0);
 		}
-		settle(c, op, result);
+		settle(c, task, op, result);
 	} else if (is_idle_msync(c))
 		withdraw(op);
 	else if (result < 0)
 		finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result);
 	else {
-		settle(c, op, result);
+		settle(c, task, op, result);
 		if (finish(&c->target, pid_tgid >> 32, c->start_ns, NULL, result))
 			note_path(&c->target);
 	}

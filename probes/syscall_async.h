@@ -34,7 +34,7 @@ struct iocb_part {
 };
 
 /* One iocb of io_submit; 0 when it is no I/O on a file. */
-static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
+static inline void submit_iocb(struct call *c, const char *task, u64 address, u32 tgid)
 {
 	struct async_key key = {.request = address, .tgid = tgid};
 	struct async a = {
@@ -49,7 +49,7 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 	op = IOCB_OPS >> (iocb.opcode & 15) * 4 & 15;
 	if (op > OP_FSYNC)
 		return;
-	if (!aim(&a.target, file_of(iocb.fd), op, iocb.rw_flags, iocb.offset))
+	if (!aim(&a.target, file_of(task, iocb.fd), op, iocb.rw_flags, iocb.offset))
 		return;
 	/* Unseen: its completion was read from the ring without a system call. */
 	if (!note_async(&key, &a, LOST_AIO_UNSEEN))
@@ -71,8 +71,8 @@ static inline void submit_iocb(struct call *c, u64 address, u32 tgid)
 /* Runs on sys_enter of io_submit(ctx_id, nr, iocbpp); target.ino is the next iocb pointer. */
 int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *regs = hidden(ctx->args[0]);
-	u64 pid_tgid = bpf_get_current_pid_tgid(), address = 0;
+	const char *regs = hidden(ctx->args[0]), *task = CURRENT;
+	u64 pid_tgid = PID_TGID(task), address = 0;
 	struct call *c = find_call(pid_tgid);
 	struct arguments args = {};
 	u64 end;
@@ -89,7 +89,7 @@ int on_submit_step(struct bpf_raw_tracepoint_args *ctx)
 		if (bpf_probe_read_user(&address, sizeof(address), (void *)c->target.ino))
 			return 0;
 		c->target.ino += sizeof(u64);
-		submit_iocb(c, address, pid_tgid >> 32);
+		submit_iocb(c, task, address, pid_tgid >> 32);
 	}
 	submit_step.call(ctx, 0);
 	return 0; /* What is left is counted as lost once it is known how many were taken. */
@@ -150,7 +150,7 @@ int on_revise_step(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (c->target.ino > args.a[2])
 		revise_step.call(ctx, 0);
-	settle(c, CALL_SUBMIT, 0);
+	settle(c, CURRENT, CALL_SUBMIT, 0);
 	close_call(c, pid_tgid);
 	return 0;
 }
@@ -168,7 +168,8 @@ struct aio_event {
  */
 int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 {
-	u64 pid_tgid = bpf_get_current_pid_tgid();
+	const char *task = CURRENT;
+	u64 pid_tgid = PID_TGID(task);
 	struct async_key key = {.tgid = pid_tgid >> 32};
 	struct call *c = find_call(pid_tgid);
 	struct target unnamed = {};
@@ -179,7 +180,7 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!c)
 		return 0;
-	slept = c->target.file != FOLLOW(u64, CURRENT, task_struct_nvcsw);
+	slept = c->target.file != FOLLOW(u64, task, task_struct_nvcsw);
 	for (i = 0; i < AIO_STEP; i++) {
 		if (c->target.dev >= ctx->args[1] ||
 		    bpf_probe_read_user(&event, sizeof(event), (void *)c->target.ino)) {
@@ -213,8 +214,8 @@ int on_reap_step(struct bpf_raw_tracepoint_args *ctx)
  * Begin to watch what this request becomes below, if its thread begins with it before the next
  * one.  What waits for another request or for a worker, or is opaque, is not watched.
  */
-static inline u32 watch_request(u64 pid_tgid, u32 op, const struct target *of, u32 flags,
-				u64 request)
+static inline u32 watch_request(const char *task, u64 pid_tgid, u32 op, const struct target *of,
+				u32 flags, u64 request)
 {
 	struct call *c = find_call(pid_tgid);
 	u32 waits;
@@ -223,8 +224,8 @@ static inline u32 watch_request(u64 pid_tgid, u32 op, const struct target *of, u
 		return 0;
 	waits = c->linked | (flags & (REQ_F_LINKED | REQ_F_DEFERRED)) | of->is_opaque;
 	mark_fetched(c);
-	settle(c, CALL_SUBMIT, 0);
-	forget_lower(c);
+	settle(c, task, CALL_SUBMIT, 0);
+	forget_lower(c, task);
 	c->linked = flags & REQ_F_LINKED;
 	if (waits || op == OP_FSYNC)
 		return 0;
@@ -238,14 +239,14 @@ static inline u32 watch_request(u64 pid_tgid, u32 op, const struct target *of, u
 }
 
 /* Where a request begins: at the file's own position where it says -1. */
-static inline u64 position_of(const char *request, u32 fd)
+static inline u64 position_of(const char *request, const char *task, u32 fd)
 {
 	u64 from = 0;
 
 #ifdef OFF_io_rw_position
 	READ(from, FIELD(request, io_rw_position));
 	if (from == ~0ULL)
-		READ(from, FIELD(file_of(fd), file_f_pos));
+		READ(from, FIELD(file_of(task, fd), file_f_pos));
 #endif
 	return from;
 }
@@ -253,10 +254,10 @@ static inline u64 position_of(const char *request, u32 fd)
 /* io_uring_submit_req(struct io_kiocb *req); in 6.1 io_uring_submit_sqe */
 int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *request = hidden(ctx->args[0]);
+	const char *request = hidden(ctx->args[0]), *task = CURRENT;
 	struct async_key key = {.request = (u64)request};
 	struct async a = {}, *noted;
-	u64 pid_tgid = bpf_get_current_pid_tgid();
+	u64 pid_tgid = PID_TGID(task);
 	u32 flags, fd, rw_flags = 0, op;
 
 	switch (FOLLOW(u8, request, io_kiocb_opcode)) {
@@ -290,10 +291,11 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	a.rw_flags = rw_flags;
 	if (!(flags & REQ_F_FIXED_FILE)) {
 		fd = FOLLOW(u32, request, io_kiocb_cqe_fd);
-		if (!aim(&a.target, file_of(fd), op, rw_flags, position_of(request, fd)))
+		if (!aim(&a.target, file_of(task, fd), op, rw_flags,
+			 position_of(request, task, fd)))
 			return 0;
 	}
-	a.rw_flags |= watch_request(pid_tgid, op, &a.target, flags, key.request);
+	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, key.request);
 	a.start_ns = bpf_ktime_get_ns();
 	/* Unseen: its completion did not fit into the ring, or the program wanted none. */
 	if (!note_async(&key, &a, LOST_URING_UNSEEN))

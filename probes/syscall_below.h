@@ -27,9 +27,9 @@ static inline void charge_writes(struct charges *sum, u64 calls_made, const stru
 }
 
 #ifdef OFF_task_struct_ioac_read_bytes
-#define READ_ACCOUNT() FOLLOW(u64, CURRENT, task_struct_ioac_read_bytes)
+#define READ_ACCOUNT(task) FOLLOW(u64, task, task_struct_ioac_read_bytes)
 #else
-#define READ_ACCOUNT() 0
+#define READ_ACCOUNT(task) 0
 #endif
 
 /*
@@ -37,9 +37,10 @@ static inline void charge_writes(struct charges *sum, u64 calls_made, const stru
  * workers decrypt them) is in the thread's own account all the same: submit_bio() keeps it.
  * Which ones of a batch these are is not known: as many as the bytes are enough for.
  */
-static inline void add_handed_on(const struct call *c, u32 calls_made, struct lower *low)
+static inline void add_handed_on(const struct call *c, const char *task, u32 calls_made,
+				 struct lower *low)
 {
-	u64 bytes = READ_ACCOUNT() - c->read_account, enough = calls_made;
+	u64 bytes = READ_ACCOUNT(task) - c->read_account, enough = calls_made;
 
 	if (bytes <= low->bytes)
 		return;
@@ -63,12 +64,12 @@ static inline void charge_ends(struct charges *sum, const struct call *c, const 
 		sum->read_at_end += c->at_end;
 }
 
-static inline void settle_batch(struct charges *sum, const struct call *c)
+static inline void settle_batch(struct charges *sum, const struct call *c, const char *task)
 {
 	struct lower reads = c->lower[0];
 
 	if (c->batch[0]) {
-		add_handed_on(c, c->batch[0], &reads);
+		add_handed_on(c, task, c->batch[0], &reads);
 		charge_reads(sum, c->batch[0], c->direct, &reads);
 	}
 	charge_ends(sum, c, &reads);
@@ -77,7 +78,7 @@ static inline void settle_batch(struct charges *sum, const struct call *c)
 }
 
 /* What a call became below, once it has ended; for a batch each direction apart. */
-static inline void settle(const struct call *c, u32 op, s64 result)
+static inline void settle(const struct call *c, const char *task, u32 op, s64 result)
 {
 	struct lower both = {};
 	struct charges *sum;
@@ -89,13 +90,13 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 	if (op == CALL_SUBMIT) {
 		if (!c->batch[0] && !c->batch[1] && !c->at_end)
 			return; /* none of its requests is asked for: they go to another device */
-		settle_batch(sum, c);
+		settle_batch(sum, c, task);
 	} else if (!c->target.is_opaque) {
 		both.bios = c->lower[0].bios + c->lower[1].bios;
 		both.requests = c->lower[0].requests + c->lower[1].requests;
 		both.bytes = c->lower[0].bytes + c->lower[1].bytes;
 		if (op <= OP_READ_DIRECT)
-			add_handed_on(c, 1, &both);
+			add_handed_on(c, task, 1, &both);
 		if (op == OP_READ && result > 0)
 			look_for_holes(sum, c, result, both.bios);
 		if (op > OP_READ_DIRECT)
@@ -109,16 +110,16 @@ static inline void settle(const struct call *c, u32 op, s64 result)
 	sum->lower_splits += c->splits;
 }
 
-static inline void forget_lower(struct call *c)
+static inline void forget_lower(struct call *c, const char *task)
 {
 	__builtin_memset(c->lower, 0, sizeof(c->lower));
 	c->batch[0] = c->batch[1] = c->direct = c->at_end = 0;
 	c->linked = c->splits = c->largest = c->request = 0;
-	c->read_account = READ_ACCOUNT();
+	c->read_account = READ_ACCOUNT(task);
 }
 
 /* now: when the call entered, so that what the probe itself takes until here is not hidden. */
-static inline void begin(struct target *to, u64 pid_tgid, u64 now)
+static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 now)
 {
 	u32 tid = pid_tgid;
 	struct call *c = open_call(tid);
@@ -126,7 +127,7 @@ static inline void begin(struct target *to, u64 pid_tgid, u64 now)
 	if (!c)
 		return;
 	c->target = *to;
-	forget_lower(c);
+	forget_lower(c, task);
 	if (to->op < OPS)
 		note_started(to->op);
 	c->start_ns = now;

@@ -150,14 +150,14 @@ static inline void note_fault(const char *bio)
 {
 	struct fault fault = {.key.op = OP_FAULT_READ}, *before;
 	u64 id = (u64)bio, *under_way;
-	const char *dentry = NULL;
+	const char *task = CURRENT, *dentry = NULL;
 	struct target to = {};
 	struct op_totals *t;
 	u32 zero = 0;
 
 	/* What a volume makes of a bio is handed on while that bio still is. */
-	if (FOLLOW(u32, CURRENT, task_struct_flags) & (PF_KTHREAD | PF_IO_WORKER) ||
-	    FOLLOW(u64, CURRENT, task_struct_bio_list) || is_compat())
+	if (FOLLOW(u32, task, task_struct_flags) & (PF_KTHREAD | PF_IO_WORKER) ||
+	    FOLLOW(u64, task, task_struct_bio_list) || is_compat(task))
 		return;
 	fault.key.tgid = bpf_get_current_pid_tgid() >> 32;
 	if (is_filtered(fault.key.tgid) || !aim_fault(&to, bio, &dentry))

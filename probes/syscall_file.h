@@ -35,11 +35,11 @@ struct target {
 	u32 is_at_end; /* a read that begins where its file ends, or behind */
 };
 
-static inline const char *file_of(u32 fd)
+static inline const char *file_of(const char *task, u32 fd)
 {
 	const char *files, *fdt, *array, *file = NULL;
 
-	files = FOLLOW(const char *, CURRENT, task_struct_files);
+	files = FOLLOW(const char *, task, task_struct_files);
 	if (!files)
 		return NULL;
 	fdt = FOLLOW(const char *, files, files_struct_fdt);

@@ -27,7 +27,7 @@ _TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if 
 DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
 _MEMBERS = members_of(
-    "task_struct files group_leader comm nvcsw",
+    "task_struct pid tgid files group_leader comm nvcsw",
     "files_struct fdt",
     "fdtable max_fds fd",
     "file f_inode f_flags f_path.dentry f_pos",

@@ -66,7 +66,7 @@ _MEMBERS = {
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
     "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
-    "task_struct": "files thread_info flags group_leader comm cgroups nvcsw bio_list"
+    "task_struct": "pid tgid files thread_info flags group_leader comm cgroups nvcsw bio_list"
     " tgid real_parent se.prev_sum_exec_runtime sched_info.last_arrival",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us write_seq rcv_nxt",
