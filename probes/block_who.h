@@ -7,9 +7,11 @@ struct submitter {
 	char comm[16];
 };
 
+/* What a program alone writes needs no atomic add: on_submit the first two. */
 struct submitted {
 	u64 count;
 	u64 bytes;
+	u64 merged_bytes;
 };
 
 BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
@@ -29,7 +31,7 @@ static inline void name_submitter(struct submitter *who)
 }
 
 /* Adds a read or write to its submitter's sums; these tracepoints run in his context. */
-static inline int add_submitted(const char *bio, u32 requests)
+static inline int add_submitted(const char *bio, u32 is_request)
 {
 	struct submitter who = {};
 	struct submitted one = {}, *sum;
@@ -51,15 +53,20 @@ static inline int add_submitted(const char *bio, u32 requests)
 	if (!is_asked_for(disk, device_of(disk)))
 		return 0;
 #endif
-	one.count = requests;
-	one.bytes = FOLLOW(u32, bio, bio_bi_iter_bi_size);
+	one.count = is_request;
+	if (is_request)
+		one.bytes = FOLLOW(u32, bio, bio_bi_iter_bi_size);
+	else
+		one.merged_bytes = FOLLOW(u32, bio, bio_bi_iter_bi_size);
 	who.tgid = bpf_get_current_pid_tgid() >> 32;
 	who.write = op;
 	name_submitter(&who);
 	sum = submitters.lookup(&who);
-	if (sum) {
-		ADD_SHARED(sum->count, one.count);
-		ADD_SHARED(sum->bytes, one.bytes);
+	if (sum && is_request) {
+		ADD(sum->count, 1);
+		ADD(sum->bytes, one.bytes);
+	} else if (sum) {
+		ADD_SHARED(sum->merged_bytes, one.merged_bytes);
 	} else if (submitters.update(&who, &one))
 		count_lost(LOST_PROCESSES_FULL);
 	return 0;

@@ -37,7 +37,8 @@ class SubmitterTable:
         idle: list[tuple[bytes, tuple[int, int, int]]] = []
         is_crowded = len(self._seen) > submitters.spec.max_entries // _CROWDED_SHARE
         idle_ticks = _CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS
-        for key, (count, size) in submitters.sums(2):
+        for key, (count, made, merged) in submitters.sums(3):
+            size = made + merged
             before = self._seen.get(key, (0, 0, 0))
             if (count, size) != before[:2]:  # what joins a request adds bytes alone
                 self._add(key, count - before[0], size - before[1])
@@ -65,7 +66,8 @@ class SubmitterTable:
         value = submitters.take(key)
         del self._seen[key]
         if value is not None:
-            count, size = submitters.sum_cpus(value)
+            count, *sizes = submitters.sum_cpus(value)
+            size = sum(sizes)
             if (count, size) != seen[:2]:
                 self._add(key, count - seen[0], size - seen[1])
                 return

@@ -13,7 +13,7 @@ from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.sample import Table
 from tests.unit.fake_kernel import CPUS, install
 
-SPEC = MapSpec("submitters", 5, 24, 16, 4096)
+SPEC = MapSpec("submitters", 5, 24, 24, 4096)
 IDLE = 62  # ticks after which an entry is gone
 
 
@@ -37,10 +37,11 @@ class Probe:
     ) -> None:
         """``count`` requests of 512 bytes, and ``joined`` bios of 512 bytes that joined one."""
         key = struct.pack("=II16s", pid, write, comm)
-        words = list(struct.unpack(f"={2 * CPUS}Q", self.held.get(key, bytes(16 * CPUS))))
-        words[2 * cpu] += count
-        words[2 * cpu + 1] += 512 * (count + joined)
-        self.held[key] = struct.pack(f"={2 * CPUS}Q", *words)
+        words = list(struct.unpack(f"={3 * CPUS}Q", self.held.get(key, bytes(24 * CPUS))))
+        words[3 * cpu] += count
+        words[3 * cpu + 1] += 512 * count
+        words[3 * cpu + 2] += 512 * joined
+        self.held[key] = struct.pack(f"={3 * CPUS}Q", *words)
         self.added[2 * write] += count
         self.added[2 * write + 1] += 512 * (count + joined)
 
