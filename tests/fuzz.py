@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from ioh.commands import main
 from ioh.model.errors import IohError
 from ioh.session.frame import MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
-from ioh.session.packing import Packer, Unpacker
+from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from ioh.session.reader import Session
 from ioh.session.v1.records import BEGINS, STREAM, ZSTD, Scanner
 from tests import demo_samples, fakes
@@ -165,9 +165,9 @@ def _encoded(content: object) -> bytes:
 
 
 def _joined(records: list[Record]) -> bytes:
-    stream, data = Packer(3), bytearray()
+    stream, data = Packer(FOR_MEMORY), bytearray()
     for kind, number, when, content in records:
-        packer = stream if kind in {Kind.WHOLE, Kind.DELTA} else Packer(3)
+        packer = stream if kind in {Kind.WHOLE, Kind.DELTA} else Packer(FOR_MEMORY)
         payload = packer.pack(_encoded(content), begins=kind != Kind.DELTA)
         data += make_frame(kind, number, when, payload)
     return bytes(data)

@@ -12,7 +12,7 @@ import zstandard
 
 from ioh.layers import all_layers
 from ioh.session.frame import MARKER, MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
-from ioh.session.packing import Packer, Unpacker
+from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from tests.sessions import recorded, small
 
 INF = float("inf")
@@ -22,7 +22,7 @@ UNIX_S = 2e9
 
 def packed(record: object) -> bytes:
     """A record's payload."""
-    return Packer(3).pack(msgspec.msgpack.encode(record))
+    return Packer(FOR_MEMORY).pack(msgspec.msgpack.encode(record))
 
 
 def frames(data: bytes) -> list[Frame]:
@@ -56,7 +56,7 @@ def stream(
     count: int, start: dict[str, object] | None = None, **changed: object
 ) -> list[tuple[int, bytes]]:
     """A whole sample, of nothing if not told otherwise, and deltas that go on from it."""
-    packer = Packer(3)
+    packer = Packer(FOR_MEMORY)
     plain = msgspec.msgpack.encode(sample(False, changed))
     begin = packer.pack(msgspec.msgpack.encode(sample(True, start or {})))
     return [
@@ -211,7 +211,7 @@ CASES: dict[str, Callable[[], bytes]] = {
         *[whole(layers=[[0, layer(parts=[[b"%d" % p, [[b"a", 2, 2]]] for p in range(900)])]])] * 250
     ),
     "deep nesting": lambda: begun(
-        *((kind, Packer(3).pack(b"\x91" * 1_000_000)) for kind in Kind)
+        *((kind, Packer(FOR_MEMORY).pack(b"\x91" * 1_000_000)) for kind in Kind)
     ),
     "a layer of a million ops": lambda: begun(whole(layers=[[0, wide_layer()]])),
     "many layers of many ops": lambda: begun(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.output import SeekableOutput
-from ioh.session.packing import MEMORY_LEVEL
+from ioh.session.packing import FOR_MEMORY
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
@@ -29,7 +29,6 @@ class _Half:
     first_tick: int
     output: SeekableOutput
     fd: int
-    writer: SessionWriter
     session: Session | None = None
 
     def read(self) -> Session | None:
@@ -44,7 +43,6 @@ class _Half:
 
     def close(self) -> None:
         """Give its memory back."""
-        self.writer.close()
         if self.session is not None:
             self.session.close()
         os.close(self.fd)
@@ -66,6 +64,7 @@ class MemoryRecording:
         # Held while reading, and while a half is dropped, which must not be under a reader.
         self._lock = threading.Lock()
         self._halves: list[_Half] = []
+        self._writer: SessionWriter  # into the newest
         self._ticks = 0
         self._begin_half()
 
@@ -81,7 +80,7 @@ class MemoryRecording:
         """
         if self._halves[-1].output.size_bytes >= self._half_bytes:
             self._begin_half()
-        written = self._halves[-1].writer.write(sample)
+        written = self._writer.write(sample)
         if written:
             self._ticks += 1
         return written
@@ -89,6 +88,7 @@ class MemoryRecording:
     def close(self) -> None:
         """Give all of the memory back."""
         with self._lock:
+            self._writer.close()
             for half in self._halves:
                 half.close()
             self._halves = []
@@ -145,9 +145,10 @@ class MemoryRecording:
     def _begin_half(self) -> None:
         fd = os.memfd_create("ioh-history")
         output = SeekableOutput(os.dup(fd), _NAME)
-        half = _Half(self._ticks, output, fd, SessionWriter(output, level=MEMORY_LEVEL))
+        half = _Half(self._ticks, output, fd)
         if self._halves:
-            self._halves[-1].writer.close()
+            self._writer.close()
+        self._writer = SessionWriter(output, effort=FOR_MEMORY)  # the other's compressors go
         with self._lock:
             dropped, kept = self._halves[:-1], self._halves[-1:]
             self._halves = [*kept, half]
