@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn, Protocol
 
 from ioh import __version__
@@ -48,49 +49,37 @@ class Command(Protocol):
         ...
 
 
-def commands() -> tuple[Command, ...]:
-    """Every subcommand, in the order in which help lists them."""
-    from ioh.commands import (
-        bench,
-        bench_judge,
-        compare,
-        demo,
-        deploy,
-        doctor,
-        explain,
-        export,
-        json,
-        live,
-        mark,
-        record,
-        replay,
-        report,
-        serve,
-        text,
-        verify,
-    )
+# Every subcommand's class, in the order in which help lists them.
+_CLASSES = {
+    "live": "live.LiveCommand",
+    "text": "text.TextCommand",
+    "json": "json.JsonCommand",
+    "serve": "serve.ServeCommand",
+    "record": "record.RecordCommand",
+    "mark": "mark.MarkCommand",
+    "replay": "replay.ReplayCommand",
+    "report": "report.ReportCommand",
+    "compare": "compare.CompareCommand",
+    "bench": "bench.BenchCommand",
+    "bench report": "bench_judge.BenchReportCommand",
+    "bench compare": "bench_judge.BenchCompareCommand",
+    "bench card": "bench_judge.BenchCardCommand",
+    "export": "export.ExportCommand",
+    "verify": "verify.VerifyCommand",
+    "explain": "explain.ExplainCommand",
+    "demo": "demo.DemoCommand",
+    "deploy": "deploy.DeployCommand",
+    "doctor": "doctor.DoctorCommand",
+}
 
-    return (
-        live.LiveCommand(),
-        text.TextCommand(),
-        json.JsonCommand(),
-        serve.ServeCommand(),
-        record.RecordCommand(),
-        mark.MarkCommand(),
-        replay.ReplayCommand(),
-        report.ReportCommand(),
-        compare.CompareCommand(),
-        bench.BenchCommand(),
-        bench_judge.BenchReportCommand(),
-        bench_judge.BenchCompareCommand(),
-        bench_judge.BenchCardCommand(),
-        export.ExportCommand(),
-        verify.VerifyCommand(),
-        explain.ExplainCommand(),
-        demo.DemoCommand(),
-        deploy.DeployCommand(),
-        doctor.DoctorCommand(),
-    )
+
+def commands(name: str = "") -> tuple[Command, ...]:
+    """The subcommand of that name alone, which spares 2 MB; every one where there is none."""
+    found = []
+    for path in [_CLASSES[name]] if name in _CLASSES else _CLASSES.values():
+        module, _, made = path.partition(".")
+        found.append(getattr(import_module(f"ioh.commands.{module}"), made)())
+    return tuple(found)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -126,8 +115,8 @@ exit status:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def build_parser(name: str = "") -> argparse.ArgumentParser:
+    """The parser of the whole command line, as far as commands() has it."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(
         prog="ioh",
@@ -138,7 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    for command in commands():
+    for command in commands(name):
         sub = subparsers.add_parser(
             command.name,
             help=command.summary,
@@ -181,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 forget_foreign_libraries()
             act_as_caller()
             given = with_command(sys.argv[1:] if argv is None else argv)
-            args, unknown = build_parser().parse_known_args(given)
+            args, unknown = build_parser(given[0]).parse_known_args(given)
             command: Command = args.command
             args.words = given[1:]
             if unknown:

@@ -46,6 +46,6 @@ class LiveCommand:
             return code
         from ioh.commands import build_parser
 
-        replay = build_parser().parse_args(["replay", SAMPLE, "--no-tui"])
+        replay = build_parser("replay").parse_args(["replay", SAMPLE, "--no-tui"])
         command: Command = replay.command
         return command.run(replay)

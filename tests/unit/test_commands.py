@@ -298,6 +298,17 @@ def test_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> N
     assert capfd.readouterr().out.count("\n") == 1
 
 
+def test_a_command_is_imported_without_the_others() -> None:
+    probe = (
+        "import sys; from ioh.commands import build_parser; build_parser('text');"
+        "print(*[m for m in ('text', 'bench') if f'ioh.commands.{m}' in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split() == ["text"]
+
+
 def test_nothing_heavy_is_imported_for_help_or_before_the_source() -> None:
     probe = (
         "import sys; from ioh.commands import build_parser; build_parser();"
