@@ -108,9 +108,13 @@ def _run(cluster: Cluster, watcher: Watcher, workload: str, seconds: float) -> R
     try:
         with watching(watcher):
             time.sleep(ATTACH_S if watcher.command else 0.0)
-            before = _spent_s(cluster)
+            server = psutil.Process(cluster.pid)
+            others, before = set(server.children()), _spent_s(server)
             told = cluster.pgbench(*options, "-T", str(round(seconds)))
-            spent_s = _spent_s(cluster) - before
+            psutil.wait_procs(
+                set(server.children()) - others, 10
+            )  # as pgbench ends, they may not have
+            spent_s = _spent_s(server) - before
     except WatcherError as error:
         say(str(error))
         return Run(float("nan"), float("nan"))
@@ -121,7 +125,7 @@ def _run(cluster: Cluster, watcher: Watcher, workload: str, seconds: float) -> R
     return Run(float(rate[1]), 1e6 * spent_s / int(done[1]))
 
 
-def _spent_s(cluster: Cluster) -> float:
+def _spent_s(server: psutil.Process) -> float:
     """CPU time of the server's sessions that have ended, which pays for their traps."""
-    spent = psutil.Process(cluster.pid).cpu_times()
+    spent = server.cpu_times()
     return float(spent.children_user + spent.children_system)
