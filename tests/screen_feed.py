@@ -156,6 +156,7 @@ class Stage:
         self._ahead_s += seconds
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("ioh.tui.app.time", self)
+            patch.setattr("ioh.tui.view.time", self)
             await asyncio.sleep(LOOKS_S)
             await self.pilot.pause()
 
@@ -177,7 +178,7 @@ class Stage:
         """Tell intervals, and let the screen take them."""
         told = self.feed.told + count
         self.feed.push(count, status=status)
-        await self.until(lambda: self.app.latest is self.feed.intervals[told - 1])
+        await self.until(lambda: self.app.view.latest is self.feed.intervals[told - 1])
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

@@ -25,6 +25,8 @@ _ioh() {
     "live":--findings-config) files=yes ;;
     "live":-d) words="hist histsz histszw topfile top path parts findings all" ;;
     "live":--theme) words="auto dark light mono" ;;
+    "live":--host) words="" ;;
+    "live":--remote-command) words="" ;;
     "text":-t) words="" ;;
     "text":-c) words="" ;;
     "text":--from) words="" ;;
@@ -162,7 +164,7 @@ _ioh() {
     "demo":--theme) words="auto dark light mono" ;;
     *)
         case $command in
-        "live") words="--help -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" ;;
+        "live") words="--help -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse --host --remote-command" ;;
         "text") words="--help -t -c --from --to --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings -d --utc --host --remote-command" files=yes ;;
         "json") words="--help -t -c --from --to --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings --host --remote-command" files=yes ;;
         "serve") words="--help --listen --web-config --install-unit -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings" ;;

@@ -44,6 +44,8 @@ complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark 
 complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark replay report compare bench export verify explain demo deploy doctor' -l bell -d 'ring at each new critical finding'
 complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark replay report compare bench export verify explain demo deploy doctor' -l ascii -d 'draw only with ASCII characters, as where the locale is not UTF-8 or TERM is linux'
 complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark replay report compare bench export verify explain demo deploy doctor' -l no-mouse -d 'leave the mouse to the terminal'
+complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark replay report compare bench export verify explain demo deploy doctor' -l host -x -d 'this machine instead, through ssh'
+complete -c ioh -n 'not __fish_seen_subcommand_from text json serve record mark replay report compare bench export verify explain demo deploy doctor' -l remote-command -x -d 'how ioh is called there'
 complete -c ioh -n '__fish_seen_subcommand_from text; and not __fish_seen_subcommand_from bench' -F -d 'a recording instead of this machine'
 complete -c ioh -n '__fish_seen_subcommand_from text; and not __fish_seen_subcommand_from bench' -s t -x -d 'run at least this long, then stop'
 complete -c ioh -n '__fish_seen_subcommand_from text; and not __fish_seen_subcommand_from bench' -s c -x -d 'length of one interval'

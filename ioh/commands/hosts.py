@@ -1,4 +1,4 @@
-"""``--host``: text and JSON of several machines as one, each read through ssh."""
+"""``--host``: the screen, text and JSON of several machines as one, each read through ssh."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ioh.commands.databases import DATABASE_OPTIONS
@@ -15,6 +16,7 @@ from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.run import Ending, Signalled, refuse_span
+from ioh.commands.screen import filters_text, show
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.pairs import HostState, Pair, pairs
 from ioh.model.printable import printable
@@ -23,6 +25,8 @@ from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 
 if TYPE_CHECKING:
+    from ioh.feeds.hosts_feed import HostsFeed
+    from ioh.hosts.host import Asked
     from ioh.model.snapshot import Snapshot
 
 # What the other ioh is asked for in the words of this one.
@@ -138,17 +142,10 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
         IohError: A name or an option is wrong, or no host can be read.
         ReaderGoneError: stdout's reader went away.
     """
-    _check(args)
-    from ioh.hosts.host import Asked
+    asked = _asked(args)
     from ioh.hosts.stack import HostStack
 
-    cycle_s = args.cycle_s or 1.0
-    asked = Asked(
-        handed_on(args, cycle_s),
-        args.remote_command,
-        lambda sample: choose_layers(args, sample),
-        cycle_s,
-    )
+    cycle_s = asked.cycle_s
     engines = {name: engine_from(args) for name in args.hosts}
     sink, told = make_sink(), dict.fromkeys(args.hosts, "")
     with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
@@ -176,13 +173,51 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
     return ending.code
 
 
+def show_hosts(args: argparse.Namespace) -> int:
+    """The screen over the hosts asked for; returns the exit status.
+
+    Raises:
+        IohError: A name or an option is wrong, or no host can be read.
+    """
+    asked = _asked(args)
+
+    def make(stack: contextlib.ExitStack, _: object) -> HostsFeed:
+        from ioh.feeds.hosts_feed import HostsFeed
+        from ioh.hosts.stack import HostStack
+
+        feed = HostsFeed(
+            stack.enter_context(HostStack(args.hosts, asked)),
+            args.hosts,
+            cycle_s=asked.cycle_s,
+            make_judge=lambda: engine_from(args),
+            run_s=args.run_s,
+        )
+        return stack.enter_context(feed)
+
+    return show(args, "live", make, filters_text(args))
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    """What is asked of each host.
+
+    Raises:
+        IohError: A name or an option is wrong.
+    """
+    _check(args)
+    from ioh.hosts.host import Asked
+
+    cycle_s = args.cycle_s or 1.0
+    choose = partial(choose_layers, args)
+    return Asked(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
+
+
 def _check(args: argparse.Namespace) -> None:
     from ioh.hosts.ssh import check_host
     from ioh.hosts.stack import MAX_HOSTS
 
     refuse_span(args)
     cause, hint = "", "Give each host once"
-    if args.file is not None:
+    if getattr(args, "file", None) is not None:
         cause, hint = "a recording and --host do not go together", "Give one of them"
     for name in DATABASE_OPTIONS:
         if getattr(args, name):

@@ -32,13 +32,14 @@ from ioh.model.printable import printable
 
 if TYPE_CHECKING:
     from ioh.feeds.file_feed import FileFeed
+    from ioh.feeds.hosts_feed import HostsFeed
     from ioh.feeds.stream_feed import StreamFeed
     from ioh.findings.engine import Engine
     from ioh.model.feed import Mode
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
 
-    AnyFeed = FileFeed | StreamFeed
+    AnyFeed = FileFeed | StreamFeed | HostsFeed
 
 THEMES = ("auto", "dark", "light", "mono")
 # A key passes through three threads, each of which would wait 5 ms for one that reads the past; and

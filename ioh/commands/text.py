@@ -27,6 +27,12 @@ def run_text(args: argparse.Namespace, tell: Callable[[str], bool] | None = None
     return run_live(args, lambda: TextSink(options), tell)
 
 
+def run_text_of_hosts(args: argparse.Namespace) -> int:
+    """Print several machines' layers as text."""
+    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    return run_hosts(args, lambda: TextHosts(options))
+
+
 class TextCommand:
     """``ioh text``."""
 
@@ -55,8 +61,7 @@ environment (as in ioh.sh):
         """Print text until asked to end, or a whole recording."""
         refuse_remote_command(args)
         if args.hosts:
-            options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
-            return run_hosts(args, lambda: TextHosts(options))
+            return run_text_of_hosts(args)
         if args.file is None:
             return run_text(args, lambda why: tell_nothing(why, asks=False))
         from ioh.commands.replay import replay_text

@@ -41,7 +41,7 @@ def no_remark(snapshot: Snapshot) -> str:
 
 
 class StreamFeed(RecordedFeed):
-    """A Feed over any samples; keeps them in memory as far as HISTORY_BYTES go.
+    """A Feed over any samples; keeps them in memory as far as ``history_bytes`` go.
 
     Leaving its ``with`` ends the recording that the user started, too.
 
@@ -60,6 +60,7 @@ class StreamFeed(RecordedFeed):
         run_s: End the screen after so much time; None for never.
         make_judge: Makes what finds what is wrong.
         remark: What to say with an interval where nothing more urgent is, printable; or "".
+        history_bytes: Bound of what is kept in memory; None for HISTORY_BYTES.
     """
 
     can_play = False
@@ -81,8 +82,9 @@ class StreamFeed(RecordedFeed):
         run_s: float | None = None,
         make_judge: MakeJudge = no_judge,
         remark: Callable[[Snapshot], str] = no_remark,
+        history_bytes: int | None = None,
     ) -> None:
-        self._history = MemoryRecording(HISTORY_BYTES)
+        self._history = MemoryRecording(history_bytes or HISTORY_BYTES)
         super().__init__(mode, self._history)
         self.title, self.cycle_s, self.hostname = title, cycle_s, hostname
         self._stop_source = stop

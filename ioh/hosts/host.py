@@ -13,6 +13,7 @@ from ioh.model.errors import IohError
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.pairs import HostInterval, HostState
 from ioh.model.printable import printable
+from ioh.model.sample import Sample
 from ioh.session.records import Header, to_text
 from ioh.session.stream import Tick
 
@@ -124,6 +125,7 @@ class Host:
     def _take(self, link: Link) -> None:
         intervals = Intervals(self._asked.choose, self._asked.cycle_s)
         addresses: tuple[str, ...] = ()
+        ours: Sample | None = None
         for item in link.items():
             if isinstance(item, Header):
                 addresses = tuple(map(to_text, item.addresses))
@@ -134,9 +136,12 @@ class Host:
                 sample = item.sample
                 time_unix_s = self._clock.ours(sample.time_unix_s, sample.mono_ns)
                 found = intervals.take(sample)
-                if found is not None:
+                if not intervals.has_taken(sample):
+                    continue
+                older, ours = ours, replace(intervals.newest, time_unix_s=time_unix_s)
+                if found is not None and older is not None:
                     shown = replace(found, time_unix_s=time_unix_s)
-                    self._put(HostInterval(self.name, addresses, shown))
+                    self._put(HostInterval(self.name, addresses, shown, (older, ours)))
 
     def _put(self, interval: HostInterval) -> None:
         """Hand it over; wait while nobody has taken the ones before."""

@@ -6,30 +6,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ioh.hosts.clock import SteadyClock
 from ioh.hosts.host import MOST_READY, Asked, Host
 from ioh.model.closing import Closing
-from ioh.model.pairs import HostInterval, HostState
+from ioh.model.pairs import HostInterval, HostState, Round
 
 MAX_HOSTS = 8
 _BEGIN_S = 30.0  # so long all hosts are waited for, in the beginning
 _SLACK_S = 1.0
 _NOTHING_S = 4.0  # beyond an interval: then all are lost
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Intervals that ended within half of one, and how every host stands, lost ones too.
-
-    Units:
-        ``time_unix_s`` of the first end, by our clock.
-    """
-
-    time_unix_s: float
-    intervals: tuple[HostInterval, ...]
-    states: tuple[HostState, ...]
 
 
 def take_round(ready: Mapping[str, deque[HostInterval]], half_s: float) -> list[HostInterval]:
@@ -63,6 +49,11 @@ class HostStack(Closing):
         for host in self._hosts:
             host.start()
 
+    @property
+    def states(self) -> tuple[HostState, ...]:
+        """How each host stands now."""
+        return tuple(host.state for host in self._hosts)
+
     def stop(self) -> None:
         """End the iteration; safe to call from a signal handler."""
         if self._stopped:
@@ -90,10 +81,9 @@ class HostStack(Closing):
                 ready = {host.name: host.ready for host in self._hosts}
                 taken = take_round(ready, self._cycle_s / 2)
                 self._changed.notify_all()
-            states = tuple(host.state for host in self._hosts)
             if not self._stopped:
                 ends_s = (each.snapshot.time_unix_s for each in taken)
-                yield Round(min(ends_s, default=self._clock()), tuple(taken), states)
+                yield Round(min(ends_s, default=self._clock()), tuple(taken), self.states)
 
     def _begin(self) -> None:
         until = time.monotonic() + _BEGIN_S + self._cycle_s

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from ioh.model.finding import Finding
+from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 
 Mode = Literal["live", "replay", "demo"]
@@ -84,7 +85,7 @@ class News:
     Shape:
         ``tick`` and ``snapshot`` of the newest interval, or None where there is only a
         ``status`` to show (what it waits for, why it ended); ``error`` ends the screen:
-        one line with cause and next step.
+        one line with cause and next step.  ``host``: which one's, of several.
     """
 
     tick: int | None = None
@@ -92,6 +93,7 @@ class News:
     status: str = ""
     error: BaseException | None = None
     is_over: bool = False
+    host: int = 0
 
 
 class FeedEnded(Exception):  # noqa: N818 (no error: what was asked for)
@@ -204,4 +206,32 @@ class Feed(Protocol):
 
     def toggle_recording(self) -> str:
         """Start or end a recording; returns one printable line saying what happened."""
+        ...
+
+
+@runtime_checkable
+class Hosts(Protocol):
+    """Feeds of several hosts that are read together; run() is that of all of them."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """As the user calls the hosts; printable."""
+        ...
+
+    @property
+    def feeds(self) -> Sequence[Feed]:
+        """One for each."""
+        ...
+
+    @property
+    def states(self) -> Sequence[HostState]:
+        """How each one stands now."""
+        ...
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        """Read until stop(), as Feed.run()."""
+        ...
+
+    def stop(self) -> None:
+        """End run() soon; safe to call from a signal handler."""
         ...

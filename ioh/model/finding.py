@@ -39,7 +39,8 @@ class Finding:
         command or ``""``; ``false_alarm`` what else may look like it, ``wrong_if`` what would prove
         it wrong, and ``check`` the command that shows that; ``subject`` the device, mount,
         connection … it is about, ``""`` for the machine: rule and subject together
-        are the finding's identity over time.
+        are the finding's identity over time.  ``host``, where there are several, as the user
+        calls it.
 
     Units:
         ``since_unix_s``: the begin of the first interval in which it held without a pause.
@@ -59,6 +60,7 @@ class Finding:
     check: str
     since_unix_s: float
     subject: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,10 @@ class Intervals:
             raise LookupError
         return self._older
 
+    def has_taken(self, sample: Sample) -> bool:
+        """Whether the sample last given to take() ended an interval, or began the first."""
+        return self._older is not None and self._older.mono_ns == sample.mono_ns
+
     @property
     def has_begun(self) -> bool:
         """Whether a sample was taken."""

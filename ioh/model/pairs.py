@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from math import isfinite
 
-from ioh.model.sample import Value
+from ioh.model.sample import Sample, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
 OPS = ("read", "write", "commit")
@@ -23,11 +23,17 @@ _GOOD_CLOCK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class HostInterval:
-    """One host's part of an interval; ``addresses`` are its own, as text."""
+    """One host's part of an interval.
+
+    Shape:
+        ``addresses`` are its own, as text; ``samples`` those that the interval lies between, with
+        the times of ``snapshot``'s clock, None where nobody keeps them.
+    """
 
     name: str
     addresses: tuple[str, ...]
     snapshot: Snapshot
+    samples: tuple[Sample, Sample] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,19 @@ class HostState:
     def clock_is_good(self) -> bool:
         """Whether the clock is known to 50 ms."""
         return self.error_s is not None and self.error_s <= _GOOD_CLOCK_S
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Intervals that ended within half of one, and how every host stands, lost ones too.
+
+    Units:
+        ``time_unix_s`` of the first end, by our clock.
+    """
+
+    time_unix_s: float
+    intervals: tuple[HostInterval, ...]
+    states: tuple[HostState, ...]
 
 
 @dataclass(frozen=True, slots=True)

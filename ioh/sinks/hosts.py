@@ -38,10 +38,11 @@ def _clock(state: HostState) -> str:
 
 def render_pairs(found: Sequence[Pair]) -> str:
     """Each pair of hosts by kind of call; empty where no host serves another one."""
-    return "".join(f"{line}\n" for line in [*_pair_lines(found), ""]) if found else ""
+    return "".join(f"{line}\n" for line in [*pair_lines(found), ""]) if found else ""
 
 
-def _pair_lines(found: Sequence[Pair]) -> Iterator[str]:
+def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
+    """The table's lines: two of heading; of each pair its kinds of call, and TCP's."""
     yield "==== nfs between hosts ====  (calls of the interval, means; net: network and RPC)"
     labels = {id(pair): f"{safe_name(pair.client)} from {safe_name(pair.server)}" for pair in found}
     width = max(len(label) for label in labels.values())

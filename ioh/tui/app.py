@@ -15,26 +15,22 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ioh.model.errors import ExitCode
-from ioh.model.feed import Feed, News
+from ioh.model.feed import Feed, Hosts, News
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui import textual_fixes
 from ioh.tui.actions import Context, act, pasted, refusal, typed, with_valid_choice
-from ioh.tui.baseline import Baseline, compared_of
+from ioh.tui.baseline import compared_of
 from ioh.tui.canvas import Canvas
 from ioh.tui.drill_down import narrowed
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.effects import Effects
 from ioh.tui.feed_thread import FeedThread
-from ioh.tui.finding_times import FindingTimes
-from ioh.tui.first_picture import STARTING
-from ioh.tui.headings import Headings
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
 from ioh.tui.options import ScreenOptions, ThemeName
-from ioh.tui.past import Past
 from ioh.tui.preferences import Preferences
-from ioh.tui.prefetch import Found, Prefetch
+from ioh.tui.prefetch import Found
 from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import LATE_INTERVALS
 from ioh.tui.render.line import ScreenFrame
@@ -44,8 +40,8 @@ from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, pa
 from ioh.tui.state import Focus, ViewState
 from ioh.tui.theme import styles_for
 from ioh.tui.time_navigation import TimeNavigation
+from ioh.tui.view import HISTORY_INTERVALS, View
 
-HISTORY_INTERVALS = 300
 MESSAGE_S = 5.0
 _CHECK_S = 0.5
 _FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
@@ -55,7 +51,7 @@ class IohApp(App[int]):
     """The screen over a feed.
 
     Args:
-        feed: Where intervals come from.
+        feed: Where intervals come from; of several hosts, one is looked at.
         options: How the user wants the screen.
         first: What is shown until the feed reports something.
         remembered: What the user chose the last time.
@@ -70,7 +66,7 @@ class IohApp(App[int]):
 
     def __init__(
         self,
-        feed: Feed,
+        feed: Feed | Hosts,
         options: ScreenOptions | None = None,
         first: Snapshot | None = None,
         remembered: Preferences | None = None,
@@ -79,7 +75,6 @@ class IohApp(App[int]):
         self.options = options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
         super().__init__(TerminalDriver, ansi_color=True)
-        self._feed = feed
         self.theme_name: ThemeName = "mono" if self.no_color else options.theme
         self._glyphs = ASCII if options.ascii_only else UNICODE
         self._canvas = Canvas(
@@ -88,20 +83,17 @@ class IohApp(App[int]):
         remembered = remembered or Preferences()
         self._chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()
-        self.latest = self.shown = first
-        self._findings = FindingTimes(feed)
-        self._past = Past()
+        self._hosts = feed if isinstance(feed, Hosts) else None
         self._runner = FeedThread(feed, self._take_news)
-        tell = partial(self._runner.call, self._take_found)
-        self._seeker = Prefetch(feed, self._past, tell, HISTORY_INTERVALS)
-        self.baseline = Baseline(feed, self._seeker.compare)
-        self.travel = TimeNavigation(feed, self._seeker.request, options.speed, self._findings)
-        self._headings = Headings(feed, self.travel, self._findings, options, self._glyphs)
-        self._effects = Effects(self, feed)
-        self._news_s = time.monotonic()
-        self._status = STARTING
+        self._views = [
+            View(each, options, self._glyphs, partial(self._found, at))
+            for at, each in enumerate(feed.feeds if isinstance(feed, Hosts) else (feed,))
+        ]
+        self.view = self._views[0]
+        self.view.latest = self.view.shown = first
+        self._effects = Effects(self)
         self._message, self._message_until_s = ("", ""), 0.0
-        self._page, self._is_over = 1, False
+        self._page = 1
         self._columns: tuple[str, ...] = ()
         self.error: BaseException | None = None
 
@@ -116,7 +108,8 @@ class IohApp(App[int]):
         if self.terminal is not None:
             self.terminal.came_back = self._came_back
             self.terminal.has_room = self._canvas.write
-        self._seeker.start()
+        for view in self._views:
+            view.seeker.start()
         self._runner.start(asyncio.get_running_loop())
         self.set_interval(_CHECK_S, self._check)
         self.redraw()
@@ -127,7 +120,8 @@ class IohApp(App[int]):
 
     def end(self) -> None:
         """End the threads, after the feed was stopped."""
-        self._seeker.stop()
+        for view in self._views:
+            view.seeker.stop()
         self._runner.end()
 
     def action_do(self, action: str) -> None:
@@ -135,7 +129,7 @@ class IohApp(App[int]):
         self.do(action)
 
     def _came_back(self, stood_s: float) -> None:
-        if stood_s and self._feed.mode == "live":
+        if stood_s and self.view.feed.mode == "live":
             self.say(f"suspended {stood_s:.0f} s (shown as one interval)")
         self._canvas.forget()
         self.redraw()
@@ -148,6 +142,16 @@ class IohApp(App[int]):
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
         """Textual's picture is not written: the canvas is all there is."""
+
+    @property
+    def shown(self) -> Snapshot | None:
+        """The interval on the screen."""
+        return self.view.shown
+
+    @property
+    def travel(self) -> TimeNavigation:
+        """Where on the time line the screen is."""
+        return self.view.travel
 
     @property
     def preferences(self) -> Preferences:
@@ -166,56 +170,60 @@ class IohApp(App[int]):
             self.error = news.error
             self.exit(int(ExitCode.FAILED))
             return
-        self._status = news.status
-        # A recording can be played again.
-        self._is_over = news.is_over or (self._is_over and news.snapshot is None)
+        view = self._views[news.host]
+        view.take(news)
         if news.is_over and news.status:
-            again = "Space plays it again, " if self._feed.can_play else ""
+            again = "Space plays it again, " if view.feed.can_play else ""
             self.say(f"{news.status}: {again}left arrow goes back, q ends", lasts=True)
-        if news.snapshot is not None and news.tick is not None:
-            self._news_s = time.monotonic()
-            self._past.take(news.tick, news.snapshot)
-            self.latest = news.snapshot
-            if self._findings.is_new_critical(news.snapshot) and self.options.bell:
+        if news.snapshot is not None:
+            is_new = view.findings.is_new_critical(news.snapshot)
+            if is_new and self.options.bell and view is self.view:
                 self.bell()
-            if self.travel.position.is_following:
-                self.travel.position.tick = news.tick
-                self.shown = news.snapshot
-                # A recording that starts in its middle has a past that was never told.
-                if self._feed.mode != "live" and self._past.missing(
-                    news.tick, 2, self._feed.extent.first
-                ):
-                    self._seeker.request(news.tick)
-        self.redraw()
+        if view is self.view:
+            self.redraw()
 
-    def _take_found(self, found: Found) -> None:
+    def _found(self, at: int, found: Found) -> None:
+        self._runner.call(partial(self._take_found, at), found)
+
+    def _take_found(self, at: int, found: Found) -> None:
+        view = self._views[at]
         if found.is_baseline:
             self._effects.take_baseline(found)
-        elif not found.is_history and found.tick == self.travel.position.tick:
+        elif not found.is_history and found.tick == view.travel.position.tick:
             if found.snapshot is None:
                 self.say("this interval is lost", "crit")
             else:
-                self.shown = found.snapshot
-                self._past.take(found.tick, found.snapshot)
+                view.shown = found.snapshot
+                view.past.take(found.tick, found.snapshot)
         self.redraw()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nothing else to look at."""
+        return len(self._views) == 1
+
+    def look_at(self, name: str = "") -> None:
+        """Look at a host by its name, or at the next one; time stays as it is."""
+        names = self._hosts.names if self._hosts else ()
+        at = names.index(name) if name in names else self._views.index(self.view) + 1
+        before, self.view = self.view, self._views[at % len(self._views)]
+        if before is self.view:
+            return
+        self.view.go_where(before)
+        layer = self.state.layer if self.state.layer in self._layers() else ""
+        self.state = replace(self.state, narrow=None, layer=layer)
 
     def _check(self) -> None:
         """Notice what does not come: a late tick, the end of a message; or what does: fg."""
         if self.terminal is not None:
             self.terminal.come_back()
-        is_new = self._headings.look() or self._findings.look()
+        is_new = self.view.headings.look() or self.view.findings.look()
         if self._canvas.is_owed:  # a slow terminal: what it does not show yet does not go away
             self._message_until_s = max(self._message_until_s, time.monotonic() + MESSAGE_S)
         if self._message[0] and time.monotonic() > self._message_until_s:
             self._message, is_new = ("", ""), True
-        if is_new or (self._age_s() or 0) > LATE_INTERVALS * self._feed.cycle_s:
+        if is_new or (self.view.age_s() or 0) > LATE_INTERVALS * self.view.feed.cycle_s:
             self.redraw()
-
-    def _age_s(self) -> float | None:
-        is_awaited = self.latest is not None and not self._is_over
-        if not is_awaited or self._feed.mode != "live" or not self.travel.position.is_following:
-            return None
-        return time.monotonic() - self._news_s
 
     # ---- drawing
 
@@ -256,29 +264,31 @@ class IohApp(App[int]):
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
         tick = self.travel.position.tick
-        if self._past.narrow(self.state.narrow):
-            self._seeker.fill(tick)
+        if self.view.past.narrow(self.state.narrow):
+            self.view.seeker.fill(tick)
         return ScreenData(
             snapshot=snapshot,
-            header=self._headings.header(
-                self.shown, self.state.narrow, self._age_s(), is_over=self._is_over
+            header=self.view.headings.header(
+                self.view.shown, self.state.narrow, self.view.age_s(), is_over=self.view.is_over
             ),
             glyphs=self._glyphs,
-            points=self._past.window(tick, HISTORY_INTERVALS),
-            timeline=self._headings.timeline(self.shown),
-            status="" if self._status in self._message[0] else self._status,
+            points=self.view.past.window(tick, HISTORY_INTERVALS),
+            timeline=self.view.headings.timeline(self.view.shown),
+            status="" if self.view.status in self._message[0] else self.view.status,
             message=self._message,
-            line=self._headings.line,
-            specs=tuple(self.latest.specs.values()) if self.latest else (),
+            line=self.view.headings.line,
+            specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
-            found=self._findings.found(),
-            compared=compared_of(self.state, self.baseline),
+            found=self.view.findings.found(),
+            compared=compared_of(self.state, self.view.baseline),
+            hosts=self._hosts.states if self._hosts else (),
+            host_at=self._views.index(self.view),
         )
 
     # ---- doing
 
     def _layers(self) -> tuple[str, ...]:
-        return tuple(self.latest.specs) if self.latest else ()
+        return tuple(self.view.latest.specs) if self.view.latest else ()
 
     def on_key(self, event: events.Key) -> None:
         """Type, or do what the key stands for."""
@@ -359,8 +369,8 @@ class IohApp(App[int]):
         self._message = ("", "")
         panel = self.panel_view()
         if action in self.travel.actions:
-            self._status = "" if self._is_over else self._status
-            self.say(self.travel.actions[action](argument, self.shown))
+            self.view.status = "" if self.view.is_over else self.view.status
+            self.say(self.travel.actions[action](argument, self.view.shown))
         elif action in self._effects.actions:
             self.say(self._effects.actions[action](argument))
         elif panel is not None:
@@ -374,7 +384,7 @@ class IohApp(App[int]):
             other = "main" if self.state.screen == "help" or action == "back" else "help"
             self.state = ViewState(screen=other)  # type: ignore[arg-type]
         # What is being fetched is drawn as soon as it is there; the old picture would delay that.
-        if action not in self.travel.actions or not self._seeker.is_visiting:
+        if action not in self.travel.actions or not self.view.seeker.is_visiting:
             self.redraw()
 
     def _open(self, text: Page) -> None:

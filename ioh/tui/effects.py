@@ -11,7 +11,6 @@ from ioh.tui import export_actions
 from ioh.tui.render.header import clock
 
 if TYPE_CHECKING:
-    from ioh.model.feed import Feed
     from ioh.tui.app import IohApp
     from ioh.tui.prefetch import Found
 
@@ -26,16 +25,16 @@ class Effects:
 
     Args:
         app: Whose keys they are.
-        feed: What it shows.
     """
 
-    def __init__(self, app: IohApp, feed: Feed) -> None:
-        self._app, self._feed = app, feed
+    def __init__(self, app: IohApp) -> None:
+        self._app = app
         self.actions: dict[str, Callable[[Argument], str]] = {
             "quit": self._quit,
             "stand_still": self._stand_still,
             "record": self._record,
             "visit": self._visit,
+            "host": self._host,
             "set_mark": self._set_mark,
             "compare": self._compare,
             "compare_with": self._compare_with,
@@ -61,12 +60,22 @@ class Effects:
 
     def _record(self, argument: Argument) -> str:
         del argument
-        return self._feed.toggle_recording()
+        return self._app.view.feed.toggle_recording()
 
     def _visit(self, argument: Argument) -> str:
         """Go to a finding's begin, and look at what was done then."""
         self._app.state = replace(self._app.state, screen="main", scroll=0)
-        self._app.do("seek", argument)
+        since, _, host = str(argument).partition("@")
+        if host:
+            self._app.look_at(host)
+        self._app.do("seek", since)
+        return ""
+
+    def _host(self, argument: Argument) -> str:
+        """Look at another host."""
+        if self._app.is_alone:
+            return "there is no other host: ioh --host A --host B shows several"
+        self._app.look_at(str(argument))
         return ""
 
     def _set_mark(self, argument: Argument) -> str:
@@ -74,9 +83,9 @@ class Effects:
         app, text = self._app, str(argument).strip()
         if app.shown is None or not text:
             return "a mark needs a text"
-        is_now = app.travel.position.is_following and self._feed.mode == "live"
-        app.baseline.pin(app.shown, text)
-        return self._feed.set_mark(text, None if is_now else app.shown.time_unix_s)
+        is_now = app.travel.position.is_following and self._app.view.feed.mode == "live"
+        app.view.baseline.pin(app.shown, text)
+        return self._app.view.feed.set_mark(text, None if is_now else app.shown.time_unix_s)
 
     def _compare(self, argument: Argument) -> str:
         """Show what has changed since the interval pinned, or since a mark; else pin it."""
@@ -85,31 +94,31 @@ class Effects:
         if app.shown is None:
             return ""
         is_open = app.state.screen == "compare"
-        mark = app.baseline.nearest(app.shown)
-        if is_open or (app.baseline.snapshot is None and mark is None):
-            app.baseline.pin(app.shown)
+        mark = app.view.baseline.nearest(app.shown)
+        if is_open or (app.view.baseline.snapshot is None and mark is None):
+            app.view.baseline.pin(app.shown)
             app.state = replace(app.state, screen="main", scroll=0)
             when = clock(app.shown.time_unix_s, utc=app.options.utc)
             return f"{when} is pinned: A compares what is shown with it"
-        if app.baseline.snapshot is None and mark is not None:
+        if app.view.baseline.snapshot is None and mark is not None:
             app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
-            app.baseline.ask(mark)
+            app.view.baseline.ask(mark)
         else:
             self._show_compared()
         return ""
 
     def _compare_with(self, argument: Argument) -> str:
         """A mark chosen from the list."""
-        marks = self._app.baseline.marks()
+        marks = self._app.view.baseline.marks()
         mark = next((mark for mark in marks if mark.time_unix_s == argument), None)
         if mark is None:
             return "that mark is not kept any more"
-        self._app.baseline.ask(mark)
+        self._app.view.baseline.ask(mark)
         return ""
 
     def take_baseline(self, found: Found) -> None:
         """Compare with a mark's interval, which is there now."""
-        if self._app.baseline.take(found):
+        if self._app.view.baseline.take(found):
             self._show_compared()
         else:
             self._app.say("the interval of that mark is lost", "crit")

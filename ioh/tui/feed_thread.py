@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ioh.model.feed import Feed, News
+from ioh.model.feed import Feed, Hosts, News
 
 _END_S = 2.0
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class FeedThread:
         take: Gets what it reports, in the screen's.
     """
 
-    def __init__(self, feed: Feed, take: Callable[[News], None]) -> None:
+    def __init__(self, feed: Feed | Hosts, take: Callable[[News], None]) -> None:
         self._feed, self._take = feed, take
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)

@@ -18,14 +18,14 @@ class FindingTimes:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._critical: set[tuple[str, str, float]] = set()
+        self._critical: set[tuple[str, str, str, float]] = set()
         self._overview = Overview()
-        self._seen: dict[tuple[str, str, float], Finding] = {}  # in the order seen
+        self._seen: dict[tuple[str, str, str, float], Finding] = {}  # in the order seen
 
     def take(self, shown: Snapshot) -> None:
         """Note the findings of an interval on the screen."""
         for finding in shown.findings:
-            self._seen[finding.rule, finding.subject, finding.since_unix_s] = finding
+            self._seen[finding.host, finding.rule, finding.subject, finding.since_unix_s] = finding
         while len(self._seen) > MAX_SEEN:
             self._seen.pop(next(iter(self._seen)))
 
@@ -42,7 +42,7 @@ class FindingTimes:
         """When each one began, of those that can be visited."""
         known = self._overview
         # Where the feed has looked by itself, it knows better than a glance at some intervals.
-        later = [since for _, _, since in self._seen if since > known.until_unix_s]
+        later = [since for *_, since in self._seen if since > known.until_unix_s]
         begins = (*known.begins, *later)
         return [since for since in begins if extent.start_unix_s <= since <= extent.end_unix_s]
 
@@ -58,7 +58,7 @@ class FindingTimes:
     def is_new_critical(self, newest: Snapshot) -> bool:
         """Whether a critical finding of the newest interval was not there before."""
         critical = {
-            (found.rule, found.subject, found.since_unix_s)
+            (found.host, found.rule, found.subject, found.since_unix_s)
             for found in newest.findings
             if found.severity == "critical"
         }

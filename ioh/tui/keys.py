@@ -35,6 +35,7 @@ KEYS: tuple[Key, ...] = (
     Key(("enter",), "Enter", "open", "on a layer: zoom into it; on a row: show only this one", "Where"),
     Key(("escape", "backspace", "0"), "Esc", "back", "back: from filter, row, zoom", "Where", words="return previous up cancel"),
     Key(("tab", "shift+tab"), "Tab", "focus", "switch between layers and breakdown", "Where", "focus"),
+    Key(("H",), "H", "host", "the next host, where there are several", "Where", "host", words="machine server next switch"),
     Key(("up", "k"), "↑", "up", "row above", "Where"),
     Key(("down", "j"), "↓", "down", "row below", "Where"),
     Key(("pageup",), "PgUp", "page_up", "a page up", "Where"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ioh.model.errors import ExitCode
-from ioh.model.feed import Feed
+from ioh.model.feed import Feed, Hosts
 from ioh.model.snapshot import Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
@@ -13,7 +13,7 @@ from ioh.tui.preferences import Preferences, save
 
 
 def run_screen(
-    feed: Feed,
+    feed: Feed | Hosts,
     options: ScreenOptions | None = None,
     first: Snapshot | None = None,
     *,

@@ -209,7 +209,7 @@ def test_an_older_ioh_is_read_and_named(capfd: pytest.CaptureFixture[str]) -> No
     assert told.err.count("which does not tell its addresses: it is in no pair") == 1
 
 
-@pytest.mark.parametrize("command", ["live", "replay", "record", "serve"])
+@pytest.mark.parametrize("command", ["replay", "record", "serve"])
 def test_other_commands_have_no_hosts(command: str) -> None:
     _, unknown = build_parser().parse_known_args([command, "x", "--host", "a"])
     assert "--host" in unknown

@@ -32,7 +32,7 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
     for at, finding in enumerate(shown[:height]):
         more = len(shown) - height if at == height - 1 else 0
         line = Line(f" {SIGNS[finding.severity]}", SEVERITY_STYLES[finding.severity])
-        line.add(f"{safe_name(finding.title)}: ", SEVERITY_STYLES[finding.severity])
+        line.add(f"{_title(finding)}: ", SEVERITY_STYLES[finding.severity])
         line.add(safe_name(finding.cause))
         if finding.advice:
             line.add(f" {safe_name(finding.advice)}", "dim")
@@ -44,7 +44,18 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
 
 def key_of(finding: Finding) -> str:
     """What stays the same of a finding from one interval to the next."""
-    return f"{finding.since_unix_s}/{finding.rule}/{finding.subject}"
+    return f"{finding.since_unix_s}/{finding.rule}/{finding.subject}/{finding.host}"
+
+
+def _title(finding: Finding) -> str:
+    """With its host, where there are several."""
+    host = f"{safe_name(finding.host)}: " if finding.host else ""
+    return host + safe_name(finding.title)
+
+
+def _begin(finding: Finding) -> str | float:
+    """What the action ``visit`` takes."""
+    return f"{finding.since_unix_s}@{finding.host}" if finding.host else finding.since_unix_s
 
 
 def render_findings(  # noqa: PLR0913
@@ -84,7 +95,7 @@ def render_findings(  # noqa: PLR0913
         frame.add(Line(" No findings in this interval.", "good").fitted(width))
     for at, finding in enumerate(shown):
         key = key_of(finding)
-        entries.append(Entry(key, len(frame.lines), "visit", finding.since_unix_s))
+        entries.append(Entry(key, len(frame.lines), "visit", _begin(finding)))
         is_old = abs(snapshot.time_unix_s - finding.since_unix_s) > _DAY_S
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
         _add_finding(frame, finding, width, since, is_now=key in now, is_open=at == chosen)
@@ -105,7 +116,7 @@ def _add_finding(  # noqa: PLR0913
 ) -> None:
     """Its line; what follows where it is open.  A click goes to its begin."""
     style = SEVERITY_STYLES[finding.severity] if is_now else "dim"
-    title = f" {since} {SIGNS[finding.severity]}{safe_name(finding.title)}"
+    title = f" {since} {SIGNS[finding.severity]}{_title(finding)}"
     line = Line(title, style)
     if is_open:
         line = Line(title, "sel").add("   ").add("go there", "key")
@@ -113,7 +124,7 @@ def _add_finding(  # noqa: PLR0913
         line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
     else:
         line.add(f"   {safe_name(finding.cause)}", "" if is_now else "dim")
-    frame.add(line.fitted(width), (0, width, "visit", finding.since_unix_s))
+    frame.add(line.fitted(width), (0, width, "visit", _begin(finding)))
     if not is_open:
         return
     _wrap(frame, safe_name(finding.cause), width, "strong", 3)

@@ -7,7 +7,7 @@ from ioh.tui.render.line import Hit, Line
 
 # What is shown first where not all fit; the help has the others.
 _USEFUL = (
-    "back help quit layer focus pause findings top filter rec speed heat graph hist mark reads"
+    "back help quit layer host focus pause findings top filter rec speed heat graph hist mark reads"
     " writes save"
 )
 _RANKS = {short: rank for rank, short in enumerate(_USEFUL.split())}
@@ -27,7 +27,7 @@ _PROMPTS = {
 
 
 def render_keys(
-    width: int, layers: int, *, is_replay: bool, is_zoomed: bool = False
+    width: int, layers: int, *, is_replay: bool, is_zoomed: bool = False, has_hosts: bool = False
 ) -> tuple[Line, list[Hit]]:
     """As many keys as fit, each clickable, the most useful ones.
 
@@ -36,6 +36,7 @@ def render_keys(
         layers: How many there are to zoom into.
         is_replay: Whether a recording is shown.
         is_zoomed: Whether one layer is.
+        has_hosts: Whether there are several.
     """
     line, hits = Line(" "), []
     known: list[tuple[str, str, str]] = []
@@ -44,6 +45,8 @@ def render_keys(
     if layers:
         known.append((f"1-{layers}" if layers > 1 else "1", "layer", ""))
     known += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
+    if not has_hosts:
+        known = [item for item in known if item[1] != "host"]
     if is_replay:
         known.append(("+-", "speed", "plus"))
         known = [item for item in known if item[1] != "rec"]  # it is one already

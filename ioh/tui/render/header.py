@@ -22,7 +22,8 @@ class HeaderView:
     Shape:
         ``shown`` is "live" where the newest interval is on the screen, "paused", "playing"
         an older one or a recording, or "ended" where it was the last; ``age_s`` how old the
-        newest interval is, None while none is awaited; ``speed`` of a recording.
+        newest interval is, None while none is awaited; ``speed`` of a recording; ``host`` which
+        one of several, and ``lost`` since when it does not answer, else "".
     """
 
     mode: Mode
@@ -36,6 +37,8 @@ class HeaderView:
     now_unix_s: float = 0.0
     utc: bool = False
     narrowed: str = ""
+    host: str = ""
+    lost: str = ""
 
 
 def clock(time_unix_s: float, *, utc: bool, with_date: bool = False) -> str:
@@ -67,6 +70,8 @@ def _mode(view: HeaderView) -> Span:
         return f"{glyphs.paused} {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
     if view.mode == "replay":
         return f"{glyphs.playing} REPLAY{speed}", "accent"
+    if view.shown == "live" and view.lost:
+        return f"{glyphs.paused} {view.lost}", "crit"
     if view.shown == "live":
         return f"{glyphs.live} LIVE {cycle}", "good"
     return f"{glyphs.playing} BACK IN TIME", "warn"
@@ -85,9 +90,7 @@ def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Li
     """The line; from the right, the least useful piece is left out where it does not fit."""
     right = _recording(view)
     pieces: list[tuple[int, Span]] = [(0, ("ioh", "brand"))]
-    if snapshot is not None:
-        pieces.append((2, (safe_name(snapshot.hostname, 24), "title")))
-        pieces.append((9, (safe_name(snapshot.kernel, 24), "dim")))
+    pieces += _names(snapshot, view)
     pieces.append((0, _mode(view)))
     if view.title:
         pieces.append((6, (safe_name(view.title, 32), "")))
@@ -110,11 +113,20 @@ def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Li
     return line.fitted(width)
 
 
+def _names(snapshot: Snapshot | None, view: HeaderView) -> list[tuple[int, Span]]:
+    found: list[tuple[int, Span]] = [(0, (view.host, "title"))] if view.host else []
+    if snapshot is not None:
+        if not view.host:
+            found.append((2, (safe_name(snapshot.hostname, 24), "title")))
+        found.append((9, (safe_name(snapshot.kernel, 24), "dim")))
+    return found
+
+
 def _numbers(snapshot: Snapshot, view: HeaderView) -> list[tuple[int, Span]]:
     host = snapshot.host
     found: list[tuple[int, Span]] = [(0, (clock(snapshot.time_unix_s, utc=view.utc), "strong"))]
     late = lateness(view, snapshot.interval_s)
-    if late:
+    if late and not view.lost:
         found.append((0, (late, "crit")))
     iops = lowest_iops(snapshot)
     if iops is not None:

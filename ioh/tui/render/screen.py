@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
+from ioh.model.pairs import HostState
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
@@ -21,6 +22,7 @@ from ioh.tui.render.footer import render_keys, render_message, render_page_keys,
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import HeaderView, render_header
 from ioh.tui.render.help import render_help
+from ioh.tui.render.hosts import lost, render_hosts, render_path, where
 from ioh.tui.render.layer_lines import hidden_count
 from ioh.tui.render.layers import LayersView, render_layers
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
@@ -55,7 +57,8 @@ class ScreenData:
         shown, whose number is ``tick``; ``timeline`` None where there is nothing to visit yet;
         ``status`` what is being waited for; ``message`` of the moment and its style; ``found``
         all findings known; ``compared`` what the interval is compared with; ``line`` stands below
-        the header, "" for none.
+        the header, "" for none; ``hosts``, of which that at ``host_at`` is shown; ``()``
+        where it is this machine.
     """
 
     snapshot: Snapshot | None
@@ -70,6 +73,8 @@ class ScreenData:
     found: Sequence[Finding] = ()
     compared: Compared | None = None
     line: str = ""
+    hosts: Sequence[HostState] = ()
+    host_at: int = 0
 
     @property
     def is_following(self) -> bool:
@@ -80,9 +85,15 @@ class ScreenData:
 def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenFrame:
     """The whole screen, exactly ``height`` lines of ``width`` columns."""
     frame = ScreenFrame()
-    frame.add(render_header(data.snapshot, data.header, width))
+    header = data.header
+    if data.hosts:
+        state_ = data.hosts[data.host_at]
+        header = replace(header, host=where(data.hosts, data.host_at), lost=lost(state_))
+    frame.add(render_header(data.snapshot, header, width))
     if data.line:
         frame.add(Line(" ").add(data.line, "accent").fitted(width))
+    if data.hosts:
+        frame.below(render_hosts(data.hosts, data.host_at, width))
     _add_timeline(frame, data, width, height)
     room = body_height(data, height)
     page = page_of(state, data, width)
@@ -94,6 +105,8 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
         body = _waiting(data, width)
     else:
         body = _main(state, data, data.snapshot, width, room)
+    if page is None and data.hosts and not data.hosts[data.host_at].is_here and data.is_following:
+        body.lines = [line.styled("dim") for line in body.lines]  # of what is not so any more
     frame.below(clipped(body, max(0, room)))
     seen = None if page is None else (first, room, len(page.frame.lines))
     _add_footer(frame, state, data, width, seen)
@@ -104,7 +117,7 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
 
 def body_height(data: ScreenData, height: int) -> int:
     """Lines between the first ones and the footer."""
-    return height - 2 - bool(data.line) - _has_timeline(data, height)
+    return height - 2 - bool(data.line) - bool(data.hosts) - _has_timeline(data, height)
 
 
 def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
@@ -183,7 +196,11 @@ def _add_footer(
         is_replay = data.header.mode == "replay"
         layers = data.snapshot.layers if data.snapshot is not None else {}
         line, hits = render_keys(
-            width, len(layers), is_replay=is_replay, is_zoomed=bool(state.layer)
+            width,
+            len(layers),
+            is_replay=is_replay,
+            is_zoomed=bool(state.layer),
+            has_hosts=len(data.hosts) > 1,
         )
         if seen:
             line, hits = render_page_keys(*seen, width, state.screen)
@@ -197,6 +214,12 @@ def _main(
     strip = _strip(data, snapshot, width, high)
     while len(strip.lines) < high:  # a finding moves nothing
         strip.add(Line())
+    if data.hosts and not state.layer and state.narrow is None:
+        name = data.hosts[data.host_at].name
+        own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
+        path = render_path(own, width, height // 4)
+        path.below(strip)
+        strip = path
     room = max(0, height - len(strip.lines))
     view = PanelView(state, snapshot, data.points, data.glyphs, data.tick)
     shown = _zoom if state.layer else render_overview

@@ -1,0 +1,248 @@
+"""A screen's feeds of several hosts, read together: each keeps its past and what they share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ioh.feeds.findings_cache import Judge, MakeJudge
+from ioh.feeds.recorded_feed import JOIN_TIMEOUT_S
+from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
+from ioh.model.closing import Closing
+from ioh.model.feed import FeedEnded, News, Overview, TimelineEvent
+from ioh.model.finding import Finding, worst_first
+from ioh.model.pairs import HostInterval, HostState, Pair, Round, pairs
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+
+_STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds
+_Together = tuple[tuple[Pair, ...], tuple[Finding, ...]]
+
+
+class Rounds(Protocol):
+    """Intervals of several hosts that belong together."""
+
+    @property
+    def states(self) -> tuple[HostState, ...]:
+        """How each host stands now."""
+        ...
+
+    def stop(self) -> None:
+        """End the iteration; safe to call from a signal handler."""
+        ...
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield rounds as they come."""
+        ...
+
+
+class _NamedJudge:
+    """Says which host's its findings are."""
+
+    def __init__(self, judge: Judge, host: str) -> None:
+        self._judge, self._host = judge, host
+        self.look_back_s = judge.look_back_s
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        judged = self._judge.judge(snapshot)
+        found = (replace(finding, host=self._host) for finding in judged.findings)
+        return replace(judged, findings=tuple(found))
+
+
+class HostFeed(StreamFeed):
+    """A Feed of one host, which HostsFeed fills.
+
+    Args:
+        name: As the user calls it.
+        owner: What knows the others.
+        make_judge: Makes what finds what is wrong.
+        history_bytes: Bound of what is kept of it.
+    """
+
+    def __init__(
+        self, name: str, owner: HostsFeed, make_judge: MakeJudge, history_bytes: int
+    ) -> None:
+        super().__init__(
+            (),
+            lambda: None,
+            mode="live",
+            cycle_s=owner.cycle_s,
+            hostname=name,
+            make_judge=make_judge,
+            history_bytes=history_bytes,
+        )
+        self._owner = owner
+        self._newest: Sample | None = None
+        self._lost: set[int] = set()  # intervals in which it was not here
+        self._together: dict[int, _Together] = {}
+        self._last: _Together = ((), ())
+
+    def put(self, part: HostInterval) -> tuple[int, Snapshot]:
+        """Keep an interval; its number, and the interval judged."""
+        if part.samples is None:
+            raise LookupError
+        older, newer = part.samples
+        if older is not self._newest:
+            tick = self._keep(older)
+            if (newest := self._newest) is not None:
+                self._lost.add(tick)
+                gap = TimelineEvent(newest.time_unix_s, "not measured", older.time_unix_s)
+                self.note(gap)
+        self._newest = newer
+        tick = self._keep(newer)
+        return tick, self._judged(tick, part.snapshot)
+
+    def join(self, tick: int, snapshot: Snapshot, together: _Together) -> Snapshot:
+        """The interval with what is known of all hosts, which is kept with it."""
+        if together != ((), ()):
+            # Most of them say what the one before said.
+            self._last = self._last if together == self._last else together
+            self._together[tick] = self._last
+        first = self._extent.first
+        while self._together and (oldest := next(iter(self._together))) < first:
+            del self._together[oldest]
+        self._lost = {lost for lost in self._lost if lost >= first}
+        return self._with(tick, snapshot)
+
+    def _with(self, tick: int, snapshot: Snapshot) -> Snapshot:
+        found, elsewhere = self._together.get(tick, ((), ()))
+        findings = tuple(sorted((*snapshot.findings, *elsewhere), key=worst_first))
+        return replace(snapshot, pairs=found, findings=findings)
+
+    def visit(self, tick: int) -> Snapshot | None:
+        """One interval; None where it is lost, as those in which the host was not here."""
+        found = None if tick in self._lost else super().visit(tick)
+        return None if found is None else self._with(tick, found)
+
+    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals without their tables and parts; none in which the host was not here."""
+        return (each for each in super().walk(first, last) if each[0] not in self._lost)
+
+    def overview(self) -> Overview:
+        """When this host's findings began, and all hosts' findings."""
+        found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
+        return replace(self.own_overview(), found=tuple(found))
+
+    def own_overview(self) -> Overview:
+        """Of this host alone."""
+        return super().overview()
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        """Put a mark on the time line of every host."""
+        return self._owner.set_mark(text, time_unix_s)
+
+    def toggle_recording(self) -> str:
+        """Other hosts are recorded there; returns a line that says so."""
+        return "not recording: R is for this machine; record at the host: ssh HOST ioh record"
+
+
+class HostsFeed(Closing):
+    """Feeds of several hosts; a context manager that ends run().
+
+    Args:
+        rounds: What comes of all of them; stays the caller's.
+        names: The hosts, as the user calls them.
+        cycle_s: Time between two intervals as asked for.
+        make_judge: Makes what finds what is wrong, one for each.
+        run_s: End the screen after so much time; None for never.
+    """
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        names: Sequence[str],
+        *,
+        cycle_s: float,
+        make_judge: MakeJudge,
+        run_s: float | None = None,
+    ) -> None:
+        self._rounds, self.cycle_s, self._run_s = rounds, cycle_s, run_s
+        self.names = tuple(names)
+        self._is_stopped = self._ends_screen = False
+        self._is_running = threading.Lock()
+        # When they were told, and what.
+        self._pairs: dict[tuple[str, str], tuple[float, Pair]] = {}
+        self._found: dict[int, tuple[float, tuple[Finding, ...]]] = {}
+
+        def judge_of(name: str) -> Judge | None:
+            judge = make_judge()
+            return judge if judge is None or len(names) == 1 else _NamedJudge(judge, name)
+
+        self.feeds = tuple(
+            HostFeed(name, self, lambda name=name: judge_of(name), HISTORY_BYTES // len(names))  # type: ignore[misc]
+            for name in names
+        )
+
+    @property
+    def states(self) -> tuple[HostState, ...]:
+        """How each host stands now."""
+        return self._rounds.states
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        """Read until stop(); reports every interval of every host once.
+
+        Raises:
+            IohError: None of the hosts can be read.
+        """
+        with self._is_running:
+            tell(News(status="waiting for each host's first interval"))
+            first_s: float | None = None
+            for each in () if self._is_stopped else self._rounds:
+                self._take(each, tell)
+                first_s = each.time_unix_s if first_s is None else first_s
+                seen_s = each.time_unix_s - first_s + self.cycle_s
+                if self._run_s is not None and seen_s >= self._run_s - self.cycle_s / 10:
+                    self.end()
+        if self._ends_screen:
+            tell(News(error=FeedEnded(), is_over=True))
+
+    def _take(self, each: Round, tell: Callable[[News], None]) -> None:
+        found = pairs(each.intervals)
+        put = []
+        for part in each.intervals:
+            at = self.names.index(part.name)
+            own = tuple(pair for pair in found if pair.client == part.name)
+            snapshot = replace(part.snapshot, pairs=own)
+            put.append((at, *self.feeds[at].put(replace(part, snapshot=snapshot))))
+            self._found[at] = (each.time_unix_s, put[-1][2].findings)
+        for pair in found:
+            own_pair = replace(pair, there=None)
+            self._pairs[pair.client, pair.server] = (each.time_unix_s, own_pair)
+        # Of three hosts, two may end their intervals farther apart than a round is long.
+        oldest_s = each.time_unix_s - _STAYS * self.cycle_s
+        self._pairs = {key: kept for key, kept in self._pairs.items() if kept[0] >= oldest_s}
+        known = tuple(self._pairs[key][1] for key in sorted(self._pairs))
+        for at, tick, judged in put:
+            others = (kept for number, kept in sorted(self._found.items()) if number != at)
+            elsewhere = tuple(one for time_s, all_ in others if time_s >= oldest_s for one in all_)
+            joined = self.feeds[at].join(tick, judged, (known, elsewhere))
+            tell(News(tick, joined, host=at))
+
+    def set_mark(self, text: str, time_unix_s: float | None) -> str:
+        """Put a mark on the time line of every host."""
+        at = time.time() if time_unix_s is None else time_unix_s
+        for feed in self.feeds:
+            feed.note(TimelineEvent(at, printable(text)))
+        return "marked"
+
+    def stop(self) -> None:
+        """End run() soon; safe to call from a signal handler."""
+        self._is_stopped = True
+        self._rounds.stop()
+
+    def end(self) -> None:
+        """End run() soon, and the screen with it; safe to call from a signal handler."""
+        self._ends_screen = True
+        self.stop()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and give back what it used."""
+        self.stop()
+        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
+            self._is_running.release()
+            for feed in self.feeds:
+                feed.close()

@@ -1,0 +1,246 @@
+"""The screen over several hosts: their feeds, the key between them, and what they are together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ioh.feeds.hosts_feed import HostsFeed
+from ioh.model.feed import Feed, News
+from ioh.model.intervals import interval
+from ioh.model.pairs import HostInterval, HostState, Pair, PairOp, Round
+from ioh.model.sample import Sample
+from ioh.model.snapshot import Snapshot
+from ioh.tui.render.hosts import render_hosts, render_path
+from tests import fake_ssh, fakes
+from tests.pty_screen import ROOT, PtyScreen
+from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screens import FINDINGS, minute
+
+HERE = HostState("db01", is_here=True, offset_s=0.0, error_s=0.001)
+LOST = HostState("nfs01", False, 12.4, "nfs01: Broken\x1b pipe", 0.0, 0.001)
+PAIR = Pair("db01", "nfs01", {"read": PairOp(10, 9, 5000, 1000)})
+
+
+class Scripted:
+    """Rounds that a test made up."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self._rounds, self._over = rounds, threading.Event()
+        self.states = (HERE, LOST)
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def __iter__(self) -> Iterator[Round]:
+        return iter(self._rounds)
+
+
+def part(name: str, older: Sample, newer: Sample) -> HostInterval:
+    found = interval(older, newer)
+    assert found is not None
+    return HostInterval(name, (), found, (older, newer))
+
+
+def read(rounds: Sequence[Sequence[HostInterval]]) -> tuple[HostsFeed, list[News]]:
+    made = [Round(parts[0].snapshot.time_unix_s, tuple(parts), (HERE, LOST)) for parts in rounds]
+    feed = HostsFeed(Scripted(made), ("db01", "nfs01"), cycle_s=1.0, make_judge=Finds)
+    news: list[News] = []
+    feed.run(news.append)
+    return feed, news
+
+
+class Finds:
+    """A judge that finds the same each time."""
+
+    look_back_s = 1.0
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        return replace(snapshot, findings=FINDINGS[:1])
+
+
+def test_a_lost_hosts_gap_is_a_gap_and_the_other_goes_on() -> None:
+    samples = fakes.first(12)
+    here = [part("db01", *pair) for pair in pairwise(samples)]
+    away = [part("nfs01", *samples[at : at + 2]) for at in (0, 1, 6, 7)]
+    feed, news = read([[here[0], away[0]], [here[1], away[1]], [here[2]], [here[6], away[2]]])
+    own, other = feed.feeds
+    assert [own.extent.last, other.extent.last] == [5, 4]
+    assert [tick for tick, _ in other.walk(1, 9)] == [1, 2, 4]
+    assert other.visit(3) is None
+    assert other.visit(4) is not None
+    (gap,) = other.moments()
+    assert (gap.time_unix_s, gap.until_unix_s) == (samples[2].time_unix_s, samples[6].time_unix_s)
+    assert [(each.host, each.tick) for each in news if each.tick] == [
+        *((0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (0, 5), (1, 4)),
+    ]
+    feed.close()
+
+
+def test_every_host_knows_the_findings_of_all() -> None:
+    samples = fakes.first(3)
+    parts = [part(name, samples[0], samples[1]) for name in ("db01", "nfs01")]
+    feed, news = read([parts])
+    told = [each.snapshot for each in news if each.snapshot is not None]
+    visited = [each.visit(1) for each in feed.feeds]
+    for snapshot in (*told, *visited):
+        assert snapshot is not None
+        assert {found.host for found in snapshot.findings} == {"db01", "nfs01"}
+    assert {found.host for found in feed.feeds[0].overview().found} == {"db01", "nfs01"}
+    assert len(feed.feeds[0].overview().begins) == 1
+    feed.close()
+
+
+class FakeHosts:
+    """Two hosts' made-up feeds."""
+
+    names = ("db01", "nfs01")
+
+    def __init__(self, *states: HostState) -> None:
+        self.states = states or (HERE, replace(HERE, name="nfs01"))
+        first, second = FakeFeed(minute()), FakeFeed([replace(s, pairs=(PAIR,)) for s in minute()])
+        self.fakes = (first, second)
+        self.feeds: Sequence[Feed] = self.fakes
+        self.intervals = first.intervals
+
+    def run(self, tell: Callable[[News], None]) -> None:
+        for at, feed in enumerate(self.fakes):
+            feed._tell = lambda news, at=at: tell(replace(news, host=at))
+            feed.is_running.set()
+        self.fakes[0]._is_over.wait(60)
+
+    def stop(self) -> None:
+        self.fakes[0].stop()
+
+    def push(self, count: int = 1, *, status: str = "") -> None:
+        for feed in self.fakes:
+            feed.push(count, status=status)
+
+    @property
+    def told(self) -> int:
+        return self.fakes[0].told
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_a_key_switches_the_host_at_the_same_time(size: tuple[int, int]) -> None:
+    hosts = FakeHosts()
+
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        assert on.lines[0].startswith(" ioh  db01 1/2  ")
+        assert on.lines[1].startswith("  db01  nfs01")
+        assert "H host" in on.lines[-1]
+        assert "nfs, means" not in on.text
+        await on.press("H")
+        await on.shows("nfs01 2/2", "R |db01 from nfs01:|      10|       9|   5.000")
+        await on.press("left", "left")
+        await on.until(lambda: on.app.travel.position.tick == 18)
+        await on.press("H")
+        await on.until(lambda: hosts.fakes[0].visits[-1:] == [18])
+        await on.shows("db01 1/2", "PAUSED")
+        await on.click("nfs01", into=1)
+        await on.shows("nfs01 2/2", "PAUSED")
+        await on.press("end", "1", "H", "question_mark")
+        await on.shows("the next host, where there are several")
+        assert len(on.lines) == size[1]
+
+    stage(flow, hosts, size=size)  # type: ignore[arg-type]
+
+
+def test_a_lost_host_says_since_when_and_its_numbers_are_grey() -> None:
+    hosts = FakeHosts(HERE, LOST)
+
+    async def flow(on: Stage) -> None:
+        await on.push(3)
+        assert on.lines[1] == "  db01  nfs01 lost 12 s"
+        await on.press("H")
+        await on.shows("LOST 12 s", "nfs01: Broken\\x1b pipe")
+        body = on.app.frame().lines[4:-2]
+        assert {style for line in body for text, style in line.spans if text.strip()} == {"dim"}
+        await on.press("space")
+        await on.shows("PAUSED")
+        assert len({style for line in on.app.frame().lines for _, style in line.spans}) > 4
+
+    stage(flow, hosts)  # type: ignore[arg-type]
+
+
+def test_a_finding_of_another_host_leads_there() -> None:
+    hosts = FakeHosts()
+    found = replace(FINDINGS[0], host="nfs01", since_unix_s=minute()[9].time_unix_s)
+    hosts.fakes[0].intervals[:] = [replace(s, findings=(found,)) for s in minute()]
+
+    async def flow(on: Stage) -> None:
+        await on.push(20)
+        await on.shows(f"nfs01: {found.title}")
+        await on.press("f", "enter")
+        await on.until(lambda: on.app.travel.position.tick == 10)
+        await on.shows("nfs01 2/2", "PAUSED")
+
+    stage(flow, hosts)  # type: ignore[arg-type]
+
+
+def test_of_one_machine_there_is_nothing_to_switch_to() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(2)
+        assert "H host" not in on.text
+        await on.press("H")
+        assert "there is no other host" in on.text
+
+    stage(flow, FakeFeed(minute()))
+
+
+def test_hosts_that_do_not_fit_leave_the_one_shown() -> None:
+    states = [replace(HERE, name=f"server-{at}", error_s=0.08) for at in range(8)]
+    line = render_hosts(states, 7, 80).lines[0]
+    assert line.width == 80
+    assert "server-7 clock +0 ms, to 80 ms" in line.text
+    assert line.text.startswith("<")
+    unknown = replace(HERE, offset_s=None, error_s=None)
+    assert "db01 clock not known" in render_hosts([unknown], 0, 80).lines[0].text
+
+
+@pytest.mark.parametrize(("height", "lines"), [(1, 0), (2, 2), (9, 3)])
+def test_the_path_takes_no_more_lines_than_there_are(height: int, lines: int) -> None:
+    assert len(render_path([PAIR], 80, height).lines) == lines
+
+
+def test_on_a_terminal(tmp_path: Path) -> None:
+    fake_ssh.install(tmp_path)
+    words = [sys.executable, "-m", "ioh", "--host", "db01", "--host", "nfs01", "-c", "0.3"]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with PtyScreen(words, ROOT, 80, 24, env=path) as shown:
+        shown.wait_for("db01 1/2", "nfs, means", "db01 from nfs01")
+        shown.press("H")
+        shown.wait_for("nfs01 2/2", "nfs server")
+        shown.press("q")
+        assert shown.wait() == 0
+
+
+def test_a_host_that_cannot_be_read_ends_the_screen_with_the_reason(tmp_path: Path) -> None:
+    fake_ssh.install(tmp_path)
+    words = [sys.executable, "-m", "ioh", "--host", "refused"]
+    with PtyScreen(words, ROOT, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}) as shown:
+        assert shown.wait() == 1
+        assert "Permission denied (publickey). Try: ssh -o" in shown.text
+
+
+def test_the_screen_is_over_when_the_time_is() -> None:
+    samples = fakes.first(6)
+    rounds = [
+        Round(newer.time_unix_s, (part("db01", older, newer),), (HERE,))
+        for older, newer in pairwise(samples)
+    ]
+    script = Scripted(rounds)
+    feed = HostsFeed(script, ("db01",), cycle_s=1.0, make_judge=lambda: None, run_s=3.0)
+    news: list[News] = []
+    feed.run(news.append)
+    assert script._over.is_set()
+    assert news[-1].error is not None
+    feed.close()
