@@ -16,7 +16,6 @@ from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.run import Ending, Signalled, refuse_span
-from ioh.commands.screen import filters_text, show
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.pairs import HostState, Pair, pairs
 from ioh.model.printable import printable
@@ -180,6 +179,7 @@ def show_hosts(args: argparse.Namespace) -> int:
         IohError: A name or an option is wrong, or no host can be read.
     """
     asked = _asked(args)
+    from ioh.commands.screen import filters_text, show
 
     def make(stack: contextlib.ExitStack, _: object) -> HostsFeed:
         from ioh.feeds.hosts_feed import HostsFeed

@@ -33,11 +33,11 @@ class Scripted:
     """Rounds that a test made up."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
-        self._rounds, self._over = rounds, threading.Event()
+        self._rounds, self.over = rounds, threading.Event()
         self.states = (HERE, LOST)
 
     def stop(self) -> None:
-        self._over.set()
+        self.over.set()
 
     def __iter__(self) -> Iterator[Round]:
         return iter(self._rounds)
@@ -111,13 +111,21 @@ class FakeHosts:
         self.intervals = first.intervals
 
     def run(self, tell: Callable[[News], None]) -> None:
-        for at, feed in enumerate(self.fakes):
-            feed._tell = lambda news, at=at: tell(replace(news, host=at))
-            feed.is_running.set()
-        self.fakes[0]._is_over.wait(60)
+        def tell_of(at: int) -> Callable[[News], None]:
+            return lambda news: tell(replace(news, host=at))
+
+        threads = [
+            threading.Thread(target=feed.run, args=(tell_of(at),), daemon=True)
+            for at, feed in enumerate(self.fakes)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def stop(self) -> None:
-        self.fakes[0].stop()
+        for feed in self.fakes:
+            feed.stop()
 
     def push(self, count: int = 1, *, status: str = "") -> None:
         for feed in self.fakes:
@@ -241,6 +249,6 @@ def test_the_screen_is_over_when_the_time_is() -> None:
     feed = HostsFeed(script, ("db01",), cycle_s=1.0, make_judge=lambda: None, run_s=3.0)
     news: list[News] = []
     feed.run(news.append)
-    assert script._over.is_set()
+    assert script.over.is_set()
     assert news[-1].error is not None
     feed.close()
