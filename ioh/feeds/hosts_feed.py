@@ -189,7 +189,8 @@ class HostsFeed(Closing):
             IohError: None of the hosts can be read.
         """
         with self._is_running:
-            tell(News(status="waiting for each host's first interval"))
+            for at in range(len(self.names)):
+                tell(News(status="nothing has come of this host yet", host=at))
             first_s: float | None = None
             for each in () if self._is_stopped else self._rounds:
                 self._take(each, tell)
