@@ -150,9 +150,10 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
     with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
         first_s: float | None = None
+        known: set[tuple[str, str]] = set()
         for each in stack:
             _tell_lost(each.states, told)
-            found = pairs(each.intervals)
+            found = pairs(each.intervals, known)
             given = {
                 part.name: replace(
                     part.snapshot, pairs=tuple(p for p in found if p.client == part.name)

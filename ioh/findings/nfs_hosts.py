@@ -114,18 +114,18 @@ def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
     known = [
         (pair, stats)
         for pair in pairs
-        if (stats := pair.ops.get(op)) is not None and stats.network_us is not None
+        if (stats := pair.ops.get(op)) is not None
+        # An interval that only one end counted a call in belongs to the one before or after.
+        and (stats.client_calls == 0 or stats.rtt_us is not None)
+        and (stats.server_calls == 0 or stats.server_us is not None)
     ]
     calls, served = (sum(_count(s, name) for _, s in known) for name in ("client", "server"))
-    if not calls:
+    if not calls or not served:
         return None
-    rtt_us, server_us = (
-        sum(_count(s, "client") * (us or 0.0) for s, us in each) / calls
-        for each in (
-            [(s, s.rtt_us) for _, s in known],
-            [(s, s.server_us) for _, s in known],
-        )
-    )
+    rtt_us = sum(_count(s, "client") * (s.rtt_us or 0.0) for _, s in known) / calls
+    server_us = sum(_count(s, "server") * (s.server_us or 0.0) for _, s in known) / served
+    if server_us > rtt_us:  # these are not the same calls
+        return None
     there = [pair.there for pair, _ in known if pair.there is not None]
     sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
     requests = sum(each.count for each in sums)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import isfinite
 
@@ -128,33 +128,42 @@ class Pair:
     there: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
-def pairs(hosts: Sequence[HostInterval]) -> tuple[Pair, ...]:
+def pairs(
+    hosts: Sequence[HostInterval], known: set[tuple[str, str]] | None = None
+) -> tuple[Pair, ...]:
     """Every client with every host that serves one of its mounts.
 
     An address that several of the hosts have (a bridge for containers) tells none of them.
+
+    Args:
+        hosts: An interval of each.
+        known: The pairs found so far, client and server; new ones are added.  A client that did
+            nothing in an interval does not name its server, which may still have served it.
     """
+    known = set() if known is None else known
     own = {host.name: set(_addresses(host.addresses)) for host in hosts}
     count = Counter(address for addresses in own.values() for address in addresses)
     shared = {address for address, times in count.items() if times > 1}
-    found = (
-        _pair(client, server, own[client.name] - shared, own[server.name] - shared, count)
-        for client, server in permutations(hosts, 2)
-    )
+    own = {name: addresses - shared for name, addresses in own.items()}
+    found = (_pair(client, server, own, count, known) for client, server in permutations(hosts, 2))
     return tuple(pair for pair in found if pair is not None)
 
 
 def _pair(
     client: HostInterval,
     server: HostInterval,
-    ours: set[str],
-    theirs: set[str],
-    known: Container[str],
+    own: Mapping[str, set[str]],
+    addresses: Container[str],
+    known: set[tuple[str, str]],
 ) -> Pair | None:
+    ours, theirs = own[client.name], own[server.name]
     layer = _layer(client, "nfs_client")
     servers = [(row, _address(row.key[-1])) for row in _rows(layer, "server") if row.key]
     rows = [row for row, address in servers if address in theirs]
-    if layer is None or not rows:
+    both = (client.name, server.name)
+    if layer is None or not (rows or both in known):
         return None
+    known.add(both)
     # A part has the server's name alone, which may be that of several (DNS in turn).
     elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
@@ -163,8 +172,12 @@ def _pair(
     by_address = [(row, _host(row.key[0])) for row in _rows(there, "client") if row.key]
     clients = [row for row, address in by_address if address in ours]
     # Behind NAT, or where the table is full, this client's calls may be among a stranger's.
-    is_whole = all(address in known for _, address in by_address)
+    is_whole = all(address in addresses for _, address in by_address)
     found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
+    if not rows:
+        found = {op: replace(stats, client_calls=0) for op, stats in found.items()}
+        if not any(stats.server_calls for stats in found.values()):
+            return None
     tcp = [
         row
         for row in _rows(_layer(client, "tcp"), "connection")

@@ -133,6 +133,18 @@ def test_counts_that_differ_lower_the_confidence() -> None:
     assert "the client counted 500 calls, the server 400" in [e.text for e in found.evidence]
 
 
+def test_calls_that_the_ends_count_in_different_intervals_are_all_counted() -> None:
+    both = seconds({"read": calls(5_000, 800, server_calls=60)})
+    late = seconds({"read": PairOp(0, 40, None, 300.0)}, start=1)
+    given = [
+        replace(each, pairs=(*each.pairs, *more.pairs))
+        for each, more in zip(both, late, strict=True)
+    ]
+    texts = [each.text for each in told(given)["network_adds"].evidence]
+    assert texts[0].startswith("READ: round trip 5 ms, of which the server 600 us")
+    assert texts[1] == "500 calls, counted by both ends"
+
+
 def test_it_must_last_and_goes_after_a_while() -> None:
     engine = Engine()
     slow = seconds({"read": calls()}, count=8)

@@ -126,3 +126,14 @@ def test_any_numbers_at_all() -> None:
             for at, name in enumerate(("a", "b", "c"))
         ]
         pairs([*made, client(("nfs01", "10.0.0.1")), server(("10.0.0.7:1", float("nan"), 1.0))])
+
+
+def test_what_is_served_after_the_clients_last_interval_with_calls_is_of_the_pair_still() -> None:
+    known: set[tuple[str, str]] = set()
+    idle = host("db01", OURS, nfs_client={})
+    served = server(("10.0.0.7:713", 9, 900.0))
+    assert pairs([idle, served], known) == ()
+    pairs([client(("nfs01", "10.0.0.9")), served], known)
+    (found,) = pairs([idle, served], known)
+    assert found.ops == {"read": PairOp(0, 9, None, 900.0)}
+    assert pairs([idle, server()], known) == ()
