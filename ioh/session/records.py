@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from itertools import accumulate, count
@@ -208,6 +209,9 @@ class End(Struct, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[object, msgspec.msgpack.Decoder[object]] = {}
+# msgspec leaves its notes on a type unfinished while it makes them: another thread that decodes by
+# them meanwhile (two hosts that answer at once) crashes.
+_one_makes = threading.Lock()
 _T = TypeVar("_T")
 
 
@@ -231,7 +235,8 @@ def decode_plain(plain: bytes, kind: type[_T]) -> _T:
     """
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+        with _one_makes:
+            decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
     try:
         found = decoder.decode(plain)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -7,8 +7,11 @@ import itertools
 import json
 import math
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +23,7 @@ from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec, TableSpec, gauge
 from ioh.model.sample import LayerSample, OpTotals, Row, Sample
 from ioh.pipeline import snapshots
+from ioh.session import records
 from ioh.session.encoder import Encoder
 from ioh.session.frame import Damage, Kind, make_frame
 from ioh.session.packing import Packer, Unpacker
@@ -300,3 +304,25 @@ def test_a_record_that_unpacks_to_too_much_is_refused_before_it_does() -> None:
     wide = zstandard.ZstdCompressor(compression_params=far).compressobj()
     with pytest.raises(RecordError, match="memory"):
         Unpacker().unpack(wide.compress(bytes(1 << 20)) + wide.flush())
+
+
+def test_threads_do_not_make_decoders_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """msgspec crashed where two hosts' streams began in the same moment."""
+    make, met = msgspec.msgpack.Decoder, []
+    other_is_in = threading.Barrier(2)
+
+    def decoder(kind: Any) -> Any:
+        try:
+            other_is_in.wait(0.3)
+            met.append(kind)
+        except threading.BrokenBarrierError:
+            pass
+        return make(kind)
+
+    monkeypatch.setattr(records, "_decoders", {})
+    monkeypatch.setattr(msgspec.msgpack, "Decoder", decoder)
+    end = records.encode_plain(records.End(1, 2.0))
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: records.decode_plain(end, records.End), range(2)))
+    assert found == [records.End(1, 2.0)] * 2
+    assert not met
