@@ -111,7 +111,7 @@ case $what in
 --test-servers)
     [ "$uid" = 0 ] || die "$what needs root: it runs servers as their users"
     need_servers
-    need_programs chromium prometheus systemd-analyze
+    need_programs chromium prometheus systemd-analyze sudo
     python -c 'import psycopg' 2>/dev/null || need_programs psycopg
     chosen=$*
     step "servers and browsers" run_pytest tests/servers "$@"

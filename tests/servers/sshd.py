@@ -36,7 +36,7 @@ Host stranger
 Host db01 nfs01 stranger keyless
   HostName 127.0.0.1
   Port {port}
-  User root
+  User {user}
   IdentitiesOnly yes
   StrictHostKeyChecking yes
 Host *
@@ -48,9 +48,10 @@ class Sshd:
     """``db01`` and ``nfs01`` are this machine; a context manager.
 
     ``stranger`` is it under a key that nobody knows, ``keyless`` for somebody it does not know.
+    A ``user`` other than root must be able to read the folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, user: str = "root") -> None:
         self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -60,7 +61,7 @@ class Sshd:
         key = (folder / "host.pub").read_text()
         (folder / "known").write_text(f"[127.0.0.1]:{self._port} {key}")
         (folder / "bin").mkdir()
-        names = {"folder": folder, "port": self._port}
+        names = {"folder": folder, "port": self._port, "user": user}
         (folder / "server").write_text(_SERVER.format(**names))
         (folder / "client").write_text(_CLIENT.format(**names))
         ssh = folder / "bin" / "ssh"

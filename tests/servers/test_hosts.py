@@ -1,11 +1,18 @@
-"""`ioh json --host` through a real sshd: hosts lost and found again, and nothing left there."""
+"""`ioh json --host` through a real sshd: hosts lost and found again, and nothing left there.
+
+And `ioh deploy`, into the home of a user made for that.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import shlex
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +21,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kernel.rig import Reader, ioh_command, ioh_environment
+from ioh.model.errors import ExitCode
+from tests.kernel.rig import Reader, ioh_command, ioh_environment, run
 from tests.servers.sshd import Sshd
 
 ROOT = Path(__file__).parents[2]
@@ -156,3 +164,85 @@ def test_what_ssh_refuses_is_said_in_its_words(sshd: Sshd, name: str, said: byte
         ioh.messages.join(5)
         (line,) = ioh.messages.lines
         assert said in line
+
+
+@pytest.fixture
+def guest() -> Iterator[str]:
+    """A user of this machine with a home and no rights."""
+    name = f"ioh-guest-{os.getpid()}"
+    # No password is not the same as a locked account, which sshd refuses.
+    run("useradd", "--create-home", "--password", "*", "--shell", "/bin/sh", name)
+    yield name
+    run("userdel", "--remove", "--force", name)
+
+
+@pytest.fixture
+def far(guest: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """Runs ioh here, with db01 the guest's."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+
+    def ioh(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**ioh_environment(), **server.environment}
+        return subprocess.run(
+            ioh_command(*words), env=environment, cwd=ROOT, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    with Sshd(folder, guest) as server:
+        yield ioh
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def sudo(guest: str) -> Iterator[Callable[[], None]]:
+    """Lets the guest run anything as root."""
+    path = Path("/etc/sudoers.d", guest)
+
+    def allow() -> None:
+        path.write_text(f"{guest} ALL=(root) NOPASSWD: ALL\n")
+        path.chmod(0o440)
+
+    yield allow
+    path.unlink(missing_ok=True)
+
+
+def test_a_host_without_ioh_is_given_one(
+    far: Callable[..., subprocess.CompletedProcess[str]], guest: str, sudo: Callable[[], None]
+) -> None:
+    cache = Path("/home", guest, ".cache/ioh")
+
+    def owners() -> set[int]:
+        return {path.lstat().st_uid for path in [cache, *cache.rglob("*")]}
+
+    def sources() -> dict[str, str]:
+        told = far("json", "--host", "db01", "--layers", "block", "-t", "5", "-c", CYCLE)
+        assert (told.returncode, told.stderr) == (0, "")
+        last = [line for line in map(json.loads, told.stdout.splitlines()) if line["host"]][-1]
+        assert last["host"]["name"] == "db01"
+        return {name: layer["source"] for name, layer in last["layers"].items()}
+
+    without = far("text", "--host", "db01", "-t", "1")
+    assert without.returncode == ExitCode.UNAVAILABLE
+    assert "Put it there: ioh deploy db01" in without.stderr
+    asks = far("deploy", "db01")
+    assert (asks.returncode, asks.stdout) == (ExitCode.USAGE, "")
+    assert not cache.exists()
+
+    made = far("deploy", "db01", "--yes")
+    assert made.returncode == 0, made.stderr
+    (copy,) = [path for path in cache.iterdir() if not path.is_symlink()]
+    assert f"to {copy}\n" in made.stdout
+    assert "neither you nor sudo -n there" in made.stdout
+    assert (cache / "current").resolve() == copy
+    assert owners() == {pwd.getpwnam(guest).pw_uid}
+    assert sources() == {"block": "proc"}
+
+    sudo()
+    again = far("deploy", "db01", "--yes")
+    assert again.returncode == 0, again.stderr
+    assert "copies nothing" in again.stdout
+    assert f"--remote-command 'sudo -n {copy}/ioh.sh'" in again.stdout
+    assert sources() == {"block": "bpf"}
+    assert owners() == {pwd.getpwnam(guest).pw_uid}
+    wait_for_no_far_ends()
