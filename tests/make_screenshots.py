@@ -160,7 +160,7 @@ def main() -> int:
         asyncio.run(shoot(NFS_SESSION, busy, WIDE, "nfs"))
         asyncio.run(shoot(NFS_SESSION, (*busy, "2", "w"), WIDE, "nfs-client"))
     if DB_SESSION.exists():
-        asyncio.run(shoot(DB_SESSION, ("[", "[", *("right",) * 3), WIDE, "database"))
+        asyncio.run(shoot(DB_SESSION, ("[", "[", *("right",) * 5), WIDE, "database"))
     return 0
 
 
