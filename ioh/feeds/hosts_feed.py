@@ -166,6 +166,7 @@ class HostsFeed(Closing):
         self._is_running = threading.Lock()
         # When they were told, and what.
         self._pairs: dict[tuple[str, str], tuple[float, Pair]] = {}
+        self._paired: set[tuple[str, str]] = set()  # those ever found
         self._found: dict[int, tuple[float, tuple[Finding, ...]]] = {}
 
         def judge_of(name: str) -> Judge | None:
@@ -202,7 +203,7 @@ class HostsFeed(Closing):
             tell(News(error=FeedEnded(), is_over=True))
 
     def _take(self, each: Round, tell: Callable[[News], None]) -> None:
-        found = pairs(each.intervals)
+        found = pairs(each.intervals, self._paired)
         put = []
         for part in each.intervals:
             at = self.names.index(part.name)

@@ -23,6 +23,7 @@ from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen
 from tests.screen_feed import FakeFeed, Stage, stage
 from tests.screens import FINDINGS, minute
+from tests.unit.test_pairs import OURS, client, host, server
 
 HERE = HostState("db01", is_here=True, offset_s=0.0, error_s=0.001)
 LOST = HostState("nfs01", False, 12.4, "nfs01: Broken\x1b pipe", 0.0, 0.001)
@@ -96,6 +97,28 @@ def test_every_host_knows_the_findings_of_all() -> None:
         assert {found.host for found in snapshot.findings} == {"db01", "nfs01"}
     assert {found.host for found in feed.feeds[0].overview().found} == {"db01", "nfs01"}
     assert len(feed.feeds[0].overview().begins) == 1
+    feed.close()
+
+
+def test_what_is_served_after_the_clients_last_calls_is_of_the_pair_still() -> None:
+    samples = fakes.first(3)
+    busy, idle = client(("nfs01", "10.0.0.9")), host("db01", OURS, nfs_client={})
+    served = server(("10.0.0.7:713", 9, 900.0))
+
+    def at(tick: int, *parts: HostInterval) -> list[HostInterval]:
+        times = samples[tick], samples[tick + 1]
+        shown = interval(*times)
+        assert shown is not None
+        time_s = shown.time_unix_s
+        return [
+            replace(each, snapshot=replace(each.snapshot, time_unix_s=time_s), samples=times)
+            for each in parts
+        ]
+
+    feed, news = read([at(0, busy, served), at(1, idle, served)])
+    told = [each.snapshot.pairs for each in news if each.snapshot is not None and not each.host]
+    assert [pair.ops["read"].server_calls for (pair,) in told] == [9, 9]
+    assert [pair.ops["read"].client_calls for (pair,) in told] == [100, 0]
     feed.close()
 
 
