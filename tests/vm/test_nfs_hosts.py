@@ -1,52 +1,69 @@
 """A client and its server as two hosts: how long the network took, the server, its disk.
 
 ``ssh`` is a program that enters the client's network namespace, or stays in the server's: two
-hosts with one kernel.
+hosts with one kernel.  The server's clock is 3 s ahead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.kernel.rig import MIB, Reader, aligned, fio, ioh_command, ioh_environment, opened
+from tests.kernel.rig import MIB, ROOT, Reader, aligned, ioh_command, ioh_environment, opened
+from tests.vm.disks import Disks
 from tests.vm.nfs import ATTACHED_S, EXPORT, Server, client_counts, mounted
+from tests.vm.stage import FILE, FILE_BYTES, SERVED, export_slow_disk
 
 SSH = """\
 #!/bin/sh
 while [ "$1" != -- ]; do shift; done
 case $2 in
 cli) exec nsenter --net=/run/netns/cli1 sh -c "$3" ;;
-srv) exec sh -c "$3" ;;
+srv) PATH={ahead}:$PATH PYTHONPATH={ahead}:{root} exec sh -c "$3" ;;
 esac
 """
+AHEAD_S = 3
+DATE = f"#!/bin/sh\nexec /bin/date -d '+{AHEAD_S} sec' \"$@\"\n"
+PYTHON = f"import time\nreal = time.time\ntime.time = lambda: real() + {AHEAD_S}\n"
 DELAY_MS = 5.0
 READS = 400  # a phase
+ANSWER_MS = 20
+FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 
 
 class Hosts:
     """`ioh json` of both, each second, as it runs."""
 
     def __init__(self, folder: Path) -> None:
-        ssh = folder / "ssh"
-        ssh.write_text(SSH)
-        ssh.chmod(0o755)
+        ahead = folder / "ahead"
+        ahead.mkdir()
+        (ahead / "sitecustomize.py").write_text(PYTHON)
+        ssh = SSH.format(ahead=ahead, root=ROOT)
+        for path, text in ((folder / "ssh", ssh), (ahead / "date", DATE)):
+            path.write_text(text)
+            path.chmod(0o755)
         command = " ".join(ioh_command()).replace(" -I ", " ")
         words = ("--host", "cli", "--host", "srv", "--remote-command", command)
         environment = ioh_environment()
         environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+        asked = ioh_command("json", *words, "--layers", "nfs_client,tcp,nfs_server,block")
         self.process = subprocess.Popen(
-            ioh_command("json", *words, "--layers", "nfs_client,tcp,nfs_server,block"),
+            [asked[0], "-X", "faulthandler", *asked[1:]],
             stdout=subprocess.PIPE,
             env=environment,
         )
@@ -58,9 +75,12 @@ class Hosts:
         return [json.loads(line) for line in self._output.lines[first:]]
 
     def seconds(self, count: int) -> list[dict[str, Any]]:
-        """What comes from now on, so many lines of each kind."""
-        first = len(self._output.lines)
-        self._output.wait_for(first + 3 * count, 60.0 + 10 * count)
+        """What comes from now on, up to so many lines of both together."""
+        first = at = len(self._output.lines)
+        while count:
+            self._output.wait_for(at + 1, 60.0)
+            count -= not json.loads(self._output.lines[at])["host"]
+            at += 1
         return self.lines(first)
 
     def wait_for_probes(self) -> None:
@@ -78,6 +98,13 @@ class Hosts:
             if wanted <= told:
                 return
 
+    def cut(self) -> None:
+        """The client's connection ends, and all that runs at its other end."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+                if not Path(f"/proc/{process.pid}/ns/net").samefile("/proc/self/ns/net"):
+                    process.send_signal(signal.SIGKILL)
+
     def end(self) -> None:
         self.process.terminate()
         try:
@@ -89,42 +116,41 @@ class Hosts:
 
 
 @pytest.fixture(scope="module")
-def hosts(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+def made(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     with mounted("4.2", client=2, place="/mnt/idle"):  # keeps the client's module in use
-        made = Hosts(tmp_path_factory.mktemp("hosts"))
+        hosts = Hosts(tmp_path_factory.mktemp("hosts"))
         try:
-            made.wait_for_probes()
-            yield made
+            yield hosts
         finally:
-            made.end()
+            hosts.end()
+
+
+@pytest.fixture
+def hosts(made: Hosts) -> Hosts:
+    made.wait_for_probes()
+    return made
+
+
+def pairs_of(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    pairs = [pair for line in lines if not line["host"] for pair in line["pairs"]]
+    assert {(pair["client"], pair["server"]) for pair in pairs} <= {("cli", "srv")}
+    return pairs
 
 
 def reads_of(lines: list[dict[str, Any]]) -> dict[str, float]:
     """All READs of a phase: counts at both ends, means of what each part took."""
-    found = [
-        pair["ops"]["read"]
-        for line in lines
-        if not line["host"]
-        for pair in line["pairs"]
-        if (pair["client"], pair["server"]) == ("cli", "srv") and "read" in pair["ops"]
-    ]
-    tcp = [
-        pair["tcp_rtt_us"]
-        for line in lines
-        if not line["host"]
-        for pair in line["pairs"]
-        if pair["ops"] and pair["tcp_rtt_us"]
-    ]
-    client = sum(op["client_calls"] or 0 for op in found)
-    served = sum(op["server_calls"] or 0 for op in found)
-    rtt_us = sum((op["client_calls"] or 0) * (op["rtt_us"] or 0.0) for op in found)
-    server_us = sum((op["server_calls"] or 0) * (op["server_us"] or 0.0) for op in found)
+    pairs = pairs_of(lines)
+    found = [pair["ops"]["read"] for pair in pairs if "read" in pair["ops"]]
+    client = sum(op["client_calls"] for op in found)
+    served = sum(op["server_calls"] for op in found)
+    rtt_us = sum(op["client_calls"] * (op["rtt_us"] or 0.0) for op in found)
+    server_us = sum(op["server_calls"] * (op["server_us"] or 0.0) for op in found)
     return {
         "client": client,
         "served": served,
-        "rtt_us": rtt_us / max(1, client),
+        "server_us": server_us / max(1, served),
         "network_us": rtt_us / max(1, client) - server_us / max(1, served),
-        "tcp_us": fmean(tcp) if tcp else 0.0,
+        "tcp_us": fmean(pair["tcp_rtt_us"] for pair in pairs if pair["tcp_rtt_us"]),
     }
 
 
@@ -138,18 +164,20 @@ def rules_of(lines: list[dict[str, Any]]) -> set[str]:
     } & names
 
 
-def read_one_by_one(path: Path, count: int) -> None:
-    """Direct reads of 4 KiB, one at a time."""
+def read_one_by_one(path: Path, count: int) -> float:
+    """Direct reads of 4 KiB, one at a time; the mean time of one, in us, as their program sees."""
     with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
+        began = time.monotonic_ns()
         for number in range(count):
             os.preadv(fd, [buffer], number % 256 * 4096)
+        return (time.monotonic_ns() - began) / 1e3 / count
 
 
-def phase(hosts: Hosts, path: Path, count: int = READS) -> list[dict[str, Any]]:
+def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, Any]], float]:
     first = len(hosts.lines())
-    read_one_by_one(path, count)
+    call_us = read_one_by_one(path, count)
     hosts.seconds(3)
-    return hosts.lines(first)
+    return hosts.lines(first), call_us
 
 
 @pytest.mark.parametrize("version", ["3", "4.0", "4.2"])
@@ -159,54 +187,114 @@ def test_the_networks_time_is_exact(server: Server, hosts: Hosts, version: str) 
         read_one_by_one(place / "one", 256)  # into the server's cache
         hosts.seconds(3)
         before = client_counts(place)
-        plain = reads_of(phase(hosts, place / "one"))
+        lines, plain_us = phase(hosts, place / "one")
+        plain = reads_of(lines)
         with server.netem("srv1", "delay", f"{DELAY_MS}ms"):
-            lines = phase(hosts, place / "one", 5 * READS)
+            lines, late_us = phase(hosts, place / "one", 5 * READS)
         late = reads_of(lines)
         told = client_counts(place) - before
-    print(version, plain, late)
-    assert plain["client"] + late["client"] == told.read.calls == 6 * READS
+    print(version, plain_us, plain, late_us, late)
+    assert (plain["client"], late["client"]) == (READS, 5 * READS)
+    assert told.read.calls == 6 * READS
     assert (plain["served"], late["served"]) == (plain["client"], late["client"])
-    # An emulated machine's timers are late: how long the delay was, its TCP has measured, too.
+    # An emulated machine's timers are late: how long the delay was, the program has seen, too.
+    assert late["network_us"] >= DELAY_MS * 1e3
     assert late["tcp_us"] >= DELAY_MS * 1e3
-    assert late["network_us"] == pytest.approx(late["tcp_us"], abs=200)
+    added_us = late["network_us"] - plain["network_us"]
+    assert added_us == pytest.approx(late_us - plain_us, abs=200)
     assert rules_of(lines) == {"network_adds"}
 
 
-@contextlib.contextmanager
-def busy_disk() -> Iterator[None]:
-    """Somebody at the server keeps many requests in its disk's queue."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            fio(
-                EXPORT, rw="randread", bs="64k", size="64m", direct=1, filename="other",
-                ioengine="libaio", iodepth=64, time_based=1, runtime=5, numjobs=2,
-            )  # fmt: skip
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(60)
-
-
 def test_the_servers_disk_is_told_from_the_network(server: Server, hosts: Hosts) -> None:
-    with mounted("4.2") as place:
-        (place / "cold").write_bytes(os.urandom(16 * MIB))
-        server.drop_caches()
-        with busy_disk():
-            time.sleep(3)
-            first = len(hosts.lines())
-            until = time.monotonic() + 15
+    disks = Disks()
+    export_slow_disk(disks)
+    places = list(range(0, FILE_BYTES, 256 * 1024))
+    with mounted("4.2", folder=SERVED.name) as place:
+        disks.answer_after(ANSWER_MS * 1000)
+        first = len(hosts.lines())
+        until = time.monotonic() + 12
+        count = 0
+        with opened(place / FILE, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
             while time.monotonic() < until:
                 server.drop_caches()
-                read_one_by_one(place / "cold", 32)
-            hosts.seconds(2)
-            lines = hosts.lines(first)
-    print(reads_of(lines), rules_of(lines))
-    assert "network_adds" not in rules_of(lines)
-    assert rules_of(lines) & {"disk_adds", "server_adds"}
+                Random(count).shuffle(places)
+                count += len([os.preadv(fd, [buffer], offset) for offset in places])
+        hosts.seconds(3)
+        lines = hosts.lines(first)
+        disks.answer_after(0)
+    reads = reads_of(lines)
+    print(count, reads, rules_of(lines))
+    assert (reads["client"], reads["served"]) == (count, count)
+    assert reads["server_us"] >= ANSWER_MS * 1e3
+    assert rules_of(lines) == {"disk_adds"}
+
+
+@contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """What writes to this file system waits."""
+    with opened(folder, os.O_RDONLY) as fd:
+        fcntl.ioctl(fd, FREEZE, 0)
+        try:
+            yield
+        finally:
+            fcntl.ioctl(fd, THAW, 0)
+
+
+def test_a_server_that_pauses_is_told_from_its_disk(hosts: Hosts) -> None:
+    with mounted("4.2") as place:
+        stop = threading.Event()
+
+        def write(name: str) -> None:
+            flags = os.O_CREAT | os.O_RDWR | os.O_DIRECT
+            with opened(place / name, flags) as fd, aligned(4096) as buffer:
+                while not stop.is_set():
+                    os.pwritev(fd, [buffer], 0)
+
+        before = client_counts(place)
+        first = len(hosts.lines())
+        writers = [threading.Thread(target=write, args=(f"paused{n}",)) for n in range(4)]
+        for writer in writers:
+            writer.start()
+        until = time.monotonic() + 12
+        while time.monotonic() < until:
+            with frozen(EXPORT):
+                time.sleep(0.3)
+            time.sleep(0.05)
+        stop.set()
+        for writer in writers:
+            writer.join(60)
+        told = client_counts(place) - before
+        hosts.seconds(3)
+        lines = hosts.lines(first)
+    found = [pair["ops"]["write"] for pair in pairs_of(lines) if "write" in pair["ops"]]
+    client, served = (sum(op[name] for op in found) for name in ("client_calls", "server_calls"))
+    print(found, rules_of(lines))
+    assert (client, served) == (told.write.calls, told.write.calls)
+    assert rules_of(lines) == {"server_adds"}
+
+
+def test_a_cut_connection_loses_the_gap_alone(server: Server, hosts: Hosts) -> None:
+    with mounted("4.2") as place:
+        (place / "one").write_bytes(os.urandom(MIB))
+        hosts.seconds(3)
+        first = len(hosts.lines())
+        before = phase(hosts, place / "one")[0]
+        hosts.cut()
+        while hosts.seconds(1)[-1]["hosts"][0]["is_here"]:
+            pass
+        hosts.wait_for_probes()
+        after = phase(hosts, place / "one")[0]
+    for lines in (before, after):
+        reads = reads_of(lines)
+        assert (reads["client"], reads["served"]) == (READS, READS)
+    intervals = [line for line in hosts.lines(first) if line["host"]]
+    assert all(line["interval_s"] < 3 for line in intervals)
+    times_s = [line["time_unix_s"] for line in intervals if line["host"]["name"] == "srv"]
+    assert max(b - a for a, b in pairwise(times_s)) < 3
+    assert abs(times_s[-1] - time.time()) < AHEAD_S  # our clock's, not the server's
+    for line in hosts.seconds(1):
+        for host in line.get("hosts", ()):
+            ahead_s = AHEAD_S if host["name"] == "srv" else 0
+            error_s = host["clock_error_s"]
+            assert abs(host["clock_offset_s"] - ahead_s) <= error_s + 0.001
+            assert error_s <= 1
