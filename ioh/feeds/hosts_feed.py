@@ -214,7 +214,7 @@ class HostsFeed(Closing):
         for pair in found:
             own_pair = replace(pair, there=None)
             self._pairs[pair.client, pair.server] = (each.time_unix_s, own_pair)
-        # Of three hosts, two may end their intervals farther apart than a round is long.
+        # Where a host is late, its interval comes in a later round.
         oldest_s = each.time_unix_s - _STAYS * self.cycle_s
         self._pairs = {key: kept for key, kept in self._pairs.items() if kept[0] >= oldest_s}
         known = tuple(self._pairs[key][1] for key in sorted(self._pairs))

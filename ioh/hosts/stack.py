@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -15,20 +16,47 @@ from ioh.model.pairs import HostInterval, HostState, Round
 MAX_HOSTS = 8
 _BEGIN_S = 30.0  # so long all hosts are waited for, in the beginning
 _SLACK_S = 1.0
+_STAYS = 0.1  # of an interval: more than the ends of a host's intervals waver
 _NOTHING_S = 4.0  # beyond an interval: then all are lost
 
 
-def take_round(ready: Mapping[str, deque[HostInterval]], half_s: float) -> list[HostInterval]:
+def round_edge(ends_s: Sequence[float], cycle_s: float, before_s: float) -> float:
+    """When, in each cycle, one round ends and the next one begins: where fewest intervals end.
+
+    Args:
+        ends_s: When an interval of each host ended.
+        cycle_s: How long one is.
+        before_s: The edge until now, nan at first: where it lies is left only for much more room.
+    """
+    phases = sorted(each % cycle_s for each in ends_s)
+    followers = [*phases[1:], phases[0] + cycle_s]
+
+    def room_s(gap: tuple[float, float]) -> float:
+        long_s = gap[1] - gap[0]
+        return long_s + cycle_s * _STAYS * ((before_s - gap[0]) % cycle_s < long_s)
+
+    begin_s, end_s = max(zip(phases, followers, strict=True), key=room_s)
+    return (begin_s + end_s) / 2 % cycle_s
+
+
+def take_round(
+    ready: Mapping[str, deque[HostInterval]], cycle_s: float, edge_s: float
+) -> list[HostInterval]:
     """Take the earliest interval that is there, and of each other host the one that goes with it.
 
-    Nothing is left out: what ended later than half an interval is the next round's.  Where as many
-    wait as there is room for, the times of another host are wrong: that one keeps nobody out.
+    Nothing is left out: what ended after the next edge is the next round's.  Where as many wait as
+    there is room for, the times of another host are wrong: that one keeps nobody out.
     """
-    first_s = min((each[0].snapshot.time_unix_s for each in ready.values() if each), default=0.0)
+    numbers = {
+        name: math.floor((each[0].snapshot.time_unix_s - edge_s) / cycle_s)
+        for name, each in ready.items()
+        if each
+    }
+    first = min(numbers.values(), default=0)
     return [
         each.popleft()
-        for each in ready.values()
-        if len(each) >= MOST_READY or (each and each[0].snapshot.time_unix_s <= first_s + half_s)
+        for name, each in ready.items()
+        if len(each) >= MOST_READY or numbers.get(name) == first
     ]
 
 
@@ -45,6 +73,7 @@ class HostStack(Closing):
         self._changed = threading.Condition()
         self._stopped = False
         self._clock = SteadyClock()
+        self._edge_s = math.nan
         self._hosts = [Host(name, asked, self._clock, self._changed) for name in names]
         for host in self._hosts:
             host.start()
@@ -79,11 +108,14 @@ class HostStack(Closing):
             with self._changed:
                 self._wait()
                 ready = {host.name: host.ready for host in self._hosts}
-                taken = take_round(ready, self._cycle_s / 2)
+                ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
+                if ends_s:
+                    self._edge_s = round_edge(ends_s, self._cycle_s, self._edge_s)
+                taken = take_round(ready, self._cycle_s, self._edge_s)
                 self._changed.notify_all()
             if not self._stopped:
-                ends_s = (each.snapshot.time_unix_s for each in taken)
-                yield Round(min(ends_s, default=self._clock()), tuple(taken), self.states)
+                first_s = min((x.snapshot.time_unix_s for x in taken), default=self._clock())
+                yield Round(first_s, tuple(taken), self.states)
 
     def _begin(self) -> None:
         until = time.monotonic() + _BEGIN_S + self._cycle_s

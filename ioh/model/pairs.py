@@ -64,7 +64,7 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Intervals that ended within half of one, and how every host stands, lost ones too.
+    """An interval of each host that go together, and how every host stands, lost ones too.
 
     Units:
         ``time_unix_s`` of the first end, by our clock.
