@@ -73,7 +73,7 @@ def test_a_command_that_lacks_something_ends_with_one_line(
             del args
             raise RuntimeError("can't start new thread")  # noqa: EM101, TRY003
 
-    monkeypatch.setattr(commands, "commands", lambda: (Lacking(),))
+    monkeypatch.setattr(commands, "commands", lambda _: (Lacking(),))
     assert commands.main(["doctor"]) == ExitCode.FAILED
     told = capsys.readouterr().err
     assert told.startswith(f"ioh: {PROCESSES}")

@@ -48,6 +48,7 @@ def stopped() -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)  # it runs on until the signal has come
         yield process
         process.kill()
 
