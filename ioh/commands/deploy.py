@@ -30,7 +30,7 @@ class DeployCommand:
   ioh deploy db01
   ioh deploy admin@db01:2222 --yes
 
-Says first what it will do there, and asks. Afterwards: ioh text --host db01"""
+Says first what it will do there, and asks. Afterwards: ioh --host db01"""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
