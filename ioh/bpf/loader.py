@@ -11,8 +11,9 @@ attach_late LAYER
     made here.  Again one copy at a time.
 attach_server LAYER PID
     The layer's program at the probe points of what a process runs, where that is one of the servers
-    that were known when the loader was forked; each file once.  The file is read here, and says
-    where its probe points are: who holds ioh chooses neither a file nor a place in it.
+    that were known when the loader was forked; an op of a file is attached once at a time.  The
+    file is read here, and says where its probe points are: who holds ioh chooses neither a file
+    nor a place in it.
 stats
     A descriptor that makes the kernel count BPF run time.
 
@@ -356,7 +357,7 @@ class _Monitor:
 
     def _note(self, asked: _Asked, answer: dict[str, Any], made: Made) -> None:
         if asked.verb == "attach_server":
-            self.servers.note(answer["files"], answer["sites"], made.live)
+            self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
             return
         self.made[asked] = made
         if asked.verb == "attach" and made.late:

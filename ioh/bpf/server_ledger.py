@@ -1,15 +1,16 @@
-"""Which servers' files have their probes, and how many places are in use; kept by the loader."""
+"""Which servers' files have their probes, and which places are in use; kept by the loader."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ioh.bpf.calls import Object, is_gone
 
-SITES = 2048  # places that a layer can be attached to while it runs
+SITES = 2048  # places that a layer can be attached to at a time
 
 FileId = tuple[int, int]  # st_dev, st_ino
+Link = tuple[int, Object]  # its place, itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,30 +19,52 @@ class ServerRequest:
 
     Shape:
         ``pid`` is of a process that runs a server; 0 stands for the libraries, and for the
-        programs named on the command line.  ``first_site`` is the first free place; ``taken`` are
-        the files that have their probes already.
+        programs named on the command line.  ``free_sites`` are places that nothing uses.
+        ``known`` are the files that have probes already, each with the ops whose own are gone.
     """
 
     pid: int
-    first_site: int
-    taken: Collection[FileId]
+    free_sites: Sequence[int]
+    known: Mapping[FileId, Collection[str]]
 
 
 @dataclass(slots=True)
 class ServerLedger:
-    """What was attached since the layer was."""
+    """What was attached since the layer was: by file and op, each link with its place."""
 
-    next_site: int = 0
-    files: dict[FileId, tuple[Object, ...]] = field(default_factory=dict)  # each with its links
+    files: dict[FileId, dict[str, list[Link]]] = field(default_factory=dict)
 
     def request(self, pid: int) -> ServerRequest:
         """What the child that attaches has to know."""
-        taken = {f for f, links in self.files.items() if any(not is_gone(x) for x in links)}
-        self.files = {file: self.files[file] for file in taken}
-        return ServerRequest(pid, self.next_site, taken)
+        self._forget_files()
+        known: dict[FileId, set[str]] = {}
+        used: set[int] = set()
+        for file, ops in self.files.items():
+            living = {op: _living(links) for op, links in ops.items()}
+            known[file] = {op for op, links in living.items() if not links}
+            used |= {at for links in living.values() for at, _ in links}
+        return ServerRequest(pid, [at for at in range(SITES) if at not in used], known)
 
-    def note(self, files: Iterable[Iterable[int]], sites: int, links: Iterable[Object]) -> None:
-        """Take in what a child has attached: ``links`` to ``sites`` places of all of ``files``."""
-        self.next_site += sites
-        if made := tuple(links):
-            self.files |= {(dev, ino): made for dev, ino in files if (dev, ino) not in self.files}
+    def note(
+        self, sites: Iterable[tuple[int, int, int]], ops: Iterable[str], links: Iterable[Object]
+    ) -> None:
+        """Take in what a child has attached: each link's place with its file, its op, itself."""
+        self._forget_files()
+        fresh: dict[tuple[FileId, str], list[Link]] = {}
+        for (at, dev, ino), op, made in zip(sites, ops, links, strict=True):
+            fresh.setdefault(((dev, ino), op), []).append((at, made))
+        for (file, op), new in fresh.items():
+            self.files.setdefault(file, {})[op] = new
+
+    def _forget_files(self) -> None:
+        """Those that nobody holds a link to any more."""
+        self.files = {
+            file: ops
+            for file, ops in self.files.items()
+            if any(_living(links) for links in ops.values())
+        }
+
+
+def _living(links: Iterable[Link]) -> list[Link]:
+    """Those that somebody still holds."""
+    return [(at, made) for at, made in links if not is_gone(made)]

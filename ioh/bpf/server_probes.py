@@ -12,15 +12,15 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object
 from ioh.bpf.libbpf import libbpf
-from ioh.bpf.server_ledger import SITES, FileId, ServerRequest
+from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
 from ioh.bpf.uprobes import attach_uprobe
 from ioh.model.limits import lack_behind
@@ -35,6 +35,13 @@ _ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
 _LIBRARY_DIRS = "usr/lib/*-linux-gnu"
+_NOTHING: dict[str, Any] = {
+    "reason": "",
+    "files": [],
+    "link_ops": [],
+    "link_sites": [],
+    "missing": [],
+}
 
 
 @dataclass(slots=True)
@@ -44,9 +51,10 @@ class _Work:
     program: int
     sites: int
     ops: Sequence[str]
-    next_site: int
+    free_sites: Iterator[int]
     links: list[int] = field(default_factory=list)
     link_ops: list[str] = field(default_factory=list)  # what each of them counts
+    link_sites: list[tuple[int, int, int]] = field(default_factory=list)  # its place, the file
     missing: list[str] = field(default_factory=list)
 
 
@@ -54,34 +62,35 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
     """Attach to one process' program, or to what is named; the answer says what came of it.
 
     Shape:
-        The answer has ``files``, the FileId of each file that has probes now, ``sites`` the number
-        of places used, ``link_ops`` what each of the links counts, ``missing`` a sentence for what
-        there is not, and ``reason``, "" unless nothing came of it.
+        The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what
+        each of the links counts, ``link_sites`` its place and its file, ``missing`` a sentence for
+        what there is not, and ``reason``, "" unless nothing came of it.
     """
     links: list[int] = []
     try:
         sites, program = (open_object(made) for made in objects)
-        work = _Work(program, sites, layer.spec.ops, asked.first_site, links)
+        work = _Work(program, sites, layer.spec.ops, iter(asked.free_sites), links)
         files: list[FileId] = []
         reason = "no server that ioh knows"
         for file, server in _files(asked.pid, layer.servers()):
             with file:
                 stat = os.fstat(file.fileno())
                 files.append((stat.st_dev, stat.st_ino))
-                if files[-1] not in asked.taken:
-                    _attach_file(file, server, work)
+                lacks = asked.known.get(files[-1])
+                if lacks is None or lacks:
+                    _attach_file(file, server, work, lacks)
             reason = ""
     except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
-        return {"reason": "", "files": [], "sites": 0, "link_ops": [], "missing": []}, [], Made()
+        return dict(_NOTHING), [], Made()
     except (OSError, ValueError) as error:
         lack = lack_behind(error)
         said = lack.cause if lack else getattr(error, "strerror", None) or str(error)
-        return {"reason": printable(said), "files": [], "sites": 0}, [], Made()
+        return _NOTHING | {"reason": printable(said)}, [], Made()
     answer = {
         "reason": reason if asked.pid else "",
         "files": files,
-        "sites": work.next_site - asked.first_site,
         "link_ops": work.link_ops,
+        "link_sites": work.link_sites,
         "missing": [printable(text) for text in work.missing],
     }
     return answer, links, Made(object_ids("link", links))
@@ -106,19 +115,24 @@ def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Serv
                 yield path.open("rb"), server
 
 
-def _attach_file(file: BinaryIO, server: Server, work: _Work) -> None:
+def _attach_file(
+    file: BinaryIO, server: Server, work: _Work, wanted: Collection[str] | None
+) -> None:
+    """Attach to all of a file's places, or to those of the ops that are ``wanted``."""
     found = find_sites(file, server, platform.machine())
     work.missing += found.missing
+    stat = os.fstat(file.fileno())
     path = f"/proc/self/fd/{file.fileno()}"
     refused: dict[str, str] = {}
     # What ends an operation first, else what begins in between would be under way for ever.
     for site in sorted(found.sites, key=lambda site: site.role == "start"):
-        if site.op not in work.ops or site.op in refused:
+        if site.op not in (work.ops if wanted is None else wanted) or site.op in refused:
             continue
-        if work.next_site >= SITES:
-            refused[site.op] = "ioh has attached too often: start it again"
+        at = next(work.free_sites, None)
+        if at is None:
+            refused[site.op] = "ioh watches as many programs as it can"
             continue
-        _set_site(work.sites, work.next_site, site, server, work.ops)
+        _set_site(work.sites, at, site, server, work.ops)
         try:
             link = attach_uprobe(
                 work.program,
@@ -126,14 +140,14 @@ def _attach_file(file: BinaryIO, server: Server, work: _Work) -> None:
                 site.offset,
                 at_return=site.at_return,
                 semaphore=site.semaphore,
-                cookie=work.next_site,
+                cookie=at,
             )
         except OSError as error:
             refused[site.op] = error.strerror or str(error)
             continue
         work.links.append(link)
         work.link_ops.append(site.op)
-        work.next_site += 1
+        work.link_sites.append((at, stat.st_dev, stat.st_ino))
     work.missing += [f"{server.title}: no {op}: {why}" for op, why in refused.items()]
 
 

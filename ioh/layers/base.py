@@ -157,7 +157,7 @@ class Layer(ABC):
         del answer
 
     def too_dear(self) -> tuple[str, str]:
-        """An op to let go of, since its events come too fast, and why; "" for none."""
+        """An op to let go of for a while, since its events come too fast, and why; "" for none."""
         return "", ""
 
     @classmethod

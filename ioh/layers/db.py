@@ -13,7 +13,7 @@ from ioh.bpf.server_ledger import SITES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer, offset_defines
 from ioh.layers.db_tables import SESSION_OPS, SESSION_TABLE, WAIT_TABLE, WAITS, Sessions, Waits
-from ioh.layers.event_rate import EventRate
+from ioh.layers.event_rate import PAUSE_S, EventRate
 from ioh.layers.nfs_parts import Parts
 from ioh.layers.part_totals import PartTotals, part_defines, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -141,7 +141,7 @@ class Db(Layer):
         self._sessions, self._waits = Sessions(root), Waits()
         self._seen_ops: set[str] = set()
         self._watched: set[int] = set()
-        self._dropped: set[str] = set()
+        self._forgotten: set[str] = set()
         self._counts: dict[str, int] = {}
         self._rate = EventRate()
 
@@ -153,15 +153,16 @@ class Db(Layer):
         """A server has its probes; which of the ops have one."""
         if answer["files"]:  # none: it had ended already
             self._watched.add(int(answer["pid"]))
-        self._seen_ops |= {str(op) for op in answer["link_ops"]} - self._dropped
+        self._seen_ops |= set(map(str, answer["link_ops"]))
 
     def too_dear(self) -> tuple[str, str]:
         """What happens most, while all that is counted costs more than a fifth of a CPU."""
         op, per_s = self._rate.busiest(self._counts, time.monotonic())
         if op:
-            self._dropped.add(op)
             self._seen_ops.discard(op)
-        return op, f"{op} is counted no more: {per_s:,.0f} events a second slow the servers"
+            self._forgotten.add(op)
+        pause = f"{PAUSE_S / 60:.0f} minutes"
+        return op, f"{op} is not counted for {pause}: {per_s:,.0f} events a second slow the servers"
 
     def read(self, maps: Maps) -> LayerSample:
         """Totals, sessions and waits by server; what none has a probe for is unknown."""
@@ -185,8 +186,8 @@ class Db(Layer):
                 "running_statements": running if "statement" in self._seen_ops else None,
             },
             tables={
-                "session": self._sessions.read(maps["sessions"], names),
-                "wait": self._waits.read(maps["waits"], by_server, names),
+                "session": self._sessions.read(maps["sessions"], names, self._seen_ops),
+                "wait": self._waits.read(maps["waits"], by_server, names, self._seen_ops),
             },
             parts=self._parts.name(by_server),
             lost=decode_lost(maps["lost"], SPEC.lost),
@@ -194,11 +195,16 @@ class Db(Layer):
         )
 
     def _running_statements(self, open_ops: Map) -> int:
-        """How many; a thread that was killed in the middle of one has none under way."""
-        running = 0
+        """How many; a thread that was killed in the middle of one has none under way.
+
+        What is let go of is under way no more: its end would be that of a later one's.
+        """
+        running, forgotten = 0, self._forgotten
+        self._forgotten = set()
         for key, _ in open_ops.items_bytes():
             tid, op = _OPEN_KEY.unpack(key)
-            if self._knows_pids and not (self.root / "proc" / str(tid)).exists():
+            is_gone = self._knows_pids and not (self.root / "proc" / str(tid)).exists()
+            if is_gone or self.spec.ops[op] in forgotten:
                 open_ops.delete(key)
             elif self.spec.ops[op] == "statement":
                 running += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.per_owner_totals import Ops
 from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us, ratio
-from ioh.model.sample import Table
+from ioh.model.sample import Row, Table
 from ioh.procfs.server_processes import session_name
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ class Sessions:
         self._last: dict[bytes, tuple[bytes, int]] = {}  # value, tick of the last change
         self._names: dict[bytes, tuple[str, str]] = {}
 
-    def read(self, sessions: Map, servers: Mapping[int, str]) -> Table:
-        """Rows by pid, what it works on, and server."""
+    def read(self, sessions: Map, servers: Mapping[int, str], seen: Collection[str]) -> Table:
+        """Rows by pid, what it works on, and server; what is not among ``seen`` is unknown."""
         self._tick += 1
-        rows: dict[tuple[str, ...], tuple[int, ...]] = {}
+        rows: dict[tuple[str, ...], Row] = {}
         for key, value in sessions.items_bytes():
             before, changed = self._last.get(key, (b"", 0))
             if value != before:
@@ -103,8 +103,9 @@ class Sessions:
                 continue
             words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)
             counts, times = words[: len(SESSION_OPS)], words[len(SESSION_OPS) :]
-            row = tuple(n for pair in zip(counts, times, strict=True) for n in pair)
-            rows[self._row_key(key, servers)] = row
+            pairs = zip(SESSION_OPS, zip(counts, times, strict=True), strict=True)
+            row = [pair if op in seen else (None, None) for op, pair in pairs]
+            rows[self._row_key(key, servers)] = tuple(n for pair in row for n in pair)
         return rows
 
     def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
@@ -122,15 +123,22 @@ class Waits:
     def __init__(self) -> None:
         self._rest: dict[tuple[int, str], int] = {}
 
-    def read(self, waits: Map, totals: Mapping[int, Ops], servers: Mapping[int, str]) -> Table:
-        """Rows by what waits, what for, and server."""
+    def read(
+        self,
+        waits: Map,
+        totals: Mapping[int, Ops],
+        servers: Mapping[int, str],
+        seen: Collection[str],
+    ) -> Table:
+        """Rows by what waits, what for, and server; what is not among ``seen`` is unknown."""
         found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
         for key, words in waits.sums(2 * len(WAITS)):
             server, outer = _WAIT_KEY.unpack(key)
             pairs = zip(words[: len(WAITS)], words[len(WAITS) :], strict=True)
             named = dict(zip(WAITS, pairs, strict=True))
             found[server, _OUTERS[outer]] = {w: pair for w, pair in named.items() if pair[0]}
-        rows: dict[tuple[str, ...], tuple[int, ...]] = {}
+        known = {*seen, "cpu", "rest"}
+        rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():
             for outer in _OUTERS:
                 op = ops.get(outer)
@@ -140,7 +148,9 @@ class Waits:
                 inside = found.get((server, outer), {})
                 inside["rest"] = op.count_total, self._rest_ns(server, outer, whole, inside)
                 title = servers.get(server, f"server {server}")
-                rows |= {(outer, what, title): (*n, whole) for what, n in inside.items()}
+                for what, pair in inside.items():
+                    told = pair if what in known else (None, None)
+                    rows[outer, what, title] = (*told, whole)
         return rows
 
     def retire(self, waits: Map, server: int) -> None:

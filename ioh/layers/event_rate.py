@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 MOST_EVENTS_PER_S = 200_000  # 1 µs each: a fifth of a CPU
+PAUSE_S = 600.0  # until it is tried again, at the cost of three readings
 _EVENTS = 2  # of an operation: its start and its end
 _PATIENCE = 3  # readings in a row
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ioh.bpf.channel import close_all
+from ioh.layers.event_rate import PAUSE_S
 
 if TYPE_CHECKING:
     from ioh.layers.base import Layer
@@ -33,20 +34,26 @@ class ServerProbes:
 
     Shape:
         ``missing`` says what a server has no probe for, ``refused`` by process why it has none,
-        ``dropped`` by operation why it is counted no more.
+        ``dropped`` by operation why it is not counted for a while, and until when.
     """
 
     layer: Layer
     asked: set[int] = field(default_factory=set)
     attached: dict[int, _Attached] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-    dropped: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, tuple[str, float]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> list[int]:
-        """Processes to ask the loader for now; lets go of what nobody runs any more."""
+        """Processes to ask the loader for now; lets go of what nobody runs any more.
+
+        Once an operation has been let go of for long enough, it is asked for again.
+        """
         running, now_s = self.layer.server_pids(), time.monotonic()
         self.asked &= running
+        if over := [op for op, (_, until_s) in self.dropped.items() if now_s >= until_s]:
+            self.dropped = {op: x for op, x in self.dropped.items() if op not in over}
+            self.asked -= self.attached.keys()
         self.refused = {pid: why for pid, why in self.refused.items() if pid in running}
         for pid, attached in self.attached.items():
             if pid in running:
@@ -72,17 +79,21 @@ class ServerProbes:
             self.refused[pid] = reason
             close_all(fds)
             return
-        self.layer.learn_server(answer)
         links = dict(zip(fds, map(str, answer["link_ops"]), strict=True))
         self.missing = tuple(dict.fromkeys((*self.missing, *map(str, answer["missing"]))))
         files = frozenset(tuple(file) for file in answer["files"])
+        if pid in self.attached:  # asked again, of which it had most already
+            links |= self.attached[pid].links
+            files |= self.attached[pid].files
         self.attached[pid] = _Attached(links, files)
         for op in self.dropped:
             self._detach(op)
+        ops = [op for op in answer["link_ops"] if op not in self.dropped]
+        self.layer.learn_server({**answer, "link_ops": ops})
 
     def drop(self, op: str, why: str) -> None:
-        """Let go of all places of an operation."""
-        self.dropped[op] = why
+        """Let go of all places of an operation for a while."""
+        self.dropped[op] = why, time.monotonic() + PAUSE_S
         self._detach(op)
 
     def _detach(self, op: str) -> None:
@@ -95,7 +106,8 @@ class ServerProbes:
         """What there is not, and why."""
         refused = tuple(dict.fromkeys(why for why in self.refused.values() if why))
         not_counted = (f"a server is not counted: {why}" for why in refused)
-        return (*self.missing, *self.dropped.values(), *not_counted)
+        dropped = (why for why, _ in self.dropped.values())
+        return (*self.missing, *dropped, *not_counted)
 
     def close(self) -> None:
         """Detach them."""

@@ -1,0 +1,194 @@
+"""Layer db lets go of the op that costs most, says so, counts the rest, and tries again later."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ioh.bpf.totals import COUNT, LATENCY_NS, STARTED, WORDS
+from ioh.layers import db
+from ioh.layers.db import Db
+from ioh.layers.db_tables import SESSION_OPS, WAITS
+from ioh.layers.event_rate import MOST_EVENTS_PER_S, PAUSE_S
+from ioh.layers.part_totals import PART_OP
+from ioh.live import servers
+from ioh.live.attached import AttachedLayer
+from ioh.model.filters import Filters
+from ioh.model.sample import LayerSample
+from tests.unit import fake_kernel
+from tests.unit.probe_text import text_of
+
+SERVER, FILE = 7, [8, 1]
+STATEMENT, COMMIT, DATA_READ = map(SESSION_OPS.index, ("statement", "commit", "data_read"))
+PAIR = struct.Struct("=II")
+TOO_MANY = MOST_EVENTS_PER_S // 2 + 1  # operations a second, of two events each
+OPS = ("statement", "statement", "commit", "data_read")  # of each link
+
+
+class Clock:
+    now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Watched:
+    """A server whose program has its probes, and what they have counted."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path) -> None:
+        self.clock = Clock()
+        for module in (servers, db):
+            patch.setattr(module, "time", self.clock)
+        layer = Db(Filters(), root)
+        patch.setattr(layer, "server_pids", lambda: frozenset({SERVER}))
+        maps, self.held, _ = fake_kernel.install(patch, text_of(Db).maps())
+        self.attached = AttachedLayer(layer)
+        self.attached.maps = maps
+        self.probes = self.attached.servers
+        self.done = {STATEMENT: 0, COMMIT: 0, DATA_READ: 0}
+        assert self.probes.due() == [SERVER]
+        self.links = self.attach(*OPS)
+        waits = struct.pack(f"={2 * len(WAITS)}Q", *[1] * 2 * len(WAITS))
+        others = bytes(len(waits) * (fake_kernel.CPUS - 1))
+        self.held["waits"].entries[PAIR.pack(SERVER, STATEMENT)] = waits + others
+        row = struct.pack(f"={2 * len(SESSION_OPS)}Q", *[1] * 2 * len(SESSION_OPS))
+        self.held["sessions"].entries[PAIR.pack(SERVER, 9)] = row
+
+    def attach(self, *ops: str) -> list[int]:
+        fds = [os.open("/dev/null", os.O_RDONLY) for _ in ops]
+        answer = {"pid": SERVER, "files": [FILE], "missing": [], "link_ops": list(ops)}
+        self.probes.take(answer, fds)
+        return fds
+
+    def second(self, statements: int, reads: int = 0) -> LayerSample:
+        """What is read after one more second with so many statements and reads, and 3 commits."""
+        self.clock.now_s += 1
+        for op, count in ((STATEMENT, statements), (COMMIT, 3), (DATA_READ, reads)):
+            self.done[op] += count
+            words = [0] * WORDS
+            words[STARTED] = words[COUNT] = self.done[op]
+            words[LATENCY_NS] = 1000 * self.done[op]
+            others = bytes(8 * WORDS * (fake_kernel.CPUS - 1))
+            value = struct.pack(f"={WORDS}Q", *words) + others
+            self.held["totals"].entries[PART_OP.pack(SERVER, op)] = value
+        found = self.attached.read()
+        assert isinstance(found, LayerSample), found
+        return found
+
+    def begin(self, tid: int, op: int) -> bytes:
+        """Something is under way in a thread."""
+        key = PAIR.pack(tid, op)
+        self.held["open_ops"].entries[key] = bytes(self.held["open_ops"].value_size)
+        return key
+
+    def is_open(self, fd: int) -> bool:
+        try:
+            os.fstat(fd)
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Watched]:
+    for tid in (SERVER, 9):
+        (tmp_path / "proc" / str(tid)).mkdir(parents=True)
+    made = Watched(monkeypatch, tmp_path)
+    yield made
+    made.probes.close()
+
+
+def stepped_down(watched: Watched) -> LayerSample:
+    """The reading after the one that found too many statements for the third time."""
+    for _ in range(4):
+        watched.second(TOO_MANY)
+    return watched.second(0)
+
+
+def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
+    found = stepped_down(watched)
+    assert [watched.is_open(fd) for fd in watched.links] == [False, False, True, True]
+    assert found.ops["statement"].count_total is None
+    assert found.ops["commit"].count_total == watched.done[COMMIT]
+    assert found.metrics["running_statements"] is None
+    (note,) = found.notes
+    assert (
+        note == "statement is not counted for 10 minutes: 200,008 events a second slow the servers"
+    )
+
+
+def test_what_happens_less_often_stays(watched: Watched) -> None:
+    for _ in range(20):
+        found = watched.second(TOO_MANY - 10)
+    assert all(map(watched.is_open, watched.links))
+    assert found.ops["statement"].count_total == watched.done[STATEMENT]
+    assert not found.notes
+
+
+def test_its_rows_are_unknown_not_idle(watched: Watched) -> None:
+    before, after = watched.second(1), stepped_down(watched)
+    (key,) = before.tables["session"]
+    assert before.tables["session"][key][:4] == (1, 1, 1, 1)
+    assert after.tables["session"][key][:4] == (None, None, 1, 1)
+
+
+def test_a_wait_that_is_let_go_of_is_unknown(watched: Watched) -> None:
+    for _ in range(4):
+        watched.second(1, TOO_MANY)
+    rows = watched.second(1).tables["wait"]
+    known = {wait: row[0] is not None for (within, wait, _), row in rows.items()}
+    assert known["cpu"]
+    assert known["rest"]
+    assert not known["data_read"]
+
+
+def test_what_was_under_way_never_ends_later(watched: Watched) -> None:
+    """The end of the first statement after the pause would make it one of ten minutes."""
+    for _ in range(4):
+        watched.second(TOO_MANY)
+    statement, commit = watched.begin(9, STATEMENT), watched.begin(9, COMMIT)
+    watched.second(0)
+    assert statement not in watched.held["open_ops"].entries
+    assert commit in watched.held["open_ops"].entries
+    later = watched.begin(9, STATEMENT)
+    watched.second(0)
+    assert later in watched.held["open_ops"].entries
+
+
+def test_it_is_tried_again_and_counted_from_where_it_was(watched: Watched) -> None:
+    stepped_down(watched)
+    watched.clock.now_s += PAUSE_S - 3
+    assert watched.probes.due() == []
+    watched.clock.now_s += 2
+    assert watched.probes.due() == [SERVER]
+    links = watched.attach("statement", "statement")
+    found = watched.second(5)
+    assert found.ops["statement"].count_total == watched.done[STATEMENT]
+    assert not found.notes
+    assert all(map(watched.is_open, [*links, *watched.links[2:]]))
+    watched.probes.close()
+    assert not any(map(watched.is_open, [*links, *watched.links]))
+
+
+def test_it_is_let_go_of_again_where_it_still_costs_too_much(watched: Watched) -> None:
+    stepped_down(watched)
+    watched.clock.now_s += PAUSE_S
+    assert watched.probes.due() == [SERVER]
+    links = watched.attach("statement", "statement")
+    found = stepped_down(watched)
+    assert not any(map(watched.is_open, links))
+    assert found.ops["statement"].count_total is None
+    assert len(found.notes) == 1
+
+
+def test_a_server_that_comes_meanwhile_is_not_counted_either(watched: Watched) -> None:
+    stepped_down(watched)
+    links = watched.attach("statement", "sort")
+    found = watched.second(0)
+    assert [watched.is_open(fd) for fd in links] == [False, True]
+    assert found.ops["statement"].count_total is None
+    assert found.ops["sort"].count_total == 0
