@@ -112,14 +112,14 @@ static u64 (*const attach_cookie)(void *ctx) = (void *)174;
  * What the scheduler itself adds up is as old as its last look.  Its clock is not ours, but the
  * distance stays; exec_start will not do, whose clock leaves out each CPU's own interrupts.
  */
-static inline u64 cpu_time_ns(void)
+static inline u64 cpu_time_ns(u64 now)
 {
 	const char *task = (const char *)bpf_get_current_task();
 	u64 ns = 0, since = 0;
 
 	READ(ns, FIELD(task, task_struct_se_prev_sum_exec_runtime));
 	READ(since, FIELD(task, task_struct_sched_info_last_arrival));
-	return ns + bpf_ktime_get_ns() - since;
+	return ns + now - since;
 }
 
 /* The server that a thread works for: its process, or the one that has forked it for a session. */
@@ -166,14 +166,16 @@ static inline u64 size_at(const char *ctx, const struct site *s)
 }
 
 /* What an operation waited for counts once it has ended: many a commit that begins is none. */
-static inline void add_waits(const struct open_op *o, u32 outer, s64 ns)
+static inline void add_waits(const struct open_op *o, u32 outer, u64 now)
 {
 	struct wait_key key = {.server = o->server, .outer = outer};
-	struct wait *w = waits.lookup(&key), fresh = {};
-	s64 cpu_ns = cpu_time_ns() - o->cpu_ns;
+	struct wait *w = waits.lookup(&key);
+	s64 ns = now - o->start_ns, cpu_ns = cpu_time_ns(now) - o->cpu_ns;
 	int i;
 
 	if (!w) {
+		struct wait fresh = {};
+
 		waits.insert(&key, &fresh);
 		w = waits.lookup(&key);
 	}
@@ -181,13 +183,16 @@ static inline void add_waits(const struct open_op *o, u32 outer, s64 ns)
 		count_lost(LOST_MAP_FULL);
 		return;
 	}
+	/* Most statements waited for nothing: an atomic add of 0 costs as much as any. */
 #pragma unroll
 	for (i = 0; i < WAIT_CPU; i++) {
+		if (!o->waited.count[i])
+			continue;
 		ADD(w->count[i], o->waited.count[i]);
 		ADD(w->ns[i], o->waited.ns[i]);
 	}
 	ADD(w->count[WAIT_CPU], 1);
-	/* The CPU's clock is read before and after ours: what lies between is not within. */
+	/* The scheduler's clocks are not quite ours. */
 	ADD(w->ns[WAIT_CPU], cpu_ns < 0 ? 0 : cpu_ns > ns ? ns : cpu_ns);
 }
 
@@ -195,12 +200,15 @@ static inline void add_waits(const struct open_op *o, u32 outer, s64 ns)
 static inline void add_within(u32 tid, u32 outer, u32 inner, u64 ns)
 {
 	struct open_key key = {.tid = tid, .op = outer};
-	struct open_op *o = open_ops.lookup(&key);
+	struct open_op *o;
 	u64 at = (u32)(inner - OP_LOG_SYNC);
 
 	/* As in bump(). */
 	asm volatile("" : "+r"(at));
-	if (!o || at >= WAIT_CPU)
+	if (at >= WAIT_CPU)
+		return;
+	o = open_ops.lookup(&key);
+	if (!o)
 		return;
 	o->waited.count[at] += 1;
 	o->waited.ns[at] += ns;
@@ -217,9 +225,11 @@ static inline int is_meant(const struct site *s, u64 v)
 static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
 {
 	struct session_key key = {.server = server, .tid = tid};
-	struct session *row = sessions.lookup(&key), fresh = {};
+	struct session *row = sessions.lookup(&key);
 
 	if (!row) {
+		struct session fresh = {};
+
 		sessions.insert(&key, &fresh);
 		row = sessions.lookup(&key);
 	}
@@ -246,8 +256,8 @@ static inline void begin(const struct site *s, struct open_key *key, struct open
 		before->depth++;
 		return;
 	}
-	fresh.cpu_ns = key->op <= OP_COMMIT ? cpu_time_ns() : 0;
 	fresh.start_ns = bpf_ktime_get_ns();
+	fresh.cpu_ns = key->op <= OP_COMMIT ? cpu_time_ns(fresh.start_ns) : 0;
 	if (open_ops.update(key, &fresh))
 		count_lost(LOST_MAP_FULL);
 }
@@ -263,7 +273,7 @@ static inline void finish(struct open_key *key, struct open_op *o, u64 bytes)
 	ADD(t->started, 1);
 	add_finished(t, ns, bytes);
 	if (op <= OP_COMMIT)
-		add_waits(o, op, ns);
+		add_waits(o, op, now);
 	open_ops.delete(key);
 	add_within(tid, OP_STATEMENT, op, ns);
 	add_within(tid, OP_COMMIT, op, ns);
