@@ -25,7 +25,7 @@ TITLES = {
 _NFS = ("nfs", "nfs4")
 _NFS_PORT = "2049"
 _SAME_CALLS = 0.2  # so far apart may the counts of one interval be where a server is its client's
-_CACHED_MIN_PCT = 1.0
+_CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 50.0
 _LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
 _BEHIND_MIN = 0.1  # of the bytes of block: less is not worth a word
 
@@ -34,6 +34,9 @@ _BEHIND_MIN = 0.1  # of the bytes of block: less is not worth a word
 class Segment:
     """One step of the way.
 
+    Shape:
+        ``is_cache`` of the calls' own time where most of it is the page cache's.
+
     Units:
         ``us`` of the mean operation's microseconds; None where the step is not known by itself:
         then a step beside it holds its time.
@@ -41,11 +44,12 @@ class Segment:
 
     name: str
     us: float | None
+    is_cache: bool = False
 
     @property
     def title(self) -> str:
         """As on the screen."""
-        return TITLES[self.name]
+        return "page cache" if self.is_cache else TITLES[self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +198,21 @@ class _Way:
         if top in TITLES and top not in steps:
             steps = {top: _left(flow.us, sum(us or 0.0 for us in steps.values())), **steps}
         segments = tuple(
-            Segment(name, None if us is None else us / flow.ops)
+            Segment(name, None if us is None else us / flow.ops, self._is_cache(name, us))
             for name in TITLES
             if name in steps
             for us in (steps[name],)
         )
         made = Path(self.direction, top, flow.ops, flow.us / flow.ops, segments)
         return replace(made, notes=tuple(self._notes(made)))
+
+    def _is_cache(self, step: str, us: float | None) -> bool:
+        """Whether most of a step is the page cache's: reads that it answers, buffered writes."""
+        if step != "syscall" or self.direction == "sync":
+            return False
+        if self.direction == "read":
+            return (self._metric("syscall", "cached_pct") or 0.0) >= _CACHED_MOST_PCT
+        return us is not None and self.calls.us - self.waiting.us >= us / 2
 
     def _below_app(self) -> dict[str, float | None]:
         """Of the calls' time, what NFS and the disk took."""

@@ -138,11 +138,11 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}"
 
 
-_PLACES = ((0.9995, 3), (9.995, 2), (99.95, 1), (999.5, 0))
+_PLACES = ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0))
 
 
 def format_short(value: Value) -> str:
-    """A number in at most five columns: ``0.042``, ``2.41``, ``958``, ``7.27k``."""
+    """A number in at most five columns: ``0.042``, ``2.41``, ``958``, ``7270``, ``12.3k``."""
     if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if 0 < value < 0.0005:
@@ -161,12 +161,12 @@ def format_ms(value_us: Value) -> str:
 
 
 def format_duration(value_us: Value) -> str:
-    """A time as ``450n``, ``83u``, ``1.21m`` or ``2.1s``: ns, µs, ms, s, in ioh.sh's letters."""
+    """A time in at most six columns: ``450ns``, ``83µs``, ``1.21ms`` or ``2.1s``."""
     if value_us is None or not isfinite(value_us):
         return UNKNOWN
     if value_us == 0:
         return ZERO
-    for limit, factor, suffix in ((1.0, 1e3, "n"), (1e3, 1.0, "u"), (1e6, 1e-3, "m")):
+    for limit, factor, suffix in ((1.0, 1e3, "ns"), (1e3, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if value_us < limit:
             return _three_digits(value_us * factor) + suffix
     return _three_digits(value_us / 1e6) + "s"
@@ -199,13 +199,11 @@ def clock(unix_s: float, *, utc: bool, with_date: bool = False) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S", when)
 
 
-def latency_label(edge_us: int) -> str:
+def latency_label(edge_us: int, micro: str = "u", milli: str = "m") -> str:
     """A latency column's heading, as ioh.sh wrote it: 64u, .1m, 2m, 33m, .5s, 4s."""
-    for scale, unit in ((1, "u"), (1_000, "m"), (1_000_000, "s")):
+    for scale, unit in ((1, micro), (1_000, milli), (1_000_000, "s")):
+        if edge_us < scale:
+            return f".{edge_us * 10 // scale}{unit}"
         if edge_us < scale * 100:
-            return f"{round(edge_us / scale)}{unit}" if edge_us >= scale else _tenths(edge_us, unit)
+            return f"{round(edge_us / scale)}{unit}"
     return f"{round(edge_us / 1_000_000)}s"
-
-
-def _tenths(edge_us: int, unit: str) -> str:
-    return f".{edge_us * 10 // (1_000 if unit == 'm' else 1_000_000)}{unit}"

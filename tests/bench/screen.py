@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ioh.session.output import FileOutput
 from ioh.session.writer import SessionWriter
-from tests.bench.own_cost import control_group
+from tests.bench.own_cost import ControlGroup, control_group
 from tests.bench.recording import endless
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, ROOT, WatcherError
@@ -28,12 +28,13 @@ from tests.emulator import Emulated
 
 BYTES_PER_S = {(120, 40): 8000.0, (80, 24): 2000.0}
 CPU_PCT, MEMORY_MB = 2.0, 60.0
-FIRST_PAINT_S, FIRST_NUMBERS_S, KEY_MS = 0.6, 1.5, 50.0
+FIRST_PAINT_S, FIRST_NUMBERS_S, KEY_MS = 0.3, 1.0, 50.0
 SETTLE_S = 4.0
 # No multiple of a tick; by the end of the longer one, the screen looks for findings where it went.
 BETWEEN_KEYS_S = (0.13, 0.6)
 GIVE_UP_S = 5.0
 _PANELS = "lgh"
+_ESC_AND_BACK = ("\x1b", "1")
 _TITLES = ("latency by size", "latency over time", "throughput, B/s")
 # Each to where it was not before: the end, minutes and steps back; the begin, minutes and steps on.
 _JUMPS = ("\x1b[F", *("b", "b", "\x1b[D") * 14, "\x1b[H", *("n", "n", "\x1b[C") * 14)
@@ -100,18 +101,41 @@ def quit_from(on: Emulated) -> None:
     on.wait()
 
 
-def steady(report: Report, on: Emulated, name: str, size: tuple[int, int], window_s: float) -> None:
-    """Bytes, CPU and memory of a screen that is left alone."""
+def steady(
+    report: Report,
+    on: Emulated,
+    name: str,
+    size: tuple[int, int],
+    window_s: float,
+    group: ControlGroup | None = None,
+) -> None:
+    """Bytes, CPU and memory of a screen that is left alone; of a group, all its processes'."""
     read_for(on, SETTLE_S)
-    begin, spent, began = len(on.shown), cpu_s(on.pid), time.monotonic()
+    begin, began = len(on.shown), time.monotonic()
+    own_s, all_s = cpu_s(on.pid), group.cpu_s() if group else 0.0
     read_for(on, window_s)
     passed = time.monotonic() - began
     rate = (len(on.shown) - begin) / passed
     report.figure(f"screen, {name}: to the terminal", "bytes/s", [rate], BYTES_PER_S.get(size))
-    share = 100 * (cpu_s(on.pid) - spent) / passed
-    report.figure(f"screen, {name}: CPU of its process", "% of a core", [share], CPU_PCT)
-    report.figure(f"screen, {name}: RSS", "MB", [memory_mb(on.pid, "Rss")], MEMORY_MB)
-    report.figure(f"screen, {name}: PSS", "MB", [memory_mb(on.pid, "Pss")])
+    share = 100 * (cpu_s(on.pid) - own_s) / passed
+    budget = None if group else CPU_PCT
+    report.figure(f"screen, {name}: CPU of its process", "% of a core", [share], budget)
+    report.figure(f"screen, {name}: PSS of its process", "MB", [memory_mb(on.pid, "Pss")])
+    if group is None:
+        return
+    share = 100 * (group.cpu_s() - all_s) / passed
+    report.figure(f"screen, {name}: CPU of all of ioh", "% of a core", [share], CPU_PCT)
+    for field, most in (("Pss", MEMORY_MB), ("Rss", None)):
+        what = f"{field.upper()} of its {len(group.pids())} processes"
+        report.figure(f"screen, {name}: {what}", "MB", [group.memory_mb(field)], most)
+
+
+def keys(report: Report, on: Emulated, name: str) -> None:
+    """Panels, then Esc out of a layer and back."""
+    times = key_times_ms(on, _PANELS * 7, panel_shown)
+    report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
+    times = key_times_ms(on, _ESC_AND_BACK * 7, panel_shown)[::2]
+    report.figure(f"screen, {name}: Esc to its answer", "ms", times, KEY_MS)
 
 
 def measure_demo(report: Report, window_s: float) -> None:
@@ -122,37 +146,40 @@ def measure_demo(report: Report, window_s: float) -> None:
         with start((*IOH, "demo"), size) as on:
             on.wait_for("block")
             steady(report, on, name, size, window_s)
-            times = key_times_ms(on, _PANELS * 7, panel_shown)
-            report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
+            keys(report, on, name)
             quit_from(on)
 
 
 def measure_live(report: Report, targets: Targets, window_s: float, starts: int) -> None:
     """This machine under fio, every layer that it has."""
-    paints, numbers = [], []
     jobs = [targets.cached, targets.devices[-1]]
-    with in_background(jobs, window_s * 2 + 20 * starts):
-        for at in range(starts):
-            say(f"screen: start {at + 1} of {starts}, under load")
-            began = time.monotonic()
-            with start(IOH, (120, 40)) as on:
-                paints.append(wait_for_bytes(on, b"LIVE") - began)
-                numbers.append(wait_for_bytes(on, b"IOPS") - began)
-                quit_from(on)
-        report.figure("screen: start to first paint", "s", paints, FIRST_PAINT_S)
-        report.figure("screen: start to first numbers", "s", numbers, FIRST_NUMBERS_S)
+    with in_background(jobs, window_s * 2 + 60 + 10 * starts):
+        for answers in (False, True):
+            measure_starts(report, starts, answers=answers)
         for size in BYTES_PER_S:
             name = f"live {size[0]}x{size[1]}, under load"
             say(f"screen: {name}, {window_s:.0f} s")
             with control_group() as cost, start(IOH, size, prefix=cost.prefix) as on:
                 on.wait_for("block")
-                spent = cost.cpu_s()
-                steady(report, on, name, size, window_s)
-                share = 100 * (cost.cpu_s() - spent) / (window_s + SETTLE_S)
-                report.figure(f"screen, {name}: CPU of all of ioh", "% of a core", [share])
-                times = key_times_ms(on, _PANELS * 7, panel_shown)
-                report.figure(f"screen, {name}: key to its answer", "ms", times, KEY_MS)
+                steady(report, on, name, size, window_s, cost)
+                keys(report, on, name)
                 quit_from(on)
+
+
+def measure_starts(report: Report, starts: int, *, answers: bool) -> None:
+    """On a terminal that says where its cursor is when asked, or on one that never does."""
+    paints, numbers = [], []
+    for at in range(starts):
+        say(f"screen: start {at + 1} of {starts}, under load")
+        began = time.monotonic()
+        with start(IOH, (120, 40)) as on:
+            on.answers = answers
+            paints.append(wait_for_bytes(on, b"LIVE") - began)
+            numbers.append(wait_for_bytes(on, b"IOPS") - began)
+            quit_from(on)
+    where = "" if answers else ", on a terminal that never answers"
+    report.figure(f"screen: start to first paint{where}", "s", paints, FIRST_PAINT_S)
+    report.figure(f"screen: start to first numbers{where}", "s", numbers, FIRST_NUMBERS_S)
 
 
 def measure_seeking(report: Report, seconds: int) -> None:

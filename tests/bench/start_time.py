@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, ROOT, end
 
-FIRST_NUMBERS_BUDGET_S = 1.5
+FIRST_NUMBERS_BUDGET_S = 1.0
 LAUNCHER_BUDGET_S = 0.2
 
 

@@ -50,6 +50,7 @@ def test_direct_reads_of_a_disk() -> None:
     assert steps(found) == {"syscall": 300, "block_queue": 200, "device": 500}
     assert found.slowest.name == "device"
     assert found.share_pct(found.slowest) == pytest.approx(50)
+    assert found.segments[0].title == "app"
 
 
 def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
@@ -59,6 +60,7 @@ def test_cached_reads_share_the_time_of_those_that_were_not() -> None:
     )
     assert steps(found) == {"syscall": 100, "block_queue": 0, "device": 900}
     assert found.notes == ("90 % cached",)
+    assert found.segments[0].title == "page cache"
 
 
 def test_others_reads_of_the_disk_are_not_the_calls() -> None:
@@ -147,6 +149,7 @@ def test_buffered_writes_wait_for_nothing_and_what_is_written_behind_is_said() -
         "write", syscall=reads("write_buffered"), block=disk("sda", write=op(100, 1e6, 9000))
     )
     assert steps(found) == {"syscall": 1000}
+    assert found.segments[0].title == "page cache"
     assert found.notes == ("written behind the calls: 100 MB/s, 9 ms a block write",)
 
 

@@ -233,7 +233,7 @@ def test_fixed_numbers_stay_within_their_column(value: float, width: int, decima
     ("metric", "value", "shown"),
     [
         ("read_bytes_per_s", 12_300_000.0, "12.3M"), ("max_bytes", 131_072, "128K"),
-        ("srtt_us", 210.0, "210u"), ("srtt_us", 1210.0, "1.21m"), ("srtt_us", 0.45, "450n"),
+        ("srtt_us", 210.0, "210µs"), ("srtt_us", 1210.0, "1.21ms"), ("srtt_us", 0.45, "450ns"),
         ("srtt_us", 2_100_000.0, "2.10s"), ("busy_pct", 0.25, "0.250%"), ("inflight", 3, "3"),
         ("x_per_s", 0.5, "0.500"), ("x_per_s", None, "-"), ("x_per_s", 0.0, "."),
     ],

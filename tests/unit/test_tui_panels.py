@@ -106,6 +106,7 @@ def test_numbers_have_three_digits_at_most() -> None:
             assert len(text) <= 5
             assert len(re.sub(r"^0?\.0*|[^0-9]", "", text)) <= 4
     assert [format_short(v) for v in (0, None, 0.0004)] == [".", "-", "<.001"]
+    assert format_short(3_600) == "3600"
     assert format_ms(2_410) == "2.41"
     assert format_ms(12_300_000) == "12.3s"
 
@@ -129,8 +130,11 @@ def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() 
     assert fanned(snapshot, "syscall", "nfs_client")[0] == first
     about = replace(snapshot, findings=FINDINGS)
     assert fanned(about, "syscall", "nfs_client")[0][1] == "warn"
+    reasons = [(" !! A critical thing ", "crit"), (" ! A warning thing ", "warn")]
     assert fanned(about, "nfs_client", "tcp") == [
-        (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim")
+        *reasons,
+        (" i A info thing ", "accent"),
+        (" 1 READ of 128K → 90.6 segments of 1.41K ", "dim"),
     ]
     assert fanned(LAST, "nfs_server", "block")[0][0].startswith(" 1 READ of 128K → 0.261 requests")
     assert fanned(snapshot, "syscall", "nfs_client", 20) == [], "never half a number"
@@ -216,6 +220,19 @@ def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said(
     assert none.text.split() == ["WRITE", "."]
 
 
+def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(queue_us: float) -> str:
+        steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
+        made = Path("read", "block", 5.0, 51.0 + queue_us, steps)
+        monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
+        return waterfall.render_waterfall(LAST, 80, UNICODE)[0].text.partition("◂ ")[2].rstrip()
+
+    assert said(49.0) == "device 51%, queue 49%"
+    assert said(25.0) == "device 67%"
+
+
 @pytest.mark.parametrize(
     ("size", "bars"),
     [
@@ -236,6 +253,23 @@ def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
             sync = paths(LAST)["sync"]
             assert f"{format_ms(sync.mean_us)} ms" in line
             assert f"◂ {sync.slowest.title}" in line
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_sign_of_a_finding_has_its_reason_in_its_layer(size: tuple[int, int]) -> None:
+    said = replace(FINDINGS[0], title="Slow disk", layer="block")
+    lines = shown(replace(LAST, findings=(said,)), size)
+    at = next(i for i, line in enumerate(lines) if re.search(r"^!5 block|─ 5 block !", line))
+    below = next(i for i, line in enumerate(lines) if " ! Slow disk " in line)
+    assert at < below <= at + 6
+    assert not any("! Slow disk" in line for line in shown(LAST, size))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]) -> None:
+    legend = ".  none    -  not measured, or too few to tell"
+    assert shown(LAST, size)[-2].strip() == legend
+    assert legend not in "\n".join(shown(replace(LAST, findings=FINDINGS), size))
 
 
 def test_a_layer_has_its_own_panel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

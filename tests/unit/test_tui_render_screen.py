@@ -160,7 +160,7 @@ def test_nothing_moves_as_numbers_and_findings_come_and_go(size: tuple[int, int]
     places = set()
     for snapshot in (calm, trouble, replace(calm, findings=())):
         frame = draw(with_valid_choice(ViewState(), snapshot), screen_data(snapshot), *size)
-        found = [(y, x.text.index(" 17s")) for y, x in enumerate(frame.lines) if " 17s" in x.text]
+        found = [(y, x.text.index(" >17s")) for y, x in enumerate(frame.lines) if " >17s" in x.text]
         places.add(tuple(found))
         assert found
     assert len(places) == 1 or size == (80, 24), "there, what calls become has lines of its own"

@@ -191,8 +191,8 @@ def test_a_breakdown_by_hand() -> None:
     assert head.split() == ["R", "MB/s", "r/s", "rtt", "pid", "path"]
     assert [row.split() for row in rows] == [
         ["1.00", "5", "-", "1", "/data/Alpha"],
-        ["0.500", "50", "210u", "2", "/data/beta"],
-        ["-", ".", "30u", "3", "/log/gamma"],
+        ["0.500", "50", "210µs", "2", "/data/beta"],
+        ["-", ".", "30µs", "3", "/log/gamma"],
     ]
     assert [line.spans[0][1] == "sel" for line in frame.lines] == [False, False, True, False]
     assert [(h.action, h.argument) for h in frame.hits if h.y == 0] == [
@@ -280,7 +280,7 @@ def test_help_calls_everything_as_the_screen_does() -> None:
         for table in layer.spec.tables:
             assert {column_title(c) for c in table.columns if c.title} <= names
     assert "µs" not in text.split("\n Layer ", 1)[1].replace("read_ahead", "")
-    for word in ("312u", "2.1m", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
+    for word in ("312µs", ".1ms", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
         assert word in text, word
     for sign in (UNICODE.mark, UNICODE.finding, UNICODE.gap, UNICODE.position):
         assert f"  {sign} " in text

@@ -1,12 +1,13 @@
-"""What a layer's operations become in the layer below: ``1 read of 1M → 8 READs of 128K``."""
+"""What is said of a layer, and what its operations become: ``1 read of 1M → 8 READs of 128K``."""
 
 from __future__ import annotations
 
 from ioh.model.finding import Finding
 from ioh.model.metric import LayerSpec
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import format_scaled, format_short, safe_name
+from ioh.sinks.cells import display_width, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, is_flow, main_stats
+from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Span
 
 _CORRESPOND = 0.1  # so far apart may the bytes be of two layers that carry the same
@@ -23,7 +24,7 @@ _SESSIONS = 0.005  # for a statement: fewer round to nothing
 def fan_out(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
 ) -> list[Span]:
-    """Reads, then writes; nothing of those whose number below is not known.
+    """Its findings, reads, then writes; nothing of those whose number below is not known.
 
     Args:
         snapshot: The interval, with its findings.
@@ -32,9 +33,13 @@ def fan_out(
         width: Columns there are: what does not fit is left out.
     """
     spans: list[Span] = []
+    for text, style in reasons(snapshot.findings, layer.spec.name):
+        width -= display_width(text)
+        if width >= 0:
+            spans.append((text, style))
     if layer.spec.name == "db":
         text = _of_statements(snapshot, layer, width - 2)
-        return [(f" {text} ", "dim")] if text else []
+        return [*spans, (f" {text} ", "dim")] if text else spans
     for op, stats in main_stats(layer.spec, layer.ops):
         text = _text(snapshot, layer, below, op, stats)
         width -= len(text) + 2

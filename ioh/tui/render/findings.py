@@ -10,7 +10,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.findings import SIGNS
 from ioh.tui.render.header import clock
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Line, ScreenFrame, Span
 from ioh.tui.render.pages import Entry, Page
 from ioh.tui.state import ViewState
 
@@ -40,6 +40,16 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
             line = line.fitted(width - 10).add(f" +{more} (f)", "dim")
         frame.add(line.fitted(width), (0, width, "findings", ""))
     return frame
+
+
+def reasons(findings: Iterable[Finding], layer: str) -> list[Span]:
+    """`` ! Slow disk ``: what is said of a layer, the worst first."""
+    spans = [
+        (f" {SIGNS[each.severity].strip()} {_title(each)} ", SEVERITY_STYLES[each.severity])
+        for each in ranked(findings)
+        if each.layer == layer
+    ]
+    return list(dict.fromkeys(spans))  # one may be said of each of several devices
 
 
 def key_of(finding: Finding) -> str:

@@ -27,11 +27,11 @@ COLUMNS_HELP = (
     ("err/s", "operations that ended with an error, a second"),
     ("READ WRITE SYNC", "the mean operation's time, divided among the layers; docs/path.md"),
     ("MB/s 60s, peak", "the last minute, newest at the right; the highest bar's value"),
-    ("1u … 17s", "a column for each latency, up to that; the fuller, the more operations"),
+    ("1µs … >17s", "a column for each latency, up to that; the fuller, the more operations"),
     ("1 read→8 READs", "what an operation became in the next layer; segments are TCP's"),
-    ("312u 2.1m 1s", "times: u microseconds (.001 ms), m milliseconds (.1m is 0.1 ms), s seconds"),
+    ("312µs .1ms 2s", "microseconds (0.001 ms), milliseconds, seconds"),
     ("64K 1M", "sizes in K, M and G of 1,024"),
-    (".  -", "none; not known, or too few operations to tell"),
+    (".  -", "none; not measured, or too few operations to tell"),
     ("cached", "share of the calls, or READs, that touched no lower layer; measured, not guessed"),
 )  # fmt: skip
 HEADER_HELP = (

@@ -10,6 +10,7 @@ from ioh.sinks.cells import cut_to, format_ms, format_scaled
 from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
+from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import STYLES, TREND_STYLES, megabytes
 from ioh.tui.render.panel_flow import is_losing
@@ -123,7 +124,8 @@ def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:
     if is_first:
         number = next((at for at, each in enumerate(view.snapshot.specs, 1) if each == name), 0)
         title = spec.title if spec else name
-        is_found = any(finding.layer == name for finding in view.snapshot.findings)
-        line.add(f"{'!' if is_found else ' '}", "warn").add(f"{number} ", "key")
+        for text, kind in reasons(view.snapshot.findings, name)[:1]:
+            line.add(text[1], kind)
+        line.to(1).add(f"{number} ", "key")
         line.left(title, _LABEL - 4 - len(letter), "title")
     return line.to(_LABEL - 1 - len(letter)).add(letter, style).add(" ")

@@ -86,7 +86,7 @@ def _row_of(view: PanelView, layer: str) -> tuple[str, str] | None:
 
 
 def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
-    """Lines, then what there is room for: the chosen layer's breakdown, and what calls became."""
+    """Lines, then as there is room: the chosen layer's breakdown, findings, what calls became."""
     rows = [row for row in layer_rows(view.snapshot) if row.op]
     head, *pieces = render_layer_lines(view, rows, width)
     keys = [row.key for row in rows]
@@ -97,7 +97,9 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
     notes = {}
     spare = room - fixed - len(pieces) - _MIN_BREAKDOWN
     there = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
-    for layer, below in zip(there, [*there[1:], None], strict=False):
+    pairs = list(zip(there, [*there[1:], None], strict=False))
+    found = {finding.layer for finding in view.snapshot.findings}
+    for layer, below in sorted(pairs, key=lambda pair: pair[0].spec.name not in found):
         spans = fan_out(view.snapshot, layer, below, width - 3)
         if spans and spare > 0:
             spare -= 1

@@ -19,6 +19,7 @@ from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, series
 from ioh.tui.render.fan_out import fan_out
+from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped
 from ioh.tui.render.panels import PanelView, breakdown_name
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
@@ -120,8 +121,8 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     name = layer.spec.name
     line = Line(f" {numbers.get(name, '')} ", "key")
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
-    if any(finding.layer == name for finding in view.snapshot.findings):
-        line.add("! ", "warn")
+    for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border says which
+        line.add(f"{text[1]} ", style)
     return line.add(view.glyphs.rule * (_NAME - line.width), _border(view, name))
 
 

@@ -70,7 +70,7 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
 def _steps(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """A line for each kind of operation that happened."""
     axis = axis_of(width)
-    lines = [Line(" " * (SIZES - 2)).add(axis.heading(2), "dim")]
+    lines = [Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")]
     for op, (word, style) in _STEPS.items():
         stats = layer.ops.get(op)
         hist = histogram_of(layer, stats) if stats is not None and stats.count else None

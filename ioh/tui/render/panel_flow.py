@@ -77,7 +77,7 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
 def _middle(view: PanelView, layer: LayerSnapshot, width: int) -> list[Line]:
     """Connections by round-trip time on the axis of the other panels, then what was sent again."""
     axis = axis_of(width)
-    lines = [Line(" " * (SIZES - 2)).add(axis.heading(2), "dim")]
+    lines = [Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")]
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name) or ()
         line = Line().left(safe_name(spec.title), SIZES, "dim")

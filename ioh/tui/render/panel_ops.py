@@ -80,7 +80,7 @@ def _histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int) -
         return _no_histogram(view, layer, SIZES + axis.width - 1, height)
     kept, hidden = _busiest_sizes(known, height - 1)
     more = f"+{hidden}" if hidden else ""
-    lines = [Line().left(more, SIZES - 2, "dim").add(axis.heading(2), "dim")]
+    lines = [Line().left(more, SIZES - 4, "dim").add(axis.heading(4), "dim")]
     for op, size in kept:
         where = direction(op)
         line = Line().left(where, 2, STYLES[where]).right(size_label(size), SIZE_COLUMNS).add(" ")

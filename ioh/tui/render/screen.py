@@ -43,6 +43,7 @@ from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines from which headings and the time line are always shown
 _MIN_PANEL = 5
+_LEGEND = "  .  none    -  not measured, or too few to tell"
 TELL_S = 10.0  # findings are told of within that time of their evidence
 
 _SOURCES = {"bpf": "BPF", "proc": "/proc"}
@@ -224,6 +225,9 @@ def _main(
     view = PanelView(state, snapshot, data.points, data.glyphs, data.tick)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
+    empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)
+    if empty is not None:
+        empty.lines[-1] = Line(_LEGEND, "dim")
     frame.below(strip)
     return frame
 

@@ -22,7 +22,7 @@ from ioh.tui.render.line import Line
 HEAT_LEVELS = 8
 SIZE_COLUMNS = 5
 _SUM = 6
-_NUMBERS = 4  # columns of a cell that holds its count
+_NUMBERS, _WITH_LABEL = 4, 5  # columns of a cell that holds its count, and of one with its label
 NUMBERS_FROM = SIZE_COLUMNS + 2 + _SUM + _NUMBERS * LATENCY_BUCKETS  # of the whole table
 
 
@@ -34,9 +34,9 @@ def size_label(size: int) -> str:
 
 
 def column_label(bucket: int) -> str:
-    """The longest time of a column, such as ``64u``."""
+    """The longest time of a column, such as ``64µs``."""
     if bucket < len(LATENCY_EDGES_US):
-        return latency_label(LATENCY_EDGES_US[bucket])
+        return latency_label(LATENCY_EDGES_US[bucket], "µs", "ms")
     return ">" + latency_label(LATENCY_EDGES_US[-1])
 
 
@@ -76,18 +76,18 @@ class Axis:
 
     @property
     def _step(self) -> int:
-        """Buckets from one label to the next; each takes up to four columns."""
-        return max(1, 4 // self.cell) if self.cell != 3 else 2
+        """Buckets from one label to the next."""
+        return -(-_WITH_LABEL // self.cell)
 
     def is_labelled(self, bucket: int) -> bool:
         """Whether a column has its time above it."""
-        return bucket % self._step == 0 or self.cell == _NUMBERS
+        return (LATENCY_BUCKETS - 1 - bucket) % self._step == 0
 
     def heading(self, before: int) -> str:
         """The longest time of each labelled column, above its right end.
 
         Args:
-            before: Columns to the left of the axis that the first label may use.
+            before: Columns to the left of the axis that the first label may use, after a space.
         """
         text = " " * (before + self.width)
         for bucket in range(self.first, LATENCY_BUCKETS):
@@ -96,7 +96,7 @@ class Axis:
             if bucket == self.first and self.first:
                 label = "≤" + label
             begin = end - len(label)
-            if self.is_labelled(bucket) and begin >= 0 and text[max(0, begin - 1) : end].isspace():
+            if self.is_labelled(bucket) and begin > 0 and text[begin - 1 : end].isspace():
                 text = text[:begin] + label + text[end:]
         return text
 
@@ -183,7 +183,7 @@ def render_size_latency(
         return [Line("this source has no histogram", "dim")]
     if not hist.total:
         return [Line("none in this interval", "dim")]
-    axis = axis_for(width - SIZE_COLUMNS - 2 - _SUM, _NUMBERS)
+    axis = axis_for(width - SIZE_COLUMNS - 2 - _SUM, _WITH_LABEL)
     sizes = busiest_sizes(hist, max(1, height - 1))
     rows = [axis.joined(hist.row(size)) for size in sizes]
     largest = max(max(row) for row in rows)
@@ -198,6 +198,6 @@ def render_size_latency(
             continue
         for count in counts:
             heat = f"heat{heat_level(count, scale)}" if count else "dim"
-            line.cell(_count(count), _NUMBERS - 1, heat)
+            line.cell(_count(count), axis.cell - 1, heat)
         lines.append(line)
     return lines

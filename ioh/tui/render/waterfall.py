@@ -14,7 +14,13 @@ from ioh.tui.render.line import Line
 _STYLES = {"read": "read", "write": "write", "sync": "other"}
 _LABEL = 16  # columns of the direction and the mean time
 # Where a segment has no room for its name.
-_SHORT = {"nfs queue": "nfs", "nfs server": "srv", "network": "net", "block queue": "queue"}
+_SHORT = {
+    "page cache": "cache",
+    "nfs queue": "nfs",
+    "nfs server": "srv",
+    "network": "net",
+    "block queue": "queue",
+}
 
 
 def render_waterfall(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Line]:
@@ -32,15 +38,25 @@ def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
     bar = width - _LABEL - said - 1
     if bar >= 8:
         _bar(line, path, bar, glyphs)
-    slowest = path.slowest
-    text = f" {glyphs.slowest} {slowest.title} {path.share_pct(slowest) or 0:.0f}%"
     if said:
-        line.add(cut_to(text, said), "strong")
+        line.add(cut_to(f" {glyphs.slowest} {_largest(path)}", said), "strong")
         for note in path.notes:
             room = width - line.width - 2
             whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
             line.add("  ").add(next(whole, ""), "dim")
     return line.fitted(width)
+
+
+def _largest(path: Path) -> str:
+    """The step with the largest part, and the next one where that is at least half of it."""
+    known = sorted((s for s in path.segments if s.us), key=lambda s: -(s.us or 0.0))
+    first, *rest = known[:2]
+    text = f"{first.title} {path.share_pct(first) or 0:.0f}%"
+    for second in rest:
+        if (second.us or 0.0) >= (first.us or 0.0) / 2:
+            name = _SHORT.get(second.title, second.title)
+            text += f", {name} {path.share_pct(second) or 0:.0f}%"
+    return text
 
 
 def _bar(line: Line, path: Path, width: int, glyphs: Glyphs) -> None:
