@@ -113,7 +113,8 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
             line = Line("   ")
             for text, style in notes[name]:
                 line.add(text, style)
-            frame.add(line.fitted(width))
+            hits = [(0, width, "findings", "")] if name in found else []
+            frame.add(line.fitted(width), *hits)
     for line in inactive:
         frame.add(line)
     rest = room - len(frame.lines)

@@ -191,11 +191,13 @@ def _last(
     line = Line(left + glyphs.rule, style)
     for text, kind in fan_out(view.snapshot, layer, below, width - named.width - 6):
         line.add(text, kind)
+    is_found = bool(reasons(view.snapshot.findings, layer.spec.name))
+    hits: list[tuple[int, int, str, str]] = [(2, line.width, "findings", "")] if is_found else []
     line.add(glyphs.rule * (width - 2 - line.width - named.width), style)
     start = line.width
     line.extend(named).add(glyphs.rule * (width - 1 - start - named.width), style)
     frame = ScreenFrame()
     is_chosen = view.state.chosen[0] == layer.spec.name
-    hits = [(start, start + named.width, "table", "")] if is_chosen and named.width else []
+    hits += [(start, start + named.width, "table", "")] if is_chosen and named.width else []
     frame.add(line.add(right, style).fitted(width), *hits)
     return frame
