@@ -164,9 +164,14 @@ struct newcomers {
 
 BPF_ARRAY(newcomers, struct newcomers, 1);
 
-static inline int is_welcome(void)
+/*
+ * Whether what comes new has an entry of its own: the first ones of a tick, and then by chance, the
+ * sooner the more it does. What moves a megabyte, or is waited for for 16 ms, nearly always has
+ * one.
+ */
+static inline int is_welcome(u64 bytes, u64 ns)
 {
-	u32 zero = 0;
+	u32 zero = 0, chance;
 	struct newcomers *made = newcomers.lookup(&zero);
 	u64 *now_epoch = epoch.lookup(&zero);
 
@@ -177,6 +182,9 @@ static inline int is_welcome(void)
 		made->count = 0;
 	}
 	if (made->count >= NEWCOMERS)
+		return 0;
+	chance = bpf_get_prandom_u32();
+	if (made->count >= FIRST_COMERS && (chance & 0x3ffff) >= bytes && chance >> 10 >= ns)
 		return 0;
 	__sync_fetch_and_add(&made->count, 1);
 	return 1;
@@ -204,7 +212,7 @@ static inline int note_flow(struct flow_key *key, struct flow *f, u64 bytes, u64
 		add_to_flow(f, bytes, ns);
 		return 0;
 	}
-	if (!is_welcome()) {
+	if (!is_welcome(bytes, ns)) {
 		/* With all the others of this process, so that its sum is whole. */
 		is_named = 0;
 		key->ino = OTHER_FILES;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,12 @@ _PATH_BYTES = 1288  # behind its names a path of NFS has dentries
 _IDLE_TICKS = 30
 _NAME_TRIES = 5
 _COMM_AT = 24
-# With more than this share of the map in use, idle entries go after two ticks: all that are in
-# it are read in each tick.
-_CROWDED_SHARE = 16
+# All entries are read in each tick.  With more than this, idle ones go after two ticks; with more
+# than _MOST those that did least go, too, where the probe has another entry for what they do.
+_CROWDED = 512
 _CROWDED_IDLE_TICKS = 2
-_SPARE_NAMES = 4096
+_MOST = 2048
+_SPARE_NAMES = 1024
 # A folder that a file lies in can be renamed, and a process can become another program, unseen.
 _FILES_LOOKED_AT, _FILES_REST_TICKS = 8, 10
 _PROCESSES_LOOKED_AT = 16
@@ -66,10 +68,17 @@ class FlowTables:
         root: Where /proc lies.
         column_of_op: Where each op's count, bytes and time go in a row: READ, WRITE, or SYNC,
             which has no bytes.
+        has_others: Whether the probe counts what has no entry of its own with OTHER_FILES.
     """
 
-    def __init__(self, root: Path, column_of_op: tuple[int, ...] = _COLUMN_OF_OP) -> None:
-        self._column_of_op = column_of_op
+    def __init__(
+        self,
+        root: Path,
+        column_of_op: tuple[int, ...] = _COLUMN_OF_OP,
+        *,
+        has_others: bool = False,
+    ) -> None:
+        self._column_of_op, self._has_others = column_of_op, has_others
         self._root = root
         self._are_pids_the_kernels = are_pids_the_kernels(root)
         self._mounts = MountTable(root)
@@ -116,13 +125,15 @@ class FlowTables:
         self._forget_files()
         return tables
 
-    def _take_in(self, sums: Iterable[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
+    def _take_in(self, sums: list[tuple[bytes, tuple[int, ...]]]) -> list[bytes]:
         """Add what is new; returns the entries to drop."""
         seen_by_key, dropped = self._seen, []
         at_work: dict[FileId, bytes] = {}  # an entry of each file that has been located
         # Room for newcomers matters more than keeping idle entries, once they are many.
-        is_crowded = len(seen_by_key) > self._map.spec.max_entries // _CROWDED_SHARE
+        is_crowded = len(sums) > _CROWDED
         oldest = self._tick - (_CROWDED_IDLE_TICKS if is_crowded else _IDLE_TICKS)
+        excess = len(sums) - _MOST if self._has_others else 0
+        done: list[tuple[int, bytes]] = []
         for key, (count, size, ns) in sums:
             seen = seen_by_key.get(key)
             if seen is not None and seen[0] == count:
@@ -130,6 +141,8 @@ class FlowTables:
                     dropped.append(key)
                 continue
             file = self._add(key, (count, size, ns), seen)
+            if excess > 0 and file[0] != OTHER_FILES:
+                done.append((size + ns - (seen[1] + seen[2] if seen else 0), key))
             if file not in self._paths:
                 if self._lacks_name(file):
                     dropped.append(key)
@@ -137,6 +150,7 @@ class FlowTables:
                 at_work[file] = key
         # As above: the probe reports the path again.
         self._asked_for = self._file_turns.take(at_work, self._tick)
+        dropped += [key for _, key in nsmallest(excess - len(dropped), done)]
         return dropped + [at_work[file] for file in self._asked_for]
 
     def _tables(self, idle_since: int) -> dict[str, Table]:

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 Id = TypeVar("Id", bound=Hashable)
 
-_KEPT_TICKS = 60
-_SPARE = 1024
+_KEPT_TICKS = 5  # beyond the rest, of what is not at work
+_SPARE = 256
 
 
 class RoundRobin(Generic[Id]):
@@ -34,7 +34,8 @@ class RoundRobin(Generic[Id]):
         chosen = nsmallest(self._most, due, key=looked.__getitem__)
         looked.update(dict.fromkeys(chosen, tick))
         if len(looked) > 2 * len(at_work) + _SPARE:
+            oldest = tick - self._rest - _KEPT_TICKS
             self._looked = {
-                what: when for what, when in looked.items() if tick - when < _KEPT_TICKS
+                what: when for what, when in looked.items() if when > oldest or what in at_work
             }
         return chosen

@@ -238,7 +238,7 @@ class Syscall(Layer):
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
-        self._flows = FlowTables(root)
+        self._flows = FlowTables(root, has_others=True)
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
         self._tick = 0

@@ -24,6 +24,7 @@ _FLOWS_SMALL_HOST = 16384
 _FLOWS_MOST_BYTES = 32 << 20
 _FLOW_BYTES = 40
 _TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if it is idle
+_FIRST_COMERS = 128  # of a tick; user space names half as many, the busiest
 DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
 _MEMBERS = members_of(
@@ -164,6 +165,7 @@ def syscall_defines(
         "CALL_SLOTS": CALL_SLOTS,
         "FLOWS": flows,
         "NEWCOMERS": flows // _TICKS_TO_STAY,
+        "FIRST_COMERS": _FIRST_COMERS,
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),

@@ -140,6 +140,22 @@ def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) ->
     assert files[OTHERS,]["writes"] > count / 2
 
 
+def test_a_busy_file_among_thousands_of_new_ones_has_a_row(volume: Volume) -> None:
+    """They came before it in the same tick, and left no room for every newcomer."""
+    small, written, pieces = 3000, 1 << 17, 64
+    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+        for number in range(small):
+            with opened(volume.mount / f"{number}", os.O_WRONLY | os.O_CREAT) as fd:
+                os.write(fd, bytes(100))
+        with opened(volume.mount / "busy", os.O_WRONLY | os.O_CREAT) as fd:
+            for _ in range(pieces):
+                os.pwrite(fd, bytes(written), 0)
+    files = ioh.table("syscall", "file", "path")
+    assert sum(row["writes"] for row in files.values()) == small + pieces
+    assert sum(row["write_bytes"] for row in files.values()) == small * 100 + pieces * written
+    assert files[f"{volume.mount}/busy",]["writes"] > pieces / 2
+
+
 def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:
     """As logs do that are rotated under a program that has them open."""
     log, old = watched.volume.mount / "log", watched.volume.mount / "log.1"

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
-from ioh.layers.flow_rows import MAX_NEWCOMERS, MAX_ROWS
 from ioh.layers.flows import FlowTables
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
@@ -381,19 +380,3 @@ def test_every_operation_is_in_every_table_once(
                 shown = tables
         wanted = [probe.added[column] for column in COLUMNS]
         assert sums == dict.fromkeys(sums, wanted)
-
-
-def test_a_thousand_files_a_tick_cost_as_many_rows_as_there_is_room_for(probe: Probe) -> None:
-    older: dict[str, Table] = {"process": {}, "file": {}, "mount": {}}
-    for tick in range(10):
-        for ino in range(1000 * tick + 1, 1000 * tick + 301):
-            probe.name(ino, b"file %d" % ino)
-            probe.add(pid=ino, ino=ino)
-        probe.lib.calls.clear()
-        tables = probe.tick()
-        assert probe.lib.calls.count("lookup") <= MAX_NEWCOMERS + 10
-        for name, table in tables.items():
-            assert len(table) <= MAX_ROWS + 1
-            assert gained(older[name], table, name)[0] == 300
-        older = tables
-    assert len(probe.held) < 300 * 5
