@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Sequence
 from functools import cache, reduce
 from operator import add
+from struct import unpack_from
 from types import ModuleType
 
 FEW_CPUS = 4
@@ -33,7 +34,10 @@ def import_numpy() -> ModuleType:
     return np
 
 
-def sum_columns(raw: bytes, words: int, columns: int) -> list[int]:
+Bytes = bytes | memoryview
+
+
+def sum_columns(raw: Bytes, words: int, columns: int) -> list[int]:
     """The first counters of one value, modulo 2^64.
 
     Args:
@@ -41,11 +45,18 @@ def sum_columns(raw: bytes, words: int, columns: int) -> list[int]:
         words: How many there are of each CPU.
         columns: How many of these are wanted.
     """
-    counters = array("Q", raw)
-    return [sum(counters[column::words]) & _MASK for column in range(columns)]
+    if len(raw) > _WORD * words * FEW_CPUS:
+        rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
+        found: list[int] = rows[:, :columns].sum(0).tolist()
+        return found
+    step, of_each = _WORD * words, f"={columns}Q"
+    total = unpack_from(of_each, raw)
+    for at in range(step, len(raw), step):
+        total = tuple(map(add, total, unpack_from(of_each, raw, at)))
+    return [number & _MASK for number in total]
 
 
-def sum_counts(raw: bytes, words: int, begin: int) -> Sequence[int]:
+def sum_counts(raw: Bytes, words: int, begin: int) -> Sequence[int]:
     """One value's counters from ``begin`` on, all of which count events: sums stay below 2^64."""
     if len(raw) > _WORD * words * FEW_CPUS:
         rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
@@ -58,12 +69,13 @@ def sum_counts(raw: bytes, words: int, begin: int) -> Sequence[int]:
     return array("Q", total.to_bytes(size - skipped, sys.byteorder))
 
 
-def sum_entries(values: bytes, words: int, cpus: int, columns: int) -> list[tuple[int, ...]]:
+def sum_entries(values: Bytes, words: int, cpus: int, columns: int) -> list[tuple[int, ...]]:
     """The first counters of each of many values that lie end to end; sums stay below 2^64."""
     if cpus > FEW_CPUS:
         rows = import_numpy().frombuffer(values, "u8").reshape(-1, cpus, words)
         return [tuple(row) for row in rows[:, :, :columns].sum(1).tolist()]
-    counters, step = array("Q", values), words * cpus
+    counters, step = array("Q"), words * cpus
+    counters.frombytes(values)
     by_column: list[Sequence[int]] = []
     for column in range(columns):
         by_cpu: list[Sequence[int]] = [counters[at::step] for at in range(column, step, words)]

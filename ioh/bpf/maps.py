@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ioh.bpf.counters import FEW_CPUS, import_numpy, sum_columns, sum_entries
+from ioh.bpf.counters import FEW_CPUS, Bytes, import_numpy, sum_columns, sum_entries
 from ioh.bpf.libbpf import libbpf
 
 _PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
@@ -38,9 +38,9 @@ def preload() -> None:
         import_numpy()
 
 
-def _untouched(size: int) -> ctypes.Array[ctypes.c_char]:
-    """A buffer whose pages exist once the kernel writes to them; ctypes' own are zeroed."""
-    return (ctypes.c_char * size).from_buffer(mmap.mmap(-1, size))
+def _shared(buffer: mmap.mmap | bytearray) -> tuple[Any, memoryview]:
+    """What the kernel writes to, and the same as bytes; pages of an mmap exist once it does."""
+    return (ctypes.c_char * len(buffer)).from_buffer(buffer), memoryview(buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +77,24 @@ class Map:
         self.percpu = spec.kind in _PERCPU_TYPES
         self._words = (spec.value_size + 7) // 8
         self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size
-        self._value = ctypes.create_string_buffer(self._read_size)
-        self._batch: tuple[Any, Any, int] | None = None
+        self._value, self._view = _shared(bytearray(self._read_size))
+        self._batch: tuple[Any, Any, memoryview, int] | None = None
         self._batch_refused = self._drain_refused = False
 
     def lookup(self, key: bytes) -> bytes | None:
         """The value as the kernel gives it (per-CPU: all CPUs', each padded to 8 bytes)."""
         if self._lib.bpf_map_lookup_elem(self.fd, key, self._value) == 0:
-            return self._value.raw
+            return bytes(self._view)
         code = ctypes.get_errno()
         if code == errno.ENOENT:
             return None
         raise OSError(code, os.strerror(code))
 
-    def at(self, index: int) -> bytes:
-        """The value of one slot of an array."""
-        value = self.lookup(index.to_bytes(4, sys.byteorder))
-        return value if value is not None else bytes(self._read_size)
+    def at(self, index: int) -> memoryview:
+        """The value of one slot of an array, there until the next one is asked for."""
+        if self._lib.bpf_map_lookup_elem(self.fd, index.to_bytes(4, sys.byteorder), self._value):
+            return memoryview(bytes(self._read_size))
+        return self._view
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set one value."""
@@ -118,22 +119,29 @@ class Map:
 
     def items_bytes(self) -> list[tuple[bytes, bytes]]:
         """Every entry of a hash."""
-        size = self._read_size
-        return [
-            (key, values[at * size : (at + 1) * size])
-            for keys, values in self._pieces()
-            for at, key in enumerate(keys)
-        ]
+        return [(key, bytes(value)) for key, value in self.entries()]
 
-    def _pieces(self) -> list[tuple[list[bytes], bytes]]:
-        """Keys and values, the latter end to end: by batches (kernel 5.6), else key by key."""
+    def entries(self) -> Iterator[tuple[bytes, Bytes]]:
+        """The same one by one: a value is there until the next one is asked for."""
+        size = self._read_size
+        for keys, values in self._pieces():
+            for at, key in enumerate(keys):
+                yield key, values[at * size : (at + 1) * size]
+
+    def _pieces(self) -> Iterator[tuple[list[bytes], Bytes]]:
+        """Keys and values, the latter end to end: by batches (kernel 5.6), else key by key.
+
+        Where the kernel refuses in the middle, what was there already comes again.
+        """
         if not self._batch_refused:
             try:
-                return list(self._batches(self._lib.bpf_map_lookup_batch))
+                yield from self._batches(self._lib.bpf_map_lookup_batch)
             except OSError:
                 self._batch_refused = True
+            else:
+                return
         items = self._items_by_key()
-        return [([key for key, _ in items], b"".join(value for _, value in items))]
+        yield [key for key, _ in items], b"".join(value for _, value in items)
 
     def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""
@@ -150,7 +158,7 @@ class Map:
         rows = self._sums_of(b"".join(value for _, value in taken), words)
         return [(key, value, row) for (key, value), row in zip(taken, rows, strict=True)]
 
-    def _sums_of(self, values: bytes, words: int) -> list[tuple[int, ...]]:
+    def _sums_of(self, values: Bytes, words: int) -> list[tuple[int, ...]]:
         """The first ``words`` counters of values that lie end to end, added up over the CPUs."""
         return sum_entries(values, self._words, possible_cpus(), words)
 
@@ -161,7 +169,8 @@ class Map:
             try:
                 for keys, values in self._batches(self._lib.bpf_map_lookup_and_delete_batch):
                     taken += [
-                        (key, values[at * size : (at + 1) * size]) for at, key in enumerate(keys)
+                        (key, bytes(values[at * size : (at + 1) * size]))
+                        for at, key in enumerate(keys)
                     ]
             except OSError:
                 self._drain_refused = True
@@ -175,7 +184,7 @@ class Map:
     def take(self, key: bytes) -> bytes | None:
         """Remove one entry and return its last value; None when it was gone already."""
         if self._lib.bpf_map_lookup_and_delete_elem(self.fd, key, self._value) == 0:
-            return self._value.raw
+            return bytes(self._view)
         if ctypes.get_errno() == errno.ENOENT:
             return None
         # Hashes have it since 5.14; before, what is added in between is not seen.
@@ -183,13 +192,13 @@ class Map:
         self.delete(key)
         return value
 
-    def _batches(self, call: Callable[..., int]) -> Iterator[tuple[list[bytes], bytes]]:
+    def _batches(self, call: Callable[..., int]) -> Iterator[tuple[list[bytes], memoryview]]:
         """Every entry by one of the kernel's calls for many at once, as _pieces()."""
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
             room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
             self._batch = self._buffers(room)
-        keys, values, room = self._batch
+        keys, values, view, room = self._batch
         cursor = ctypes.create_string_buffer(max(key_size, 8))
         start: Any = None
         while True:
@@ -199,21 +208,21 @@ class Map:
             if code == errno.ENOSPC and room < self.spec.max_entries:
                 # One hash bucket holds more entries than the buffers do.
                 self._batch = self._buffers(min(self.spec.max_entries, room * 4))
-                keys, values, room = self._batch
+                keys, values, view, room = self._batch
                 continue
             if code not in (0, errno.ENOENT):
                 raise OSError(code, os.strerror(code))
             raw_keys = ctypes.string_at(keys, key_size * count.value)
-            raw_values = ctypes.string_at(values, value_size * count.value)
             split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]
-            yield split, raw_values
+            yield split, view[: value_size * count.value]
             if code == errno.ENOENT:
                 return
             start = cursor
 
-    def _buffers(self, room: int) -> tuple[Any, Any, int]:
-        """Room for the keys and values of one batch, and how many they hold."""
-        return _untouched(self.spec.key_size * room), _untouched(self._read_size * room), room
+    def _buffers(self, room: int) -> tuple[Any, Any, memoryview, int]:
+        """Room for the keys and values of a batch, the latter as bytes, too; for how many."""
+        keys, _ = _shared(mmap.mmap(-1, self.spec.key_size * room))
+        return keys, *_shared(mmap.mmap(-1, self._read_size * room)), room
 
     def _items_by_key(self) -> list[tuple[bytes, bytes]]:
         items: list[tuple[bytes, bytes]] = []
@@ -229,7 +238,7 @@ class Map:
                 items.append((key, value))
         return items
 
-    def sum_cpus(self, raw: bytes) -> list[int]:
+    def sum_cpus(self, raw: Bytes) -> list[int]:
         """A per-CPU value of 64-bit counters, added up over the CPUs."""
         return sum_columns(raw, self._words, self._words)
 

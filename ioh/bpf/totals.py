@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 import sys
+from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ioh.bpf.counters import sum_columns, sum_counts
+from ioh.bpf.counters import Bytes, sum_columns, sum_counts
 from ioh.model import hist
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.sample import OpTotals
@@ -21,6 +23,7 @@ LATENCY = SLOWEST + 6
 SIZE_LAT = LATENCY + hist.FINE_BUCKETS
 WORDS = SIZE_LAT + hist.SIZE_BUCKETS * hist.LATENCY_BUCKETS
 _SLOWEST = struct.Struct("=3Q")
+_done = itemgetter(COUNT, BYTES, ERRORS, LATENCY_NS)
 
 
 def hist_defines() -> dict[str, int]:
@@ -35,7 +38,7 @@ def hist_defines() -> dict[str, int]:
 
 
 def decode_op_totals(
-    raw: bytes,
+    raw: Bytes,
     epoch: int,
     *,
     queue: bool = False,
@@ -47,10 +50,20 @@ def decode_op_totals(
         raw: As the kernel gives it: WORDS counters of each CPU.
         epoch: The tick whose slowest operation is wanted.
         queue: Whether the probe measures queue time.
-        previous: The reading before; its histograms are reused when nothing was added, which
-            spares an idle op most of its decoding.
+        previous: The reading before; it is returned again when nothing was added, which spares
+            an idle op most of its decoding, and others to look at it.
     """
     head = sum_columns(raw, WORDS, SLOWEST)
+    if previous is not None and _done(head) == (
+        previous.count_total,
+        previous.bytes_total,
+        previous.errors_total,
+        previous.latency_ns_total,
+    ):
+        started = None if previous.started_total is None else head[STARTED]
+        if not previous.max_ns and previous.started_total == started:
+            return previous
+        return replace(previous, started_total=started, max_ns=0, max_bytes=0)
     slot = 8 * (SLOWEST + 3 * (epoch & 1))
     slowest_ns, slowest_bytes = 0, 0
     for at in range(slot, len(raw), 8 * WORDS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from ioh.procfs.files import path_under, read_text
 from ioh.procfs.swap import read_swap
 
 if TYPE_CHECKING:
+    from ioh.bpf.counters import Bytes
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Map, Maps
 
@@ -276,40 +277,52 @@ class Block(Layer):
         # Nothing slow in between: a request that ends there has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        inflight: dict[int, tuple[int | None, int | None]] = {}
-        items = [(_DEV_OP.unpack(key), value) for key, value in totals.items_bytes()]
-        if any(dev not in self._seen for (dev, _), _ in items):
-            self._note_hidden(maps["disk_names"])
-            self._seen.update(dev for (dev, _), _ in items)
-        self._is_full = len(items) >= totals.spec.max_entries
+        busy, count = self._decode(totals.entries(), ended, parts)
+        self._is_full = count >= totals.spec.max_entries
         if self._is_full:
-            items += self._read_others(maps["others"])
+            self._decode(self._read_others(maps["others"]), ended, parts)
+        if not parts.keys() <= self._seen:
+            self._note_hidden(maps["disk_names"])
+            self._seen |= parts.keys()
         elsewhere = () if self.filters.device is not None else self._devices.on_others()
-        self._stacked.tell(maps["stacked"], elsewhere, len(items), totals.spec.max_entries)
-        for (dev, op), value in items:
-            name = SPEC.ops[op]
-            decoded = decode_op_totals(
-                value, ended, queue=True, previous=self._previous.get((dev, op))
-            )
-            if dev in _BOTH_OTHERS and not decoded.count_total:
-                continue
-            self._previous[dev, op] = decoded
-            if name in ("read", "write") and dev not in _BOTH_OTHERS:
-                if dev not in inflight:
-                    inflight[dev] = self._read_inflight(dev)
-                decoded = replace(decoded, inflight=inflight[dev][op])
-            parts[dev][name] = replace(decoded, started_total=None)
+        self._stacked.tell(maps["stacked"], elsewhere, count, totals.spec.max_entries)
+        for dev in parts.keys() - set(_BOTH_OTHERS):
+            is_idle = dev not in busy and self._diskstats.is_idle(dev)
+            inflight = (0, 0) if is_idle else self._read_inflight(dev)
+            for op, number in zip(("read", "write"), inflight, strict=True):
+                known = parts[dev].get(op)
+                if known is not None and known.inflight != number:
+                    now = parts[dev][op] = replace(known, inflight=number)
+                    self._previous[dev, SPEC.ops.index(op)] = now
         return parts
 
+    def _decode(
+        self,
+        entries: Iterable[tuple[bytes, Bytes]],
+        ended: int,
+        parts: dict[int, dict[str, OpTotals]],
+    ) -> tuple[set[int], int]:
+        """Enter totals; returns the devices that did something, and how many entries there are."""
+        busy: set[int] = set()
+        count = 0
+        for count, (key, value) in enumerate(entries, 1):  # noqa: B007
+            dev, op = _DEV_OP.unpack(key)
+            before = self._previous.get((dev, op))
+            now = decode_op_totals(value, ended, queue=True, previous=before)
+            if now is not before:
+                busy.add(dev)
+                now = replace(now, started_total=None)
+            if now.count_total or dev not in _BOTH_OTHERS:
+                self._previous[dev, op] = parts[dev][SPEC.ops[op]] = now
+        return busy, count
+
     @staticmethod
-    def _read_others(others: Map) -> list[tuple[tuple[int, int], bytes]]:
+    def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes]]:
         """Totals by op of the devices for which there is no room."""
         count = len(SPEC.ops)
-        return [
-            ((dev, op), others.at(first + op))
-            for dev, first in ((_OTHERS, 0), (_STACKED, count))
-            for op in range(count)
-        ]
+        for dev, first in ((_OTHERS, 0), (_STACKED, count)):
+            for op in range(count):
+                yield _DEV_OP.pack(dev, op), others.at(first + op)
 
     def _note_hidden(self, names: Map) -> None:
         """Name device numbers that sysfs does not know, though the disk is there."""

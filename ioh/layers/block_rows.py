@@ -26,6 +26,8 @@ class DeviceRows:
         self._columns = [column.name for column in table.raw_columns]
         self._bases: dict[tuple[str, ...], dict[str, int]] = {}
         self._before: Parts = {}
+        self._rows: Table = {}
+        self._merged: dict[tuple[str, ...], Row] = {}
         self._names: set[str] = set()
 
     def merge(self, rows: Table, parts: Parts) -> Table:
@@ -38,11 +40,15 @@ class DeviceRows:
         bases = {key: self._base(key) for key in rows}
         merged: dict[tuple[str, ...], Row] = {}
         for key, row in rows.items():
+            is_idle = row is self._rows.get(key) and parts.get(key[0]) == self._before.get(key[0])
+            if is_idle and key in self._merged:
+                merged[key] = self._merged[key]
+                continue
             values: dict[str, Value] = dict(zip(self._columns, row, strict=True))
             for column, total in _values(parts, key[0]).items():
                 values[column] = total - bases[key].get(column, 0)
             merged[key] = tuple(values[column] for column in self._columns)
-        self._bases, self._before = bases, parts
+        self._bases, self._before, self._rows, self._merged = bases, parts, rows, merged
         self._names |= {key[0] for key in rows}
         return merged
 

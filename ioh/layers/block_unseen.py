@@ -43,6 +43,7 @@ class UnseenRequests:
         self._grown: dict[str, int] = {}
         self._unseen: dict[str, int] = {}
         self._before = 0
+        self._last: tuple[Parts, Parts] = {}, {}
 
     def note(self, disks: Parts, probed: Parts) -> int:
         """Compare two readings.
@@ -59,11 +60,17 @@ class UnseenRequests:
         Returns:
             All unseen so far; it never goes down.
         """
-        now = {name: _counts(ops) for name, ops in probed.items()}
+        old_disks, old_probed = self._last
+        self._last = disks, probed
+        now = {
+            name: self._probed[name] if ops == old_probed.get(name) else _counts(ops)
+            for name, ops in probed.items()
+        }
         if not self.has_begun:
             self.has_begun, self._start = True, now
         for name, ops in disks.items():
-            if name not in now:
+            is_idle = ops is old_disks.get(name) and now.get(name) is self._probed.get(name)
+            if name not in now or is_idle:
                 continue
             grown = _counts(ops).requests
             if grown < self._grown.get(name, 0):  # the name means another device now

@@ -53,7 +53,7 @@ class PartTotals:
             for op in range(len(self._ops)):
                 totals.ensure(PART_OP.pack(OTHER_PARTS, op))
             self._has_others = True
-        for key, value in totals.items_bytes():
+        for key, value in totals.entries():
             part, op = PART_OP.unpack(key)
             if part == OTHER_PARTS and not sum_columns(value, WORDS, STARTED + 1)[STARTED]:
                 continue

@@ -11,6 +11,7 @@ from ioh.model.derive_op import add_ops, subtract_ops
 from ioh.model.sample import OpTotals
 
 Ops = Mapping[str, OpTotals]
+_MANY = 8  # devices of one owner: from then on only what grew is added
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class OwnedTotals:
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
         self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
+        self._summed: dict[str | None, dict[str, OpTotals]] = {}  # of owners of many devices
 
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
@@ -47,33 +49,49 @@ class OwnedTotals:
         Returns:
             By owner, then by op.  Maximum and number in flight are of its devices of now.
         """
+        grown: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
         for dev, ops in readings.items():
             account = self._accounts.get(dev)
             if account is None:
-                self._accounts[dev] = _Account(owner_of(dev), {}, ops)
+                account = self._accounts[dev] = _Account(owner_of(dev), {}, ops)
+                self._summed.pop(account.owner, None)
                 continue
             if has_grown(account.last, ops):
-                self._hand_over(account, owner_of(dev))
+                before, owner = account.owner, owner_of(dev)
+                if owner != before:
+                    self._hand_over(account, owner)
+                elif owner is not None:
+                    grown[owner].append((account.last, ops))
             account.last = ops
-        parts = {
-            owner: {op: list(parts) for op, parts in ops.items()}
-            for owner, ops in self._settled.items()
-        }
+        accounts: dict[str, list[_Account]] = {owner: [] for owner in self._settled}
         for account in self._accounts.values():
-            if account.owner is None:
-                continue
-            to = parts.setdefault(account.owner, {})
-            for name, op in account.last.items():
-                to.setdefault(name, []).append(_since(account.base.get(name), op))
-        return {
-            owner: {name: add_ops(several) for name, several in ops.items()}
-            for owner, ops in parts.items()
-        }
+            if account.owner is not None:
+                accounts.setdefault(account.owner, []).append(account)
+        return {owner: self._sum(owner, of, grown[owner]) for owner, of in accounts.items()}
+
+    def _sum(
+        self, owner: str, accounts: list[_Account], grown: list[tuple[Ops, Ops]]
+    ) -> dict[str, OpTotals]:
+        if len(accounts) == 1 and owner not in self._settled and not accounts[0].base:
+            return dict(accounts[0].last)
+        known = self._summed.get(owner)
+        if known is not None and all(newer.keys() <= known.keys() for _, newer in grown):
+            found = {name: _add_growth(name, op, accounts, grown) for name, op in known.items()}
+        else:
+            parts = {name: list(past) for name, past in self._settled.get(owner, {}).items()}
+            for account in accounts:
+                for name, op in account.last.items():
+                    parts.setdefault(name, []).append(_since(account.base.get(name), op))
+            found = {name: add_ops(several) for name, several in parts.items()}
+        if len(accounts) >= _MANY:
+            self._summed[owner] = found
+        return found
 
     def forget(self, owners: Iterable[str]) -> None:
         """What these got of devices that have gone to others; they have none now."""
         for owner in owners:
             self._settled.pop(owner, None)
+            self._summed.pop(owner, None)
 
     def owner(self, dev: int) -> str | None:
         """Whose the device's last increment was.
@@ -87,8 +105,8 @@ class OwnedTotals:
         return dev in self._accounts
 
     def _hand_over(self, account: _Account, owner: str | None) -> None:
-        if owner == account.owner:
-            return
+        for each in (account.owner, owner):
+            self._summed.pop(each, None)
         if account.owner is not None:
             settled = self._settled[account.owner]
             for name, op in account.last.items():
@@ -109,3 +127,16 @@ _progress = attrgetter("started_total", "count_total", "bytes_total", "errors_to
 
 def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
     return newer if older is None else subtract_ops(newer, older)
+
+
+def _add_growth(
+    name: str, known: OpTotals, accounts: list[_Account], grown: list[tuple[Ops, Ops]]
+) -> OpTotals:
+    """An owner's op a tick later, out of the devices that did something."""
+    older = [ops[name] for ops, _ in grown if name in ops]
+    now = add_ops(
+        [replace(known, max_ns=0, max_bytes=0), *(n[name] for _, n in grown if name in n)]
+    )
+    inflight = [n for a in accounts if name in a.last and (n := a.last[name].inflight) is not None]
+    now = subtract_ops(now, add_ops(older)) if older else now
+    return replace(now, inflight=sum(inflight) if inflight else None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import lru_cache, reduce
-from operator import add, attrgetter, is_
+from functools import lru_cache
+from operator import attrgetter, is_
 
 from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
-from ioh.model.hist import LatencyHist, SizeLatencyHist
+from ioh.model.hist import LatencyHist, SizeLatencyHist, add_hists
 from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
 from ioh.model.sample import OpTotals
 from ioh.model.snapshot import OpStats
@@ -114,8 +114,8 @@ def add_ops(parts: list[OpTotals]) -> OpTotals:
     size_lats = [p.size_lat for p in parts if p.size_lat is not None]
     return replace(
         _add_numbers(parts),
-        latency=reduce(add, latencies) if latencies else None,
-        size_lat=reduce(add, size_lats) if size_lats else None,
+        latency=add_hists(latencies) if latencies else None,
+        size_lat=add_hists(size_lats) if size_lats else None,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate, compress
 from operator import add, sub
 from typing import TypeVar
@@ -61,6 +63,7 @@ def latency_index(latency_us: float) -> int:
 
 
 _Hist = TypeVar("_Hist", bound="_Counts")
+_FEW_HISTS = 3  # up to so many are added sooner one to the other than column by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,14 @@ class SizeLatencyHist(_Counts):
         """Counts by latency, over all sizes."""
         used = [row for size in range(SIZE_BUCKETS) if any(row := self.row(size))]
         return tuple(map(sum, zip(*used, strict=True))) if used else (0,) * LATENCY_BUCKETS
+
+
+def add_hists(several: Sequence[_Hist]) -> _Hist:
+    """All of them together; there must be one."""
+    counts = [hist.counts for hist in several if hist.counts]
+    if len(counts) <= _FEW_HISTS:
+        return reduce(add, several)
+    return type(several[0])(tuple(map(sum, zip(*counts, strict=True))))
 
 
 def has_percentile(total: int, quantile: float) -> bool:

@@ -97,7 +97,8 @@ class _Account:
     """One device's growth since ioh attached.
 
     Shape:
-        ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest.
+        ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest;
+        ``row`` what they make, once somebody has asked for it.
     """
 
     key: tuple[str, str]
@@ -107,6 +108,7 @@ class _Account:
     ops: dict[str, OpTotals] = field(default_factory=dict)
     read: DiskStats | None = None
     device: BlockDevice | None = None
+    row: Row | None = None
 
 
 class BlockFallback:
@@ -183,8 +185,13 @@ class BlockFallback:
             if self._table is None or account is None or account.is_active or not account.read:
                 continue
             account.is_active = True
-            rows[account.key] = _row(self._table, account, account.read, account.device)
+            rows[account.key] = _row(self._table, account, account.read)
         return rows
+
+    def is_idle(self, dev: int) -> bool:
+        """Whether nothing was in flight on a device at the last sample."""
+        account = self._accounts.get(dev)
+        return account is not None and account.read is not None and not account.read.inflight
 
     def _whole_disks(self, stats: list[DiskStats]) -> list[tuple[DiskStats, BlockDevice | None]]:
         names = {s.name for s in stats}
@@ -232,7 +239,7 @@ class BlockFallback:
         elif account.key != key:
             account.key, account.grown = key, _ZERO
             account.is_active, account.ops = False, {}
-        account.read, account.device = disk, device
+        account.read, account.device, account.row = disk, device, None
         if account.last == now:
             return None
         growth = increase(account.last, now)
@@ -255,7 +262,7 @@ class BlockFallback:
             if account.is_active:
                 parts[account.key[0]] = account.ops
             if self._table is not None and (account.is_active or disk.inflight):
-                rows[account.key] = _row(self._table, account, disk, device)
+                rows[account.key] = _row(self._table, account, disk)
         notes: tuple[str, ...] = _NOTES
         if uncounted:
             notes += (f"statistics are switched off (queue/iostats) for {', '.join(uncounted)}",)
@@ -269,7 +276,10 @@ class BlockFallback:
         )
 
 
-def _row(table: TableSpec, account: _Account, disk: DiskStats, device: BlockDevice | None) -> Row:
+def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
+    if account.row is not None:
+        return account.row
+    device = account.device
     values: dict[str, Value] = dict(zip(_TOTALS, account.grown, strict=True))
     for name in ("read", "write", "busy", "weighted"):
         values[f"{name}_ns_total"] = account.grown[_SLOT[f"{name}_ms_total"]] * _NS_PER_MS
@@ -279,7 +289,8 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats, device: BlockDevi
             values[name] = getattr(device, name)
         values["rotational"] = None if device.rotational is None else int(device.rotational)
         values["stacked"] = int(device.is_stacked)
-    return tuple(values.get(column.name) for column in table.raw_columns)
+    account.row = tuple(values.get(column.name) for column in table.raw_columns)
+    return account.row
 
 
 def looks_like_partition(name: str, names: Iterable[str]) -> bool:

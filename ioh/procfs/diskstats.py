@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,12 +73,8 @@ def parse_dev(text: str) -> int | None:
     return make_dev(numbers[0], numbers[1])
 
 
-@lru_cache(maxsize=256)
 def parse_line(line: str) -> DiskStats | None:
-    """Parse one device; None when a column is missing or is no number.
-
-    Most devices are idle: one that did nothing is the very same DiskStats as before.
-    """
+    """Parse one device; None when a column is missing or is no number."""
     words = line.split()
     device, numbers = ints_or_none(words[:2]), ints_or_none(words[_COLUMNS])
     if not device or not numbers or len(numbers) < 17 or min(*device, *numbers) < 0:
@@ -89,9 +84,18 @@ def parse_line(line: str) -> DiskStats | None:
     return DiskStats(make_dev(device[0], device[1]), words[2], *numbers)
 
 
+_known: dict[str, DiskStats | None] = {}  # the lines of the text before
+
+
 def parse_diskstats(text: str) -> list[DiskStats]:
-    """Parse /proc/diskstats; lines that are malformed are left out."""
-    return [stats for line in text.split("\n") if (stats := parse_line(line)) is not None]
+    """Parse /proc/diskstats; lines that are malformed are left out.
+
+    Most devices are idle: one that did nothing is the very same DiskStats as before.
+    """
+    found = {line: _known.get(line) or parse_line(line) for line in text.split("\n")}
+    _known.clear()
+    _known.update(found)
+    return [stats for stats in found.values() if stats is not None]
 
 
 def read_diskstats(root: Path = ROOT) -> list[DiskStats] | None:
