@@ -12,12 +12,21 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench import db_cost, losses, own_cost, probe_cost, recording, screen, start_time
+from tests.bench import (
+    db_cost,
+    large_hosts,
+    losses,
+    own_cost,
+    probe_cost,
+    recording,
+    screen,
+    start_time,
+)
 from tests.bench.machine_load import StealClock, tracefs
 from tests.bench.report import Report, say
 from tests.bench.workloads import Targets
 
-SECTIONS = ("losses", "own", "start", "probes", "recording", "screen", "db")
+SECTIONS = ("losses", "own", "start", "probes", "recording", "screen", "db", "large")
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,8 @@ def measure(args: argparse.Namespace, plan: Plan, report: Report) -> None:
             screen.measure(report, targets, plan.own_s, plan.starts, plan.session_s)
         if "db" in wanted:
             db_cost.measure(report, args.rounds or plan.rounds, plan.db_s)
+        if "large" in wanted:
+            large_hosts.measure(report)
 
 
 def main() -> int:
