@@ -30,6 +30,7 @@ from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, STARTED
 from ioh.layers.base import Layer
 from ioh.layers.block import SPEC as BLOCK
 from ioh.layers.block import Block
+from ioh.layers.syscall import SPEC as SYSCALL
 from ioh.layers.syscall import Syscall
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -42,7 +43,7 @@ from tests.unit import fake_kernel
 from tests.unit.probe_text import ProbeText
 
 CPUS, CPUS_BUDGET_MS = 256, 10.0
-MOST_FLOWS = 500
+FLOWS = 500
 DISKS, DISKS_BUDGET_MS = 1000, 20.0
 CONNECTIONS, SOCKETS_BUDGET_MS = 5000, 60.0  # each has two sockets
 FILES, FILES_BUDGET_MS = 20_000, 20.0
@@ -170,27 +171,30 @@ def ticks_ms(read: Callable[[], object], change: Callable[[], None]) -> list[flo
 
 
 def measure_cpus(report: Report) -> None:
-    """Layers syscall and block: every op of both is busy on each CPU, and some files."""
+    """Layers syscall and block: reads, writes, fsyncs on two disks; then all there is room for."""
     say(f"a tick with {CPUS} possible CPUs")
-    with made_up(Syscall, CPUS) as (kernel, read_from), made_up(Block, CPUS) as (disks, disk_maps):
-        room = disks.named("totals").spec.max_entries
-        layers = (Syscall(Filters()), read_from), (Block(Filters()), disk_maps)
-        flows = kernel.fill("flows", flow_keys(MOST_FLOWS))
+    with made_up(Syscall, CPUS) as (kernel, of_calls), made_up(Block, CPUS) as (disks, of_disks):
+        layers = (Syscall(Filters()), of_calls), (Block(Filters()), of_disks)
+        flows, per_op = kernel.fill("flows", flow_keys(FLOWS)), kernel.named("totals").values
         flows[:, :, 3] = int.from_bytes(b"program\0", "little")
-        keys = [struct.pack("=II", make_dev(259, at // 2), at % 2) for at in range(room)]
-        per_op, per_disk = kernel.named("totals").values, disks.fill("totals", keys)
+        some = [SYSCALL.ops.index(name) for name in ("read_buffered", "write_buffered", "fsync")]
+        room = disks.named("totals").spec.max_entries
+        for busy, count, budget in (
+            (some, 4, CPUS_BUDGET_MS),
+            (list(range(len(SYSCALL.ops))), room, None),
+        ):
+            keys = [struct.pack("=II", make_dev(259, at // 2), at % 2) for at in range(count)]
+            per_disk = disks.fill("totals", keys)
 
-        def change() -> None:
-            do_something(per_op)
-            do_something(per_disk)
-            flows[:, 7, :3] += np.uint64(1000)
+            def change(busy: list[int] = busy, per_disk: Any = per_disk) -> None:
+                for op in busy:
+                    do_something(per_op[op : op + 1])
+                do_something(per_disk)
+                flows[:, 7, :3] += np.uint64(1000)
 
-        def read() -> None:
-            for layer, found in layers:
-                layer.read(found)
-
-        name = f"a tick, {CPUS} CPUs, {len(flows)} files, {room // 2} disks, all busy"
-        report.figure(name, "ms of CPU", ticks_ms(read, change), CPUS_BUDGET_MS)
+            found = ticks_ms(lambda: [layer.read(read_from) for layer, read_from in layers], change)
+            what = f"{len(busy)} kinds of calls, {FLOWS} files, {count // 2} disks busy"
+            report.figure(f"a tick, {CPUS} CPUs, {what}", "ms of CPU", found, budget)
 
 
 def flow_keys(count: int) -> list[bytes]:
