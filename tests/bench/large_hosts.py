@@ -49,6 +49,7 @@ CONNECTIONS, SOCKETS_BUDGET_MS = 5000, 60.0  # each has two sockets
 FILES, FILES_BUDGET_MS = 20_000, 20.0
 TICKS = 11
 _WINDOW_S = 20.0
+_SETTLE_S = 20.0  # until as many files are followed as there can be
 _READ, _WRITE = (BLOCK.ops.index(name) for name in ("read", "write"))
 _ARRAYS = {2, 6}
 
@@ -265,15 +266,15 @@ def measure_sockets(report: Report) -> None:
 
 
 WRITER = """
-import os, resource, sys, time
+import os, sys, time
 folder, count = sys.argv[1], int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))
-held = [os.open(f"{folder}/{n}", os.O_CREAT | os.O_RDWR) for n in range(count)]
-print("open", flush=True)
+print("begun", flush=True)
 while True:
     began = time.monotonic()
-    for fd in held:
+    for n in range(count):
+        fd = os.open(f"{folder}/{n}", os.O_CREAT | os.O_WRONLY)
         os.pwrite(fd, b"x", 0)
+        os.close(fd)
     time.sleep(max(0.0, began + 1 - time.monotonic()))
 """
 
@@ -292,8 +293,8 @@ def measure_files(report: Report) -> None:
         command = [sys.executable, "-c", WRITER, folder, str(FILES)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
-            writer.stdout.readline()
-            time.sleep(5)
+            assert writer.stdout.readline()
+            time.sleep(_SETTLE_S)
             busy_s = _spent_s(group)
             writer.kill()
     per_tick = (busy_s - idle_s) / _WINDOW_S * 1e3
