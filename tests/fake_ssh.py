@@ -50,7 +50,7 @@ def _reads(count: int, us: int, queue_us: int | None = None) -> OpTotals:
     )
 
 
-def _layers(host: str, count: int) -> dict[str, LayerSample]:
+def layers(host: str, count: int) -> dict[str, LayerSample]:
     if host == "db01":
         mount = "nfs01:/srv on /mnt"
         counted = (count, count * 4096, count * 5_300_000, 0, 0, 0, 0, count // 10, 0)
@@ -90,7 +90,7 @@ def _play(host: str, cycle_s: float) -> None:
     writer = SessionWriter(Output(1), cycle_s=cycle_s, addresses=addresses)
     tick = 0
     while host != "silent":
-        layers = _layers("db01" if host == "db01" else "nfs01", tick * READS)
+        made = layers("db01" if host == "db01" else "nfs01", tick * READS)
         writer.write(
             Sample(
                 time_unix_s=time.time() + ahead_s,
@@ -98,8 +98,8 @@ def _play(host: str, cycle_s: float) -> None:
                 hostname=f"{host}.example",
                 kernel="6.1.0",
                 host=HostSample(),
-                layers=layers,
-                specs={name: all_layers()[name].spec for name in layers},
+                layers=made,
+                specs={name: all_layers()[name].spec for name in made},
             )
         )
         tick += 1

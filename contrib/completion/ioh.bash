@@ -3,7 +3,7 @@ _ioh() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
     local command=live words="" files=""
     case ${COMP_WORDS[1]} in
-    live|text|json|serve|record|mark|replay|report|compare|bench|export|verify|explain|demo|deploy|doctor) [ "$COMP_CWORD" = 1 ] || command=${COMP_WORDS[1]} ;;
+    live|text|json|serve|record|mark|replay|report|compare|bench|export|join|verify|explain|demo|deploy|doctor) [ "$COMP_CWORD" = 1 ] || command=${COMP_WORDS[1]} ;;
     esac
     case "$command ${COMP_WORDS[2]-}" in
     "bench report"|"bench compare"|"bench card") [ "$COMP_CWORD" = 2 ] || command="$command ${COMP_WORDS[2]}" ;;
@@ -151,6 +151,7 @@ _ioh() {
     "export":--no-layer) words="pg db syscall nfs_client tcp nfs_server block" ;;
     "export":--top) words="" ;;
     "export":--findings-config) files=yes ;;
+    "join":-o) files=yes ;;
     "verify":--repair) files=yes ;;
     "explain":--findings-config) files=yes ;;
     "demo":--speed) words="" ;;
@@ -178,13 +179,14 @@ _ioh() {
         "bench compare") words="--help" files=yes ;;
         "bench card") words="--help --from --csv --bands --class" ;;
         "export") words="--help --format -o -t -c --from --to --layers --no-layer --top --findings-config --no-findings" files=yes ;;
+        "join") words="--help -o" files=yes ;;
         "verify") words="--help --repair" files=yes ;;
         "explain") words="--help --findings-config cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling disk_adds first_write fragmentation holes io_limit lock_bound log_on_data_disk losses maintenance network_adds nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_adds server_cache shared_drive single_stream slow_disk swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
         "demo") words="--help --speed --text --json -t -c --layers --no-layer --top -d --utc --findings-config --no-findings --theme --bell --ascii --no-mouse" ;;
         "deploy") words="--help --yes" ;;
         "doctor") words="--help" ;;
         esac
-        [ "$COMP_CWORD" != 1 ] || words="live text json serve record mark replay report compare bench export verify explain demo deploy doctor --version $words"
+        [ "$COMP_CWORD" != 1 ] || words="live text json serve record mark replay report compare bench export join verify explain demo deploy doctor --version $words"
         ;;
     esac
     case $cur in -*) files="" ;; esac

@@ -65,6 +65,7 @@ _CLASSES = {
     "bench compare": "bench_judge.BenchCompareCommand",
     "bench card": "bench_judge.BenchCardCommand",
     "export": "export.ExportCommand",
+    "join": "join.JoinCommand",
     "verify": "verify.VerifyCommand",
     "explain": "explain.ExplainCommand",
     "demo": "demo.DemoCommand",

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +17,7 @@ from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.pairs import HostState, Pair, pairs
+from ioh.model.pairs import HostState, Pair, Round, pairs
 from ioh.model.printable import printable
 from ioh.sinks.hosts import host_to_json, pair_to_json, render_heading, render_pairs
 from ioh.sinks.json import JsonSink
@@ -25,6 +25,7 @@ from ioh.sinks.text import TextOptions, TextSink
 
 if TYPE_CHECKING:
     from ioh.feeds.hosts_feed import HostsFeed
+    from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
     from ioh.model.snapshot import Snapshot
 
@@ -144,33 +145,65 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
     asked = _asked(args)
     from ioh.hosts.stack import HostStack
 
-    cycle_s = asked.cycle_s
-    engines = {name: engine_from(args) for name in args.hosts}
-    sink, told = make_sink(), dict.fromkeys(args.hosts, "")
+    told = dict.fromkeys(args.hosts, "")
     with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
-        first_s: float | None = None
-        known: set[tuple[str, str]] = set()
-        for each in stack:
-            _tell_lost(each.states, told)
-            found = pairs(each.intervals, known)
-            given = {
-                part.name: replace(
-                    part.snapshot, pairs=tuple(p for p in found if p.client == part.name)
-                )
-                for part in each.intervals
-            }
-            for name, engine in engines.items():
-                if engine is not None and name in given:
-                    given[name] = engine.judge(given[name])
-            text = [sink.host(state, given.get(state.name)) for state in each.states]
-            text.append(sink.pairs(each.time_unix_s, each.states, found))
-            ending.write("".join(text))
-            first_s = each.time_unix_s if first_s is None else first_s
-            seen_s = each.time_unix_s - first_s + cycle_s
-            if ending.received or (args.run_s and seen_s >= args.run_s - cycle_s / 10):
-                break
+
+        def rounds() -> Iterator[Round]:
+            for each in stack:
+                _tell_lost(each.states, told)
+                yield each
+
+        write_rounds(args, rounds(), make_sink(), ending, cycle_s=asked.cycle_s)
     return ending.code
+
+
+def write_rounds(  # noqa: PLR0913
+    args: argparse.Namespace,
+    rounds: Iterable[Round],
+    sink: HostsSink,
+    ending: Ending,
+    *,
+    cycle_s: float,
+    remarks: Callable[[], str] = str,
+) -> bool:
+    """Judge rounds and print them to stdout, as long as ``args`` ask.
+
+    Args:
+        args: What the command takes.
+        rounds: From any source.
+        sink: Turns them into text.
+        ending: Says when a signal came.
+        cycle_s: How long an interval is.
+        remarks: What to print before the next one.
+
+    Returns:
+        Whether there was any.
+    """
+    engines: dict[str, Engine | None] = {}
+    first_s: float | None = None
+    known: set[tuple[str, str]] = set()
+    for each in rounds:
+        found = pairs(each.intervals, known)
+        given = {
+            part.name: replace(
+                part.snapshot, pairs=tuple(p for p in found if p.client == part.name)
+            )
+            for part in each.intervals
+        }
+        for name, snapshot in given.items():
+            if name not in engines:
+                engines[name] = engine_from(args)
+            if (engine := engines[name]) is not None:
+                given[name] = engine.judge(snapshot)
+        text = [remarks(), *(sink.host(state, given.get(state.name)) for state in each.states)]
+        text.append(sink.pairs(each.time_unix_s, each.states, found))
+        ending.write("".join(text))
+        first_s = each.time_unix_s if first_s is None else first_s
+        seen_s = each.time_unix_s - first_s + cycle_s
+        if ending.received or (args.run_s and seen_s >= args.run_s - cycle_s / 10):
+            break
+    return first_s is not None
 
 
 def show_hosts(args: argparse.Namespace) -> int:

@@ -41,8 +41,12 @@ An edge of null stands for "larger"; a bucket reaches down to half of its edge."
         if args.hosts:
             return run_hosts(args, lambda: JsonHosts(args.top))
         if args.file is not None:
+            from ioh.commands.joined import run_joined
             from ioh.commands.playback import run_replay
+            from ioh.session.reader import hosts_of
 
+            if names := hosts_of(args.file):
+                return run_joined(args, names, lambda: JsonHosts(args.top), speed=None)
             return run_replay(args, lambda: JsonSink(args.top), speed=None)
         sink = partial(JsonSink, args.top)
         return run_live(args, sink, lambda why: tell_nothing(why, asks=False))

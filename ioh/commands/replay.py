@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 
+from ioh.commands.hosts import TextHosts
 from ioh.commands.intervals import text_remarks
+from ioh.commands.joined import run_joined
 from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
@@ -67,12 +69,17 @@ A file that is still being recorded is followed. Nothing is ever written to it."
 
 def replay_text(args: argparse.Namespace, speed: float | None) -> int:
     """Print a recording as text, at a pace or (None) as fast as possible."""
+    from ioh.session.reader import hosts_of
+
     options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    remarks = text_remarks(utc=args.utc)
+    if names := hosts_of(args.file):
+        return run_joined(args, names, lambda: TextHosts(options), speed=speed, remarks=remarks)
     return run_replay(
         args,
         lambda: TextSink(options),
         speed=speed,
-        remarks=text_remarks(utc=args.utc),
+        remarks=remarks,
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
     )

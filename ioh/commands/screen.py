@@ -33,13 +33,14 @@ from ioh.model.printable import printable
 if TYPE_CHECKING:
     from ioh.feeds.file_feed import FileFeed
     from ioh.feeds.hosts_feed import HostsFeed
+    from ioh.feeds.joined_feed import JoinedFeed
     from ioh.feeds.stream_feed import StreamFeed
     from ioh.findings.engine import Engine
     from ioh.model.feed import Mode
     from ioh.model.sample import Sample
     from ioh.model.snapshot import Snapshot
 
-    AnyFeed = FileFeed | StreamFeed | HostsFeed
+    AnyFeed = FileFeed | StreamFeed | HostsFeed | JoinedFeed
 
 THEMES = ("auto", "dark", "light", "mono")
 # A key passes through three threads, each of which would wait 5 ms for one that reads the past; and
@@ -244,6 +245,7 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     """
     refuse_live_options(args)
     from ioh.playback.replay import ReplaySource, Span
+    from ioh.session.reader import hosts_of
 
     span = Span(args.begin, args.end)
 
@@ -254,6 +256,13 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
         return engine_from(args)
 
     def make(stack: ExitStack, _: object) -> AnyFeed:
+        if names := hosts_of(args.file):
+            from ioh.feeds.joined_feed import JoinedFeed, Played
+
+            played = Played(
+                span, args.speed, choose, args.run_s, args.utc, make_judge, not args.no_findings
+            )
+            return stack.enter_context(JoinedFeed(args.file, names, played))
         if args.file != "-":
             from ioh.feeds.file_feed import FileFeed
             from ioh.feeds.findings_index import FindingsIndex

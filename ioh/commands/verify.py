@@ -39,55 +39,69 @@ Exit status 0: whole (a recording that was cut off is, up to there); 1: somethin
         Raises:
             IohError: It is no recording, or the copy cannot be written.
         """
-        from ioh.session.check import check
+        from ioh.session.reader import hosts_of
 
-        try:
-            found = check(args.file, args.repair)
-        except OSError as error:
-            cause = f"cannot copy {printable(args.file)}: {error.strerror}"
-            raise IohError(cause, "Give --repair a place with room") from error
-        from ioh.session.records import to_text
-
-        header = found.header
-        lines = [f"{printable(args.file)}: {found.size_bytes:,} bytes"]
-        if header is not None:
-            host, kernel = (printable(to_text(raw)) for raw in (header.hostname, header.kernel))
-            lines += [
-                f"format     {header.format_version}, by ioh {printable(header.ioh_version, 40)}",
-                f"host       {host}, {kernel}",
-                *([f"note       {printable(to_text(header.note))}"] if header.note else []),
-                *(
-                    [f"part       {_parts(header.part, found.last_part)}"]
-                    if found.last_part > 1
-                    else []
-                ),
-            ]
-        seconds = max(0.0, found.last_unix_s - found.first_unix_s)
-        period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
-        lines += [
-            f"samples    {period if found.ticks else 'none'}",
-            *(f"layer      {printable(name)}, {n:,} samples" for name, n in found.layers.items()),
-            *(
-                f"mark       {_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"
-                for mark in found.marks
-            ),
-            *(_gap(gap.from_unix_s, gap.to_unix_s, to_text(gap.reason)) for gap in found.gaps),
-            *([f"and        {found.untold:,} more marks and gaps"] if found.untold else []),
-            f"end        {'in order' if found.is_ended else 'cut off, or still being recorded'}",
-            *(f"! {printable(fault)}" for fault in found.faults),
-        ]
-        damaged = len(found.faults) - found.is_torn
-        verdict = "whole up to there" if found.is_torn else "whole"
-        if damaged:
-            verdict = f"DAMAGED: {found.lost_ticks + found.left_out} samples lost"
-        lines.append(f"verdict    {verdict}")
-        has_failed = damaged > 0
+        names = hosts_of(args.file)
+        if not names:
+            return _verify(args.file, args.repair)
         if args.repair is not None:
-            has_failed = has_failed or not found.ticks
-            made = printable(args.repair) if found.ticks else "nothing: there is no sample"
-            lines.append(f"written    {made}")
-        write_stdout("\n".join(lines) + "\n")
-        return ExitCode.FAILED if has_failed else ExitCode.OK
+            cause = f"{printable(args.file)} holds several hosts"
+            hint = f"Repair one: ioh verify {printable(f'{args.file}#{names[0]}')} --repair NEW"
+            raise IohError(cause, hint, ExitCode.USAGE)
+        return max(_verify(f"{args.file}#{name}", None) for name in names)
+
+
+def _verify(path: str, repaired: str | None) -> int:
+    """Check one host's recording, and print what was found."""
+    from ioh.session.check import check
+
+    try:
+        found = check(path, repaired)
+    except OSError as error:
+        cause = f"cannot copy {printable(path)}: {error.strerror}"
+        raise IohError(cause, "Give --repair a place with room") from error
+    from ioh.session.records import to_text
+
+    header = found.header
+    lines = [f"{printable(path)}: {found.size_bytes:,} bytes"]
+    if header is not None:
+        host, kernel = (printable(to_text(raw)) for raw in (header.hostname, header.kernel))
+        lines += [
+            f"format     {header.format_version}, by ioh {printable(header.ioh_version, 40)}",
+            f"host       {host}, {kernel}",
+            *([f"note       {printable(to_text(header.note))}"] if header.note else []),
+            *(
+                [f"part       {_parts(header.part, found.last_part)}"]
+                if found.last_part > 1
+                else []
+            ),
+        ]
+    seconds = max(0.0, found.last_unix_s - found.first_unix_s)
+    period = f"{found.ticks:,}, {seconds:,.0f} s from {_clock(found.first_unix_s)}"
+    lines += [
+        f"samples    {period if found.ticks else 'none'}",
+        *(f"layer      {printable(name)}, {n:,} samples" for name, n in found.layers.items()),
+        *(
+            f"mark       {_clock(mark.time_unix_s)}  {printable(to_text(mark.text))}"
+            for mark in found.marks
+        ),
+        *(_gap(gap.from_unix_s, gap.to_unix_s, to_text(gap.reason)) for gap in found.gaps),
+        *([f"and        {found.untold:,} more marks and gaps"] if found.untold else []),
+        f"end        {'in order' if found.is_ended else 'cut off, or still being recorded'}",
+        *(f"! {printable(fault)}" for fault in found.faults),
+    ]
+    damaged = len(found.faults) - found.is_torn
+    verdict = "whole up to there" if found.is_torn else "whole"
+    if damaged:
+        verdict = f"DAMAGED: {found.lost_ticks + found.left_out} samples lost"
+    lines.append(f"verdict    {verdict}")
+    has_failed = damaged > 0
+    if repaired is not None:
+        has_failed = has_failed or not found.ticks
+        made = printable(repaired) if found.ticks else "nothing: there is no sample"
+        lines.append(f"written    {made}")
+    write_stdout("\n".join(lines) + "\n")
+    return ExitCode.FAILED if has_failed else ExitCode.OK
 
 
 def _parts(first: int, last: int) -> str:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from ioh.feeds.findings_cache import Judge, MakeJudge
+from ioh.feeds.hosts_recorder import HostsRecorder
 from ioh.feeds.recorded_feed import JOIN_TIMEOUT_S
 from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
 from ioh.model.closing import Closing
-from ioh.model.feed import FeedEnded, News, Overview, TimelineEvent
+from ioh.model.feed import FeedEnded, News, Overview, RecordingState, TimelineEvent
 from ioh.model.finding import Finding, worst_first
 from ioh.model.pairs import HostInterval, HostState, Pair, Round, pairs
 from ioh.model.printable import printable
@@ -40,14 +41,15 @@ class Rounds(Protocol):
         ...
 
 
-class _NamedJudge:
-    """Says which host's its findings are."""
+class NamedJudge:
+    """Says which host's its judge's findings are."""
 
     def __init__(self, judge: Judge, host: str) -> None:
         self._judge, self._host = judge, host
         self.look_back_s = judge.look_back_s
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The same with what the rules find."""
         judged = self._judge.judge(snapshot)
         found = (replace(finding, host=self._host) for finding in judged.findings)
         return replace(judged, findings=tuple(found))
@@ -135,9 +137,14 @@ class HostFeed(StreamFeed):
         """Put a mark on the time line of every host."""
         return self._owner.set_mark(text, time_unix_s)
 
+    @property
+    def recording(self) -> RecordingState:
+        """The state of R, which records all hosts."""
+        return self._owner.recorder.state
+
     def toggle_recording(self) -> str:
-        """Other hosts are recorded there; returns a line that says so."""
-        return "not recording: R is for this machine; record at the host: ssh HOST ioh record"
+        """Start or end a recording of all hosts; returns one printable line that says so."""
+        return self._owner.recorder.toggle()
 
 
 class HostsFeed(Closing):
@@ -171,8 +178,9 @@ class HostsFeed(Closing):
 
         def judge_of(name: str) -> Judge | None:
             judge = make_judge()
-            return judge if judge is None or len(names) == 1 else _NamedJudge(judge, name)
+            return judge if judge is None or len(names) == 1 else NamedJudge(judge, name)
 
+        self.recorder = HostsRecorder(self.names, cycle_s)
         self.feeds = tuple(
             HostFeed(name, self, lambda name=name: judge_of(name), HISTORY_BYTES // len(names))  # type: ignore[misc]
             for name in names
@@ -206,6 +214,7 @@ class HostsFeed(Closing):
         found = pairs(each.intervals, self._paired)
         put = []
         for part in each.intervals:
+            self.recorder.write(part)
             at = self.names.index(part.name)
             own = tuple(pair for pair in found if pair.client == part.name)
             snapshot = replace(part.snapshot, pairs=own)
@@ -229,6 +238,8 @@ class HostsFeed(Closing):
         at = time.time() if time_unix_s is None else time_unix_s
         for feed in self.feeds:
             feed.note(TimelineEvent(at, printable(text)))
+        if time_unix_s is None and self.recorder.mark(text):
+            return "marked, also in the recording"
         return "marked"
 
     def stop(self) -> None:
@@ -246,5 +257,6 @@ class HostsFeed(Closing):
         self.stop()
         if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
             self._is_running.release()
+            self.recorder.close()
             for feed in self.feeds:
                 feed.close()

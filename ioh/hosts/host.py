@@ -13,12 +13,12 @@ from ioh.model.errors import IohError
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.pairs import HostInterval, HostState
 from ioh.model.printable import printable
+from ioh.model.rounds import MOST_READY
 from ioh.model.sample import Sample
 from ioh.session.records import Header, to_text
 from ioh.session.stream import Tick
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
-MOST_READY = 16
 _LATE_S = 3.0
 
 

@@ -41,8 +41,8 @@ class HostState:
     """How a host stands.
 
     Shape:
-        ``is_here`` while its intervals come.  ``why`` they do not, or
-        what is missing in them; printable.
+        ``is_here`` while its intervals come.  ``why`` they do not, or what is missing in them;
+        printable.  ``is_recorded``: nothing is known of its clock but what was recorded.
 
     Units:
         ``lost_s`` since the last one, None where there was none or ``is_here``.  ``offset_s`` of
@@ -55,11 +55,12 @@ class HostState:
     why: str = ""
     offset_s: float | None = None
     error_s: float | None = None
+    is_recorded: bool = False
 
     @property
     def clock_is_good(self) -> bool:
-        """Whether the clock is known to 50 ms."""
-        return self.error_s is not None and self.error_s <= _GOOD_CLOCK_S
+        """Whether the clock is known to 50 ms, or nothing else will be known of it."""
+        return self.is_recorded or (self.error_s is not None and self.error_s <= _GOOD_CLOCK_S)
 
 
 @dataclass(frozen=True, slots=True)

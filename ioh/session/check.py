@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
+from ioh.session.joined import Member, member_of, members_in, pieces_of, split_name
 from ioh.session.output import FileOutput
 from ioh.session.reader import STDIN, Session, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
@@ -102,7 +104,7 @@ class CheckResult:
 def check(path: str, repaired: str | None = None) -> CheckResult:
     """Read all of a recording; write every sample, mark and gap into a new file if asked to.
 
-    No file is made of a recording without a sample.
+    No file is made of a recording without a sample.  ``path`` as for Session.
 
     Raises:
         IohError: It is no recording or cannot be read, or the new file cannot be made.
@@ -113,10 +115,12 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     held: list[Item] = []
     name = STDIN if path == "-" else path
     with contextlib.ExitStack() as stack:
-        fd = open_for_reading(path) if path != "-" else os.dup(0)
+        file, host = split_name(path)
+        fd = open_for_reading(file) if path != "-" else os.dup(0)
         stack.callback(os.close, fd)
-        piece = _read(fd, name)
-        reader = _reader_of(piece, fd, name, builds=repaired is not None)
+        pieces = _pieces(fd, name, member_of(members_in(fd) if path != "-" else (), host, file))
+        piece = next(pieces, b"")
+        reader = _reader_of(piece, path, fd, builds=repaired is not None)
         at_end = False
         while not at_end:
             at_end = not piece
@@ -131,25 +135,29 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
                 while held and writer is not None:
                     if not _copy(held.pop(0), writer):
                         found.leave_out()
-            piece = _read(fd, name) if piece else b""
+            piece = next(pieces, b"")
         found.last_part = reader.part
     return found
 
 
-def _reader_of(begin: bytes, fd: int, name: str, *, builds: bool) -> ItemReader | V1Reader:
+def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader | V1Reader:
     """A reader for what begins so, which knows the layers even where its first head is damaged."""
     if is_v1(begin):
         return V1Reader()
-    specs = None
-    with contextlib.suppress(IohError), Session(name, os.dup(fd)) as session:
-        specs = session.specs_before(0)
+    name, specs = STDIN if path == "-" else path, None
+    with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
+        specs = found.specs_before(0)
     return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
 
 
-def _read(fd: int, name: str) -> bytes:
-    """The next bytes; what fails here is not the copy."""
+def _pieces(fd: int, name: str, member: Member | None) -> Iterator[bytes]:
+    """The bytes of a recording; what fails here is not the copy."""
     try:
-        return os.read(fd, _CHUNK_BYTES)
+        if member is not None:
+            yield from pieces_of(fd, member.offset, member.size_bytes)
+            return
+        while piece := os.read(fd, _CHUNK_BYTES):
+            yield piece
     except OSError as error:
         raise unreadable(name, error) from error
 
@@ -161,6 +169,7 @@ def _new_writer(header: Header, path: str) -> SessionWriter:
         cycle_s=header.cycle_s,
         part=header.part,
         marks_note=False,  # its mark is among those that are copied
+        addresses=[to_text(address) for address in header.addresses],
     )
 
 

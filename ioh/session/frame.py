@@ -35,6 +35,7 @@ class Kind(IntEnum):
     GAP = ord("G")
     INDEX = ord("I")
     END = ord("E")
+    JOINED = ord("J")  # which hosts' recordings lie in the file; see joined.py
 
 
 SAMPLE_KINDS = frozenset({Kind.WHOLE, Kind.DELTA})

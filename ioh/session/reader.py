@@ -21,6 +21,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import MAX_PLAIN_BYTES, V1_BEGIN, Kind
 from ioh.session.index import frame_at, last_tick_until, look_on, read_places
+from ioh.session.joined import Member, member_of, members_in, split_name
 from ioh.session.packing import Unpacker
 from ioh.session.records import (
     MAX_TEXT_BYTES,
@@ -37,7 +38,7 @@ from ioh.session.rotated_files import part_of_name
 from ioh.session.stream import Item, ItemReader, Tick, decode_head, no_recording
 
 STDIN = "stdin"  # what errors call it
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES, _COPY_BYTES = 1 << 16, 1 << 20
 _MAX_MOMENT_BYTES = 2 * MAX_TEXT_BYTES  # of a mark or a gap, before compression
 _MAX_STRETCH_BYTES = 16 << 20  # more than there is from one whole sample to the next
 _MAX_HEADS = 50  # looked at: as many as that are not damaged in one place
@@ -103,13 +104,25 @@ def unreadable(path: str, error: OSError) -> IohError:
     return IohError(cause, "See what the kernel says of it with: dmesg")
 
 
+def hosts_of(path: str) -> tuple[str, ...]:
+    """The hosts of a file that holds several, as they come; () of anything else."""
+    try:
+        if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            return ()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            fd = file.fileno()
+            return tuple(each.name for each in members_in(fd))
+    except (OSError, ValueError):  # said when it is read
+        return ()
+
+
 class Session(Closing):
     """A recorded session in a file that allows seeking; a context manager.
 
     Nothing is ever written, and only what is asked for is read.
 
     Args:
-        path: The file.
+        path: The file; of one that holds several hosts, ``FILE#HOST``.
         fd: An open descriptor of it, which belongs to the session from now on, as a memfd's.
 
     Raises:
@@ -118,11 +131,14 @@ class Session(Closing):
 
     def __init__(self, path: str, fd: int | None = None) -> None:
         self.path = path
-        self._fd = open_for_reading(path) if fd is None else fd
+        file, host = split_name(path) if fd is None else (path, "")
+        self._fd = open_for_reading(file) if fd is None else fd
+        self._member: Member | None = None
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
+            self._member = member_of(members_in(self._fd), host, file)
             self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
@@ -153,8 +169,9 @@ class Session(Closing):
 
     @property
     def size_bytes(self) -> int:
-        """How large the file is now."""
-        return os.fstat(self._fd).st_size
+        """How large the recording is now."""
+        member = self._member
+        return os.fstat(self._fd).st_size if member is None else member.size_bytes
 
     @property
     def is_ended(self) -> bool:
@@ -164,7 +181,7 @@ class Session(Closing):
     @property
     def is_growing(self) -> bool:
         """Whether somebody is still recording into this file."""
-        if self.is_ended:
+        if self.is_ended or self._member is not None:
             return False
         try:
             fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -281,7 +298,17 @@ class Session(Closing):
         end = whole[behind].offset if behind < len(whole) else self.size_bytes
         return last_tick_until(self._read, begin, end, time_unix_s)
 
+    def pieces(self) -> Iterator[bytes]:
+        """All bytes of it as they lie in the file."""
+        at = 0
+        while piece := self._read(at, _COPY_BYTES):
+            yield piece
+            at += len(piece)
+
     def _read(self, offset: int, length: int) -> bytes:
+        if (member := self._member) is not None:
+            length = max(0, min(length, member.size_bytes - offset))
+            offset += member.offset
         try:
             return os.pread(self._fd, length, offset)
         except OSError as error:

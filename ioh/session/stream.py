@@ -253,6 +253,11 @@ class ItemReader:
         kind = frame.kind
         if kind == Kind.HEAD:
             yield from self._take_head(frame)
+        elif kind == Kind.JOINED and not self._is_known:
+            cause = (
+                f"{printable(self._name)} is of several hosts, and those are read from files only"
+            )
+            raise IohError(cause, "Give the file by its name")
         self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
         if not self._is_known:
             return

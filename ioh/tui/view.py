@@ -39,6 +39,7 @@ class View:
         self.feed = feed
         self.latest: Snapshot | None = None
         self.shown: Snapshot | None = None
+        self._latest_tick = 0
         self.findings = FindingTimes(feed)
         self.past = Past()
         self.seeker = Prefetch(feed, self.past, tell, HISTORY_INTERVALS)
@@ -58,7 +59,7 @@ class View:
             return
         self.news_s = time.monotonic()
         self.past.take(news.tick, news.snapshot)
-        self.latest = news.snapshot
+        self.latest, self._latest_tick = news.snapshot, news.tick
         if self.travel.position.is_following:
             self.travel.position.tick = news.tick
             self.shown = news.snapshot
@@ -77,7 +78,11 @@ class View:
     def go_where(self, other: View) -> None:
         """Show the time that another view shows."""
         if other.travel.position.is_following or other.shown is None:
-            self.travel.follow()
+            # Time runs for all of them: what came last is where this one is.
+            position = self.travel.position
+            if not position.is_following and self.latest is not None:
+                position.tick, self.shown = self._latest_tick, self.latest
+            position.is_following = True
             return
         # Intervals of two hosts that belong together end within half of one.
         self.travel.actions["seek"](other.shown.time_unix_s + self.feed.cycle_s / 2, self.shown)

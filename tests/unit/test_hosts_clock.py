@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ioh.hosts.clock import AGAIN_S, FarClock
-from ioh.hosts.host import MOST_READY
 from ioh.hosts.ssh import ssh_command
-from ioh.hosts.stack import round_edge, take_round
 from ioh.model.pairs import HostInterval, HostState
+from ioh.model.rounds import MOST_READY, round_edge, take_round
 from tests.unit.snapshot_maker import ticks
 
 START_S = 1_700_000_000.0

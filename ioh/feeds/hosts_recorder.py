@@ -1,0 +1,142 @@
+"""The recording of several hosts that a key starts: a file each, made one when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ioh.model.errors import IohError
+from ioh.model.feed import RecordingState
+from ioh.model.pairs import HostInterval
+from ioh.model.printable import printable
+from ioh.model.sample import Sample
+from ioh.rights.files import can_create_here, remove
+from ioh.session.join import Joining
+from ioh.session.marks import MarkServer
+from ioh.session.output import FileOutput, first_free
+from ioh.session.rotated_files import default_names, part_name
+from ioh.session.rotation import Recorder
+
+_BEFORE_NS = 1_000_000
+
+
+class HostsRecorder:
+    """Records what comes of several hosts; toggle() from any one thread, write() from another.
+
+    While it goes on each host has a file of its own, so that whatever ends it loses nothing.
+
+    Args:
+        names: The hosts, as the user calls them.
+        cycle_s: The period asked for.
+    """
+
+    def __init__(self, names: Sequence[str], cycle_s: float) -> None:
+        self._names, self._cycle_s = names, cycle_s
+        self._lock = threading.RLock()
+        self._recorders: dict[str, Recorder] | None = None
+        self._last: dict[str, Sample] = {}
+        self._marks: MarkServer | None = None
+        self._folder, self._since_unix_s, self._failure = "", 0.0, ""
+
+    @property
+    def state(self) -> RecordingState:
+        """How it stands."""
+        with self._lock:
+            if (recorders := self._recorders) is None:
+                return RecordingState(failure=printable(self._failure))
+            paused = next((each.paused_why for each in recorders.values() if each.paused_why), "")
+            size_bytes = sum(each.size_bytes for each in recorders.values())
+            return RecordingState(self._what, self._since_unix_s, size_bytes, printable(paused))
+
+    @property
+    def _what(self) -> str:
+        return f"{len(self._names)} hosts"
+
+    def toggle(self) -> str:
+        """Start a recording, or end the one under way; returns a printable line that says so."""
+        if self._recorders is not None:
+            return self.close()
+        with self._lock:
+            is_here = can_create_here()
+            # A name that does not change with the working directory, for people.
+            self._folder = os.getcwd() if is_here else tempfile.gettempdir()  # noqa: PTH109
+            self._since_unix_s, self._failure = time.time(), ""
+            self._recorders = {}
+            self._marks = MarkServer(lambda: self._what, self.mark)
+            return f"recording {self._what} into {printable(self._folder)}; R ends it"
+
+    def write(self, part: HostInterval) -> None:
+        """Record a host's interval, if a recording is under way; where that fails it ends."""
+        try:
+            with self._lock:
+                if self._recorders is not None and part.samples is not None:
+                    self._write(part, *part.samples)
+        except (OSError, ValueError, IohError) as error:
+            reason = error.strerror if isinstance(error, OSError) else None
+            self.close()
+            self._failure = reason or getattr(error, "cause", None) or str(error)
+
+    def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
+        recorder = (self._recorders or {}).get(part.name) or self._begin(part)
+        last = self._last.get(part.name)
+        if last is not None and last is not older:
+            # Its ioh may have begun anew, and its totals with it: the time since then stays empty.
+            recorder.write(replace(older, layers={}, mono_ns=older.mono_ns - _BEFORE_NS))
+        if last is not older:
+            recorder.write(older)
+        recorder.write(newer)
+        self._last[part.name] = newer
+
+    def _begin(self, part: HostInterval) -> Recorder:
+        output = first_free(self._paths(part.name), FileOutput)
+        made = Recorder(
+            lambda number: output if number == 1 else FileOutput(part_name(output.name, number)),
+            cycle_s=self._cycle_s,
+            addresses=part.addresses,
+        )
+        if self._recorders is not None:
+            self._recorders[part.name] = made
+        return made
+
+    def _paths(self, hosts: str) -> list[str]:
+        names = default_names(hosts, self._since_unix_s)
+        return [os.path.join(self._folder, name) for name in names]  # noqa: PTH118
+
+    def mark(self, text: str) -> bool:
+        """Mark this moment in every host's; False where none is under way, or it waits."""
+        with self._lock:
+            made = [each.mark(text) for each in (self._recorders or {}).values()]
+            return bool(made) and all(made)
+
+    def close(self) -> str:
+        """End it in order and make one file of all; returns a printable line that says so."""
+        with self._lock:
+            recorders, self._recorders = self._recorders, None
+            self._last.clear()
+            marks, self._marks = self._marks, None
+        if marks is not None:
+            marks.close()
+        for recorder in (recorders or {}).values():
+            with contextlib.suppress(OSError):
+                recorder.close()
+        files = {name: each.name for name, each in (recorders or {}).items()}
+        if not files:
+            return "not recorded: nothing came"
+        try:
+            with Joining() as joining:
+                for name, path in files.items():
+                    joining.add(path, name)
+                joined = joining.write(self._paths("-".join(files)))
+        except IohError as error:
+            paths = ", ".join(map(printable, files.values()))
+            return f"recorded into {paths}, one file each: {error.cause}"
+        for path in files.values():
+            with contextlib.suppress(OSError):
+                remove(path)
+        what = f"{joined.size_bytes:,} bytes of {len(files)} hosts"
+        return f"recorded {what} into {printable(joined.name)}"

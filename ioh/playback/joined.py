@@ -1,0 +1,208 @@
+"""Recordings of several hosts in one file: interval by interval together, or beside one of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ioh.model.closing import Closing
+from ioh.model.errors import IohError
+from ioh.model.intervals import Intervals
+from ioh.model.pairs import HostInterval, HostState, Pair, Round, pairs
+from ioh.model.rounds import round_edge, take_round
+from ioh.model.snapshot import Snapshot
+from ioh.playback.cursor import Cursor
+from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.time_range import When, check_order, sane_cycle_s, unix_s_of
+from ioh.session.reader import Session
+from ioh.session.records import to_text
+from ioh.session.stream import Item, Tick
+
+
+def path_of(path: str, host: str) -> str:
+    """One host's recording in a file that holds several."""
+    return f"{path}#{host}"
+
+
+def spans_of(path: str, names: Sequence[str], span: Span, *, utc: bool) -> dict[str, Span]:
+    """One span of time of every host: seconds count from where the first of them begins.
+
+    Raises:
+        IohError: No host has such a mark, or the end is not after the begin.
+    """
+    sessions = [Session(path_of(path, name)) for name in names]
+    try:
+        in_order = sorted(sessions, key=lambda session: session.start_unix_s)
+        begin_s = _first_known(span.begin, in_order, utc=utc)
+        end_s = _first_known(span.end, in_order, utc=utc, after_unix_s=begin_s)
+        check_order(span.begin, span.end, begin_s, end_s)
+        return {
+            name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
+            for name, session in zip(names, sessions, strict=True)
+        }
+    finally:
+        for session in sessions:
+            session.close()
+
+
+def _first_known(
+    when: When | None,
+    sessions: Sequence[Session],
+    *,
+    utc: bool,
+    after_unix_s: float | None = None,
+) -> float | None:
+    errors = []
+    for session in sessions if when is not None else ():
+        try:
+            return unix_s_of(when, session, utc=utc, after_unix_s=after_unix_s)  # type: ignore[arg-type]
+        except IohError as error:  # a mark of another host  # noqa: PERF203
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return None
+
+
+def _since(when: When | None, unix_s: float | None, session: Session) -> When | None:
+    if when is None or unix_s is None:
+        return None
+    return When(when.text, offset_s=unix_s - session.start_unix_s)
+
+
+def addresses_of(session: Session) -> tuple[str, ...]:
+    """The recorded host's own."""
+    return tuple(map(to_text, session.header.addresses))
+
+
+class JoinedRounds:
+    """Plays all hosts of a file; an iterator of Rounds.
+
+    Args:
+        sources: Each host's; stay the caller's.
+        make_intervals: Makes what pairs a host's samples.
+        cycle_s: How long an interval is.
+        take: Gets every item with its host's name, in order.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, ReplaySource],
+        make_intervals: Callable[[], Intervals],
+        cycle_s: float,
+        take: Callable[[str, Item], object],
+    ) -> None:
+        self._sources, self._make_intervals = sources, make_intervals
+        self._cycle_s, self._take = cycle_s, take
+
+    def stop(self) -> None:
+        """End the iteration; safe to call from a signal handler."""
+        for source in self._sources.values():
+            source.stop()
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield rounds in the order of time."""
+        played = {name: self._intervals(name, source) for name, source in self._sources.items()}
+        ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
+        edge_s = math.nan
+        while True:
+            for name, waiting in ready.items():
+                if not waiting:
+                    waiting.extend(found for found in [next(played[name], None)] if found)
+            ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
+            if not ends_s:
+                return
+            edge_s = round_edge(ends_s, self._cycle_s, edge_s)
+            taken = take_round(ready, self._cycle_s, edge_s)
+            names = {part.name for part in taken}
+            states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
+            yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
+
+    def _intervals(self, name: str, source: ReplaySource) -> Iterator[HostInterval]:
+        intervals = self._make_intervals()
+        session = source.session
+        addresses = () if session is None else addresses_of(session)
+        for item in source:
+            self._take(name, item)
+            if isinstance(item, Tick) and (found := intervals.take(item.sample)) is not None:
+                yield HostInterval(name, addresses, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """Another host's interval that goes with one: ``tick`` is its number there."""
+
+    tick: int
+    interval: HostInterval
+
+
+class Companions(Closing):
+    """Finds, for an interval of one host, those of the others; for any thread.
+
+    Args:
+        path: The file.
+        names: Its hosts.
+        own: The one whose intervals are looked at.
+    """
+
+    def __init__(self, path: str, names: Sequence[str], own: str) -> None:
+        self._path, self._names, self._own = path, names, own
+        self._addresses: tuple[str, ...] = ()
+        self._cycle_s = 1.0
+        self._cursors: dict[str, Cursor] = {}
+        self._sessions: dict[str, Session] = {}
+        self._known: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._newest: tuple[Snapshot, dict[str, Companion], tuple[Pair, ...]] | None = None
+
+    def close(self) -> None:
+        """Close what was opened."""
+        with self._lock:
+            for session in self._sessions.values():
+                session.close()
+            self._sessions.clear()
+
+    def of(self, snapshot: Snapshot) -> tuple[dict[str, Companion], tuple[Pair, ...]]:
+        """The intervals of other hosts that end within half of one of it, and all pairs in them."""
+        with self._lock:
+            newest = self._newest
+            if newest is None or newest[0] is not snapshot:
+                others = self._others(snapshot)
+                own = HostInterval(self._own, self._addresses, snapshot)
+                hosts = [own, *(other.interval for other in others.values())]
+                newest = self._newest = (snapshot, others, pairs(hosts, self._known))
+            return newest[1], newest[2]
+
+    def _others(self, snapshot: Snapshot) -> dict[str, Companion]:
+        self._open()
+        found = {}
+        for name, session in self._sessions.items():
+            cursor = self._cursors[name]
+            cursor.tick = session.tick_at(snapshot.time_unix_s + self._cycle_s / 2)
+            there = cursor.snapshot()
+            if there is not None and self._is_near(there, snapshot):
+                part = HostInterval(name, addresses_of(session), there)
+                found[name] = Companion(cursor.tick, part)
+        return found
+
+    def _is_near(self, there: Snapshot, here: Snapshot) -> bool:
+        return abs(there.time_unix_s - here.time_unix_s) <= self._cycle_s / 2
+
+    def _open(self) -> None:
+        if self._sessions:
+            return
+        for name in self._names:
+            session = Session(path_of(self._path, name))
+            if name == self._own:
+                self._addresses = addresses_of(session)
+                self._cycle_s = sane_cycle_s(session.header.cycle_s)
+                session.close()
+            else:
+                self._sessions[name], self._cursors[name] = session, Cursor(session)
+
+
+def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
+    """The interval with the pairs of which its host is the client, as rules want it."""
+    return replace(snapshot, pairs=tuple(pair for pair in found if pair.client == own))
