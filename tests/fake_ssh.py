@@ -39,7 +39,7 @@ def install(folder: Path) -> None:
     path.chmod(0o755)
 
 
-def _reads(count: int, us: int, queue_us: int | None = None) -> OpTotals:
+def reads(count: int, us: int, queue_us: int | None = None) -> OpTotals:
     queue_ns = None if queue_us is None else count * queue_us * 1000
     return OpTotals(
         count_total=count,
@@ -57,16 +57,16 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
         return {
             "nfs_client": LayerSample(
                 "bpf",
-                {"read": _reads(count, 5300, 300)},
+                {"read": reads(count, 5300, 300)},
                 tables={"server": {("nfs01", ADDRESSES["nfs01"]): counted}},
-                parts={mount: {"read": _reads(count, 5300, 300)}},
+                parts={mount: {"read": reads(count, 5300, 300)}},
             )
         }
     row = (count, count * 4096, count * 1_000_000, 0, 0, 0, 0, 0)
     return {
         "nfs_server": LayerSample(
             "bpf",
-            {"read_disk": _reads(count, 1000)},
+            {"read_disk": reads(count, 1000)},
             tables={"client": {(f"{ADDRESSES['db01']}:713",): row}},
         )
     }

@@ -187,7 +187,9 @@ def write_rounds(  # noqa: PLR0913
         found = pairs(each.intervals, known)
         given = {
             part.name: replace(
-                part.snapshot, pairs=tuple(p for p in found if p.client == part.name)
+                part.snapshot,
+                pairs=tuple(p for p in found if p.client == part.name),
+                name=part.name,
             )
             for part in each.intervals
         }

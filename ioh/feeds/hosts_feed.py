@@ -113,7 +113,7 @@ class HostFeed(StreamFeed):
     def _with(self, tick: int, snapshot: Snapshot) -> Snapshot:
         found, elsewhere = self._together.get(tick, ((), ()))
         findings = tuple(sorted((*snapshot.findings, *elsewhere), key=worst_first))
-        return replace(snapshot, pairs=found, findings=findings)
+        return replace(snapshot, pairs=found, findings=findings, name=self.hostname)
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval; None where it is lost, as those in which the host was not here."""
@@ -217,7 +217,7 @@ class HostsFeed(Closing):
             self.recorder.write(part)
             at = self.names.index(part.name)
             own = tuple(pair for pair in found if pair.client == part.name)
-            snapshot = replace(part.snapshot, pairs=own)
+            snapshot = replace(part.snapshot, pairs=own, name=part.name)
             put.append((at, *self.feeds[at].put(replace(part, snapshot=snapshot))))
             self._found[at] = (each.time_unix_s, put[-1][2].findings)
         for pair in found:

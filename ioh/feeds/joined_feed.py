@@ -84,7 +84,11 @@ class _HostFeed(FileFeed):
     def visit(self, tick: int) -> Snapshot | None:
         """One interval, with the pairs of hosts in it."""
         found = super().visit(tick)
-        return None if found is None else replace(found, pairs=self.others.of(found)[1])
+        return (
+            None
+            if found is None
+            else replace(found, pairs=self.others.of(found)[1], name=self.name)
+        )
 
     def chosen(self, snapshot: Snapshot) -> Snapshot:
         """The interval with the layers that are shown."""
@@ -163,7 +167,7 @@ class JoinedFeed(Closing):
                 tell(replace(news, host=at))
             return
         others, found = main.others.of(news.snapshot)
-        shown = replace(news.snapshot, pairs=found)
+        shown = replace(news.snapshot, pairs=found, name=main.name)
         tell(replace(news, snapshot=shown, host=self.feeds.index(main)))
         if not 0 < news.snapshot.time_unix_s - self._played_unix_s < _AGAIN_S:
             self._judges = self._new_judges()
@@ -173,7 +177,7 @@ class JoinedFeed(Closing):
             there = self.feeds[at].chosen(other.interval.snapshot)
             if (judge := self._judges.get(name)) is not None:
                 there = judge.judge(with_own_pairs(there, found, name))
-            tell(News(other.tick, replace(there, pairs=found), host=at))
+            tell(News(other.tick, replace(there, pairs=found, name=name), host=at))
 
     def _new_judges(self) -> dict[str, NamedJudge]:
         made = ((name, self._played.make_judge()) for name in self.names)

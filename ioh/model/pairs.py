@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import isfinite
 
+from ioh.model.path import disk_shares
 from ioh.model.sample import Sample, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 
@@ -86,13 +87,21 @@ class PairOp:
 
     Units:
         Calls of the interval as either end counted them; means in µs.  ``rtt_us`` from sending a
-        call to its reply, ``server_us`` from taking it up to sending the reply.
+        call to its reply, ``server_us`` from taking it up to sending the reply.  Of that the disk
+        has ``block_queue_us`` and ``device_us``, by their shares in the calls of all its clients.
     """
 
     client_calls: int | None = None
     server_calls: int | None = None
     rtt_us: float | None = None
     server_us: float | None = None
+    block_queue_us: float | None = None
+    device_us: float | None = None
+
+    @property
+    def disk_us(self) -> float | None:
+        """What the server's disk has of ``server_us``."""
+        return None if self.device_us is None else self.device_us + (self.block_queue_us or 0.0)
 
     @property
     def network_us(self) -> float | None:
@@ -175,6 +184,7 @@ def _pair(
     # Behind NAT, or where the table is full, this client's calls may be among a stranger's.
     is_whole = all(address in addresses for _, address in by_address)
     found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
+    found = {op: _with_disk(op, stats, server.snapshot) for op, stats in found.items()}
     if not rows:
         found = {op: replace(stats, client_calls=0) for op, stats in found.items()}
         if not any(stats.server_calls for stats in found.values()):
@@ -214,6 +224,19 @@ def _op(
         None if served is None else _count(served * seconds),
         _mean((stats.ops_per_s, stats.service_us) for stats in ours),
         _mean(zip(calls, (row.values.get(f"{op}_latency_us") for row in clients), strict=True)),
+    )
+
+
+def _with_disk(op: str, stats: PairOp, there: Snapshot) -> PairOp:
+    """The same with the part of the server's disk."""
+    if stats.server_us is None:
+        return stats
+    queue, device = disk_shares(there, "sync" if op == "commit" else op)
+    us = stats.server_us
+    return replace(
+        stats,
+        block_queue_us=None if queue is None else us * queue,
+        device_us=None if device is None else us * device,
     )
 
 

@@ -7,11 +7,15 @@ is taken off the layer above, never more than there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+
+if TYPE_CHECKING:
+    from ioh.model.pairs import PairOp
 
 DIRECTIONS = ("read", "write", "sync")
 TITLES = {
@@ -144,6 +148,20 @@ def paths(snapshot: Snapshot) -> dict[str, Path]:
     return {direction: path for direction, path in found.items() if path is not None}
 
 
+def disk_shares(server: Snapshot, direction: str) -> tuple[float | None, float | None]:
+    """Of what a server's mean call takes, the shares of its block queue and of its device, 0 to 1.
+
+    Returns:
+        None for what is not known.
+    """
+    way = _Way(server, direction)
+    if not way.served.us or way.layers.get("block") is None or direction == "sync":
+        return None, None
+    below = way.below_server(way.served) or {"block_queue": 0.0, "device": 0.0}
+    queue_us, device_us = below["block_queue"], below["device"] or 0.0
+    return None if queue_us is None else queue_us / way.served.us, device_us / way.served.us
+
+
 class _Way:
     """One direction through the layers of one snapshot."""
 
@@ -155,6 +173,9 @@ class _Way:
         }
         self.direction = direction
         self.verb = "read" if direction == "read" else "write"
+        self._nfs_ops = ("write", "commit") if direction == "sync" else (self.verb,)
+        self._pairs = [pair for pair in snapshot.pairs if pair.client == snapshot.name]
+        self._interval_s = snapshot.interval_s
         app = self.layers.get("syscall")
         self.calls = _Flow.of(app, "fsync" if direction == "sync" else self.verb)
         self.waiting = self._waiting(app)
@@ -189,7 +210,7 @@ class _Way:
         if self.client.us and (self.is_served_here or self.client.us >= self.served.us):
             return self._made("nfs_client", self.client, self._below_client(self.client))
         if self.served.us:
-            return self._made("nfs_server", self.served, self._below_server(self.served))
+            return self._made("nfs_server", self.served, self.below_server(self.served))
         return self._made("block", self.block, _split_block(self.block)) if self.block.us else None
 
     def _made(self, top: str, flow: _Flow, below: Mapping[str, float | None]) -> Path:
@@ -259,17 +280,45 @@ class _Way:
         steps: dict[str, float | None] = {"nfs_queue": client.queue_us}
         if self.is_served_here:
             served = self.served.within(beyond)
-            below = self._below_server(served)
+            below = self.below_server(served)
             steps |= {"network": _left(beyond, served.us), **below}
             steps["nfs_server"] = _left(served.us, sum(us or 0.0 for us in below.values()))
             return steps
+        if (shared := self._beyond_by_pairs(beyond)) is not None:
+            return steps | shared
         wire = self._round_trip_us()
         if wire is None:
             return steps | {"network": beyond, "nfs_server": None}
         network = min(beyond, wire * client.ops)
         return steps | {"network": network, "nfs_server": _left(beyond, network)}
 
-    def _below_server(self, served: _Flow) -> dict[str, float | None]:
+    def _beyond_by_pairs(self, beyond_us: float) -> dict[str, float | None] | None:
+        """The same, where the servers of most calls are hosts that are measured too."""
+        ops = [op for pair in self._pairs for op in map(pair.ops.get, self._nfs_ops) if op]
+        known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
+        calls = sum(count for count, _ in known)
+        all_calls = self.client.ops * self._interval_s
+        if not calls or abs(calls - all_calls) > _SAME_CALLS * all_calls:
+            return None
+
+        rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
+
+        def share(us_of: Callable[[PairOp], float | None]) -> float | None:
+            times = [(count, us_of(op)) for count, op in known]
+            found = [count * us for count, us in times if us is not None]
+            return sum(found) / rtt_us if len(found) == len(times) else None
+
+        queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
+        disk = (queue or 0.0) + (device or 0.0)
+        served = share(lambda op: op.server_us) or 0.0
+        shares = {
+            "network": share(lambda op: op.network_us),
+            "nfs_server": _left(served, disk),
+            **({"block_queue": queue, "device": device} if disk else {}),
+        }
+        return {name: None if part is None else beyond_us * part for name, part in shares.items()}
+
+    def below_server(self, served: _Flow) -> dict[str, float | None]:
         """Of the server's calls, the disk: what no program here submitted itself."""
         if self.direction == "sync":
             return {}

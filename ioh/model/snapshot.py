@@ -193,7 +193,8 @@ class Snapshot:
     Shape:
         ``findings`` worst first, and ``not_evaluated`` the rules that could not look; both
         empty until findings.Engine has judged it.  ``pairs``: this client with each host that
-        serves its mounts and is measured, too.
+        serves its mounts and is measured, too.  ``name`` is what the user calls the host, where
+        several are read.
 
     Units:
         ``interval_s`` is measured between the two samples, never the period asked for.
@@ -213,3 +214,4 @@ class Snapshot:
     not_evaluated: tuple[NotEvaluated, ...] = ()
     fresh_numbers: int = field(default=0, compare=False)
     pairs: tuple[Pair, ...] = ()
+    name: str = ""

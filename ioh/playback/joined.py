@@ -205,4 +205,5 @@ class Companions(Closing):
 
 def with_own_pairs(snapshot: Snapshot, found: Sequence[Pair], own: str) -> Snapshot:
     """The interval with the pairs of which its host is the client, as rules want it."""
-    return replace(snapshot, pairs=tuple(pair for pair in found if pair.client == own))
+    pairs_of = tuple(pair for pair in found if pair.client == own)
+    return replace(snapshot, pairs=pairs_of, name=own)

@@ -14,6 +14,7 @@ _COLUMNS = (
     ("served", 8),
     ("rtt_ms", 8),
     ("srv_ms", 8),
+    ("dsk_ms", 8),
     ("net_ms", 8),
     ("net%", 4),
 )
@@ -60,7 +61,7 @@ def _cells(stats: PairOp) -> str:
     shown = (
         format_fixed(stats.client_calls, 8, 0),
         format_fixed(stats.server_calls, 8, 0),
-        *(_ms(us) for us in (stats.rtt_us, stats.server_us, stats.network_us)),
+        *(_ms(us) for us in (stats.rtt_us, stats.server_us, stats.disk_us, stats.network_us)),
         UNKNOWN if stats.network_pct is None else f"{stats.network_pct:.0f}",
     )
     pairs = zip(shown, _COLUMNS, strict=True)
@@ -112,6 +113,8 @@ def _op_to_json(stats: PairOp) -> dict[str, Json]:
         "server_calls": stats.server_calls,
         "rtt_us": number_to_json(stats.rtt_us),
         "server_us": number_to_json(stats.server_us),
+        "block_queue_us": number_to_json(stats.block_queue_us),
+        "device_us": number_to_json(stats.device_us),
         "network_us": number_to_json(stats.network_us),
         "network_pct": number_to_json(stats.network_pct),
     }

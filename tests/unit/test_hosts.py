@@ -92,8 +92,12 @@ def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixtu
         assert told.count(f"==== {name} ====  clock ") >= 3
     assert "db01.example" in told
     table = told[told.index("==== nfs between hosts") :].splitlines()
-    assert table[1] == "                   |   calls|  served|  rtt_ms|  srv_ms|  net_ms|net%"
-    assert table[2] == "R |db01 from nfs01:|      10|      10|   5.000|   1.000|   4.000|  80"
+    assert (
+        table[1] == "                   |   calls|  served|  rtt_ms|  srv_ms|  dsk_ms|  net_ms|net%"
+    )
+    assert (
+        table[2] == "R |db01 from nfs01:|      10|      10|   5.000|   1.000|       -|   4.000|  80"
+    )
     assert table[3].startswith("  |db01 from nfs01: retransmits ")
 
 

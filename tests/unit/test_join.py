@@ -22,7 +22,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
 from ioh.model.intervals import all_layers, interval
 from ioh.model.pairs import HostInterval
-from ioh.model.sample import Sample
+from ioh.model.sample import LayerSample, Sample
 from ioh.model.snapshot import LayerSnapshot
 from ioh.playback.replay import Span
 from ioh.session.check import check
@@ -43,7 +43,10 @@ def host(name: str, count: int, first: int = 0) -> list[Sample]:
     found = ALL_LAYERS()
     made = []
     for tick in range(first, first + count):
-        layers = fake_ssh.layers(name, tick * fake_ssh.READS)
+        count = tick * fake_ssh.READS
+        layers = fake_ssh.layers(name, count)
+        if name == "nfs01":  # whose disk has 600 of each call's 1,000 us, 100 of them in the queue
+            layers["block"] = LayerSample("bpf", {"read": fake_ssh.reads(count, 600, 100)})
         empty = fakes.sample(tick, {}, hostname=f"{name}.example")
         specs = {layer: found[layer].spec for layer in layers}
         made.append(replace(empty, layers=layers, specs=specs))
@@ -134,12 +137,17 @@ def test_text_and_json_have_the_hosts_together(
     read = together[-1]["pairs"][0]["ops"]["read"]
     assert (read["client_calls"], read["server_calls"]) == (10, 10)
     assert (read["rtt_us"], read["server_us"], read["network_us"]) == (5000, 1000, 4000)
+    assert (read["block_queue_us"], read["device_us"]) == (100, 500)
+    steps = {each["name"]: each["us"] for each in told[-3]["path"]["read"]["segments"]}
+    assert steps == pytest.approx(
+        {"nfs_queue": 300, "network": 4000, "nfs_server": 400, "block_queue": 100, "device": 500}
+    )
     found = {each["rule"] for line in told if line["host"] for each in line["findings"]}
     assert "network_adds" in found
     assert main(["text", both, "--from", "go", "-t", "3"]) == ExitCode.OK
     shown = capfd.readouterr().out
     assert shown.count("==== db01 ====\n") == 3
-    assert "R |db01 from nfs01:|      10|      10|   5.000|   1.000|   4.000|  80" in shown
+    assert "R |db01 from nfs01:|      10|      10|   5.000|   1.000|   0.600|   4.000|  80" in shown
     assert main(["replay", both, "--as-text"]) == ExitCode.OK
     assert capfd.readouterr().out.count("# mark ") == 2  # of two moments
     assert main(["text", f"{both}#nfs01", "-t", "2"]) == ExitCode.OK
