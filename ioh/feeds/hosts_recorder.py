@@ -127,6 +127,9 @@ class HostsRecorder:
         files = {name: each.name for name, each in (recorders or {}).items()}
         if not files:
             return "not recorded: nothing came"
+        if len(files) == 1:
+            (made,) = (recorders or {}).values()
+            return f"recorded {made.size_bytes:,} bytes into {printable(made.name)}"
         try:
             with Joining() as joining:
                 for name, path in files.items():

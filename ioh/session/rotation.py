@@ -14,6 +14,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.rights.files import remove as remove_file
 from ioh.session.output import LostFileError, NoRoomError, Output, first_free
+from ioh.session.packing import Packer
 from ioh.session.records import MAX_TEXT_BYTES, Gap, to_bytes, to_text
 from ioh.session.rotated_files import EarlierFiles
 from ioh.session.writer import SessionWriter
@@ -68,6 +69,7 @@ class Recorder:
         self._make_output = make_output
         self._max_bytes, self._keep = max_bytes, keep
         self._note, self._cycle_s, self._addresses = note, cycle_s, addresses
+        self._stream = Packer()  # of all parts: new ones would grow with each
         self._lock = threading.RLock()
         self._names = list(earlier.names)
         self._first_part, self._part = earlier.last + 1, earlier.last
@@ -272,6 +274,7 @@ class Recorder:
             part=self._part,
             marks_note=self._part == self._first_part,
             addresses=self._addresses,
+            stream=self._stream,
         )
 
     def _new_output(self) -> Output:

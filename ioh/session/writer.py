@@ -13,7 +13,7 @@ from ioh.session.encoder import Encoder
 from ioh.session.frame import Kind, make_frame
 from ioh.session.index import NOTED
 from ioh.session.output import FULL_ERRNOS, Output
-from ioh.session.packing import FOR_FILE, Effort, Packer
+from ioh.session.packing import FOR_MEMORY, Packer
 from ioh.session.records import (
     FORMAT_VERSION,
     MAX_ADDRESSES,
@@ -73,7 +73,7 @@ class SessionWriter:
         cycle_s: The period asked for, for the header.
         part: Counts the files of an endless recording, from 1.
         marks_note: Whether the note is the first mark, too.
-        effort: Of the compression.
+        stream: Compresses the samples; another session's, once that has ended, spares its memory.
         addresses: Of the host itself, for the header.
     """
 
@@ -85,7 +85,7 @@ class SessionWriter:
         cycle_s: float = 1.0,
         part: int = 1,
         marks_note: bool = True,
-        effort: Effort = FOR_FILE,
+        stream: Packer | None = None,
         addresses: Sequence[str] = (),
     ) -> None:
         self.output = output
@@ -93,7 +93,7 @@ class SessionWriter:
         self.lost_ticks = 0
         self._marks_note = marks_note
         self._lock = threading.Lock()
-        self._packer, self._stream = Packer(effort), Packer(effort)
+        self._packer, self._stream = Packer(FOR_MEMORY), stream or Packer()
         self._encoder = Encoder()
         self._header = Header(
             format_version=FORMAT_VERSION,
