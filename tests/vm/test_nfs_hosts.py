@@ -174,7 +174,7 @@ def read_one_by_one(path: Path, count: int) -> None:
             os.preadv(fd, [buffer], number % 256 * 4096)
 
 
-def phase(hosts: Hosts, path: Path, count: int) -> tuple[list[dict[str, Any]], float]:
+def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, Any]], float]:
     """What is told of so many reads, and the mean round trip by the kernel's own count, in us."""
     first, before = len(hosts.lines()), client_counts(path.parent).read
     read_one_by_one(path, count)
