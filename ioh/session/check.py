@@ -115,10 +115,9 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     held: list[Item] = []
     name = STDIN if path == "-" else path
     with contextlib.ExitStack() as stack:
-        file, host = split_name(path)
-        fd = open_for_reading(file) if path != "-" else os.dup(0)
+        fd = open_for_reading(split_name(path)[0]) if path != "-" else os.dup(0)
         stack.callback(os.close, fd)
-        pieces = _pieces(fd, name, member_of(members_in(fd) if path != "-" else (), host, file))
+        pieces = _pieces(fd, name, _member(fd, path))
         piece = next(pieces, b"")
         reader = _reader_of(piece, path, fd, builds=repaired is not None)
         at_end = False
@@ -148,6 +147,17 @@ def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader 
     with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
         specs = found.specs_before(0)
     return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
+
+
+def _member(fd: int, path: str) -> Member | None:
+    """Which part of the file is meant; None for all of it."""
+    if path == "-":
+        return None
+    file, host = split_name(path)
+    try:
+        return member_of(members_in(fd), host, file)
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _pieces(fd: int, name: str, member: Member | None) -> Iterator[bytes]:

@@ -138,7 +138,7 @@ class Session(Closing):
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
-            self._member = member_of(members_in(self._fd), host, file)
+            self._member = member_of(self._members(), host, file)
             self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
@@ -304,6 +304,12 @@ class Session(Closing):
         while piece := self._read(at, _COPY_BYTES):
             yield piece
             at += len(piece)
+
+    def _members(self) -> tuple[Member, ...]:
+        try:
+            return members_in(self._fd)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
 
     def _read(self, offset: int, length: int) -> bytes:
         if (member := self._member) is not None:

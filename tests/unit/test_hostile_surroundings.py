@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ ARGUMENTS = {
     "report": ["run.ioh"],
     "compare": ["run.ioh", "run.ioh"],
     "export": ["run.ioh"],
+    "join": ["run.ioh", "other.ioh"],
     "verify": ["run.ioh"],
     "explain": [],
     "demo": ["-t", "1", "--speed", "10"],
@@ -77,6 +79,8 @@ def hostile(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >>'{mark}'\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(5)))
+    other = [replace(sample, hostname="nfs01") for sample in fakes.first(5)]
+    (tmp_path / "other.ioh").write_bytes(recorded(other))
     (tmp_path / "bench").mkdir()
     save(results(), str(tmp_path / "bench"))
     return tmp_path
