@@ -15,9 +15,11 @@ from typing import Any
 
 import pyte
 
+from ioh.tui.link import QUESTION
 from tests.pty_screen import PtyScreen
 
 _ALTERNATE = 1049
+_PICTURE_END = QUESTION.encode()
 
 
 class _TwoScreens(pyte.Screen):
@@ -71,11 +73,17 @@ class Emulated(PtyScreen):
         return self
 
     def read(self, timeout_s: float = 0.1) -> None:
-        """Take in what has come, and let the terminal show it."""
-        super().read(timeout_s)
-        self.read_at_s = time.monotonic()
-        self._stream.feed(self.shown[self._fed :])
-        self._fed = len(self.shown)
+        """Take in what has come, and let the terminal show it, one picture at a time.
+
+        However late this is called, no picture is passed over: some stand for a second only.
+        """
+        if self._fed == len(self.shown):
+            super().read(timeout_s)
+            self.read_at_s = time.monotonic()
+        at = self.shown.find(_PICTURE_END, self._fed)
+        end = len(self.shown) if at < 0 else at + len(_PICTURE_END)
+        self._stream.feed(self.shown[self._fed : end])
+        self._fed = end
 
     @property
     def lines(self) -> list[str]:

@@ -179,9 +179,9 @@ class TerminalDriver(LinuxDriver):
     # ---- keys
 
     def run_input_thread(self) -> None:
-        """Read keys until the end."""
+        """Read keys until disable_input()."""
         keyboard = Keyboard(time.monotonic)
-        while not self.exit_event.is_set():
+        while True:  # never until exit_event: a byte left in the pipe would end the next thread
             ready, _, _ = select.select([self.fileno, self._over], [], [], keyboard.timeout_s)
             if self._over in ready:
                 os.read(self._over, 1)

@@ -187,6 +187,33 @@ def test_nobody_else_takes_the_key(tmp_path: Path, text: str) -> None:
         on.wait_until(lambda: has_prompt(on))
 
 
+def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
+    tmp_path: Path,
+) -> None:
+    """The thread that reads keys may stand still in any moment, as on a busy machine."""
+    program = (
+        "import sys, time\n"
+        "from ioh.commands import main\n"
+        "from ioh.tui.driver import TerminalDriver\n"
+        "process = TerminalDriver.process_message\n"
+        "def process_slowly(driver, message):\n"
+        "    process(driver, message)\n"
+        "    time.sleep(1)\n"
+        "TerminalDriver.process_message = process_slowly\n"
+        "sys.exit(main(['demo', '--utc']))\n"
+    )
+    (tmp_path / "slow.py").write_text(program)
+    with shell(tmp_path, f"{sys.executable} slow.py") as on:
+        wait_for_screen(on)
+        run_until_ticks(on, 1)
+        on.press(CTRL_Z)
+        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
+        on.press("fg\r")
+        wait_for_screen(on)
+        on.press("q")
+        on.wait_until(lambda: has_prompt(on))
+
+
 def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
