@@ -20,7 +20,6 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import Preferences
 
 TIMEOUT_S = 20.0
-LOOKS_S = 0.7  # longer than it takes the screen to look at the clock again
 # After each key the pilot sleeps in such steps until the process does next to nothing.
 _wait.SLEEP_GRANULARITY = 1 / 500
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 5
@@ -140,25 +139,32 @@ class FakeFeed:
         return "recording into a.ioh"
 
 
+class Clock:
+    """The screen's: however busy the machine is, time passes when a test says so.
+
+    Shape:
+        ``looks`` is how often the screen has looked at it of its own accord.
+    """
+
+    now_s = 1000.0
+    looks = 0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
 class Stage:
     """A screen under test: its feed, keys and what it shows."""
 
-    def __init__(self, app: IohApp, pilot: Pilot[int], feed: FakeFeed) -> None:
+    def __init__(self, app: IohApp, pilot: Pilot[int], feed: FakeFeed, clock: Clock) -> None:
         self.app, self.pilot, self.feed = app, pilot, feed
-        self._ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        """The screen's clock, once time was let pass."""
-        return time.monotonic() + self._ahead_s
+        self._clock = clock
 
     async def later(self, seconds: float) -> None:
         """Let time pass for the screen, which looks at the clock now and then."""
-        self._ahead_s += seconds
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ioh.tui.app.time", self)
-            patch.setattr("ioh.tui.view.time", self)
-            await asyncio.sleep(LOOKS_S)
-            await self.pilot.pause()
+        self._clock.now_s += seconds
+        looks = self._clock.looks
+        await self.until(lambda: self._clock.looks > looks)
 
     @property
     def text(self) -> str:
@@ -222,15 +228,26 @@ def stage(
     remembered: Preferences | None = None,
 ) -> IohApp:
     """Run a flow on a screen; returns the application once it has ended."""
-    app = IohApp(feed, options or ScreenOptions(utc=True), first, remembered)
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ioh.tui.app.time", clock)
+        patch.setattr("ioh.tui.view.time", clock)
+        app = IohApp(feed, options or ScreenOptions(utc=True), first, remembered)
+        check = app._check
 
-    async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            await flow(Stage(app, pilot, feed))
+        def look() -> None:
+            check()
+            clock.looks += 1
 
-    try:
-        asyncio.run(run())
-    finally:
-        feed.stop()
-        app.end()
+        app._check = look  # type: ignore[method-assign]
+
+        async def run() -> None:
+            async with app.run_test(size=size) as pilot:
+                await flow(Stage(app, pilot, feed, clock))
+
+        try:
+            asyncio.run(run())
+        finally:
+            feed.stop()
+            app.end()
     return app

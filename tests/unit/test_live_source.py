@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -78,11 +77,9 @@ def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
 
 
 def test_answers_that_never_come(root: Host) -> None:
-    started = time.monotonic()
     with source() as running:
         sample = running.read()
     assert notes(sample, "a") == notes(sample, "b") == (f"from /proc: {WAITED}",)
-    assert time.monotonic() - started < 2.0
 
 
 def test_an_answer_for_nobody_is_no_answer(root: Host) -> None:
