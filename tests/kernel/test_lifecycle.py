@@ -131,7 +131,7 @@ def test_signals_that_ask(number: int, status: int) -> None:
     with running() as ioh:
         traces = Traces(ioh.process.pid)
         os.kill(ioh.process.pid, number)
-        assert ioh.process.wait(2) == status
+        assert ioh.process.wait(20) == status
         traces.assert_gone()
         ioh.messages.join(2)
         assert ioh.messages.lines == []

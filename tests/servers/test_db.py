@@ -227,19 +227,28 @@ def ask(session: subprocess.Popen[str], text: str) -> list[str]:
 
 
 def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    times_s: list[float] = []
+
     def work() -> None:
         subprocess.run(cluster.psql("-c", "select 1/0"), check=False, capture_output=True)
         holder = cluster.session("begin; lock table pgbench_branches in access exclusive mode")
         asking = cluster.psql("-d", "bench", "-c", "select count(*) from pgbench_branches")
+        times_s.append(time.monotonic())
         with subprocess.Popen(asking, stdout=subprocess.DEVNULL):
-            time.sleep(1.5)
+            assert eventually_within(20, lambda: cluster.sql(waiting) == "1")
+            times_s.append(time.monotonic())
+            time.sleep(1)
+            times_s.append(time.monotonic())
             holder.communicate("rollback;\n")
+        times_s.append(time.monotonic())
 
     ioh = watched(work)
     assert ioh.errors("db", "statement") == 2  # and ROLLBACK, whose transaction is aborted
     assert ioh.total("db", "lock_wait") == 1
     waited_us = ioh.latency_us("db", "lock_wait")
-    assert 1.2e6 < waited_us < 1.9e6
+    began_s, waits_s, ends_s, ended_s = times_s
+    assert ends_s - waits_s < waited_us / 1e6 < ended_s - began_s
     waits = ioh.table("db", "wait", "within", "wait")
     assert waits["statement", "lock_wait"]["wait_ns"] == pytest.approx(waited_us * 1e3, rel=0.01)
 

@@ -45,6 +45,7 @@ class FakeServer(Connection):
         self.asked: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
+        self.is_held = False
         self.is_closed = False
 
     @property
@@ -62,7 +63,8 @@ class FakeServer(Connection):
 
     def query(self, sql: str) -> Rows:
         self.asked.append(sql)
-        self.gate.wait(5)
+        self.is_held = not self.gate.is_set()
+        self.gate.wait(20)
         for part, error in self.fails.items():
             if part in sql:
                 raise error

@@ -237,14 +237,12 @@ def test_a_full_disk_is_one_line(args: list[str]) -> None:
 def test_a_signal_ends_it_soon_after_a_whole_line(
     command: str, number: signal.Signals, code: int
 ) -> None:
-    process = start(command, delay_s=5.0 if command == "text" else 0.001)
+    process = start(command, delay_s=3600 if command == "text" else 0.001)
     wait_until_it_heeds(process)
     if command == "json":
         select.select([process.stdout], [], [], 20)
-    sent = time.monotonic()
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
-    assert time.monotonic() - sent < 1.0  # 0.2 s, and a busy machine
+    out, err = process.communicate(timeout=30)  # it does not wait for the next interval
     assert process.returncode == code
     assert err == b""
     assert out == b"" or out.endswith(b"\n")
@@ -258,10 +256,8 @@ def test_a_signal_ends_it_while_nobody_reads_the_pipe(number: signal.Signals, co
         wait_until_it_heeds(process)
         time.sleep(1.5)  # the pipe is full by now and the write blocks
         assert process.poll() is None
-        sent = time.monotonic()
         process.send_signal(number)
-        assert process.wait(timeout=10) == code
-        assert time.monotonic() - sent < 1.0
+        assert process.wait(timeout=30) == code
         assert process.stderr.read() == b""
 
 

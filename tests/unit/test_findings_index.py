@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,15 @@ from ioh.findings.engine import Engine
 from ioh.playback.replay import Span
 from ioh.playback.time_range import parse_when
 from ioh.feeds.findings_index import FindingsIndex
-path, wait_s, begin, layers = sys.argv[1:]
+path, until, begin, layers = sys.argv[1:]
 span = Span(parse_when(begin) if begin else None)
 chosen = frozenset(layers.split(",")) if layers else None
 index = FindingsIndex(path, span, choose=lambda _: chosen, make_judge=Engine)
 index.start()
-end_s = time.monotonic() + float(wait_s)
+end_s = time.monotonic() + 60
 while index.overview().is_under_way and time.monotonic() < end_s:
+    if index.overview().until_unix_s >= float(until):
+        break
     time.sleep(0.02)
 found = index.overview()
 index.close()
@@ -76,11 +79,11 @@ def end_of(path: str) -> float:
 
 
 def scanned(
-    path: str, wait_s: float = 60.0, begin: str = "", layers: str = ""
+    path: str, until_unix_s: float = inf, begin: str = "", layers: str = ""
 ) -> tuple[float, bool, list[float]]:
-    """What an index tells, from a process in which nothing else runs."""
+    """What an index tells by a time of the recording, from a process in which nothing else runs."""
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS, path, str(wait_s), begin, layers],
+        [sys.executable, "-c", IN_A_PROCESS, path, str(until_unix_s), begin, layers],
         cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     until, under_way, *begins = done.stdout.split()
@@ -111,9 +114,10 @@ def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
         samples = [item.sample for item in source if hasattr(item, "sample")]
     for sample in samples[:5]:
         writer.write(sample)
-    until, under_way, _ = scanned(str(tmp_path / "a.ioh"), wait_s=2.0)
+    # Also of the last one, that nothing follows.
+    until, under_way, _ = scanned(str(tmp_path / "a.ioh"), samples[4].time_unix_s)
     assert under_way
-    assert until == samples[4].time_unix_s  # also of the last one, that nothing follows
+    assert until == samples[4].time_unix_s
     writer.close()
 
 

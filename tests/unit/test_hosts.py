@@ -58,7 +58,7 @@ def json_lines() -> Iterator[Any]:
 
     yield begin
     running[0].send_signal(signal.SIGTERM)
-    _, said = running[0].communicate(timeout=10)
+    _, said = running[0].communicate(timeout=30)
     assert running[0].returncode == 0, said
 
 
@@ -88,8 +88,7 @@ def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixtu
     assert main(["text", *hosts("db01", "nfs01"), *CYCLE, "-t", "1.2"]) == ExitCode.OK
     told = capfd.readouterr().out
     assert told.count("# MB = 1,000,000 bytes") == 1
-    for name in ("db01", "nfs01"):  # on a busy machine one of them may miss a round
-        assert told.count(f"==== {name} ====  clock ") >= 3
+    assert told.count("==== db01 ====  clock ") == told.count("==== nfs01 ====  clock ") > 0
     assert "db01.example" in told
     table = told[told.index("==== nfs between hosts") :].splitlines()
     assert (
@@ -102,16 +101,17 @@ def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixtu
 
 
 def test_times_are_ours_whatever_a_hosts_clock_says(json_lines: Any) -> None:
-    clocks = {}
+    began_s, clocks = time.time(), {}
     for line in json_lines("ahead", "timeless", "db01"):
-        assert abs(line["time_unix_s"] - time.time()) < 1.0
+        assert began_s - 1 < line["time_unix_s"] < time.time() + 1
         if not line["host"]:
-            clocks = {host["name"]: host["clock_offset_s"] for host in line["hosts"]}
-            if clocks["ahead"]:
+            clocks = {host["name"]: host for host in line["hosts"]}
+            if clocks["ahead"]["clock_offset_s"]:
                 break
-    assert clocks["ahead"] == pytest.approx(fake_ssh.AHEAD_S, abs=0.05)
-    assert clocks["db01"] == pytest.approx(0, abs=0.05)
-    assert clocks["timeless"] is None
+    for name, offset_s in (("ahead", fake_ssh.AHEAD_S), ("db01", 0)):
+        error_s = clocks[name]["clock_error_s"] + 0.001
+        assert clocks[name]["clock_offset_s"] == pytest.approx(offset_s, abs=error_s)
+    assert clocks["timeless"]["clock_offset_s"] is None
 
 
 def test_a_lost_host_is_tried_again_and_the_others_go_on(json_lines: Any) -> None:
@@ -134,7 +134,8 @@ def test_one_host_that_cannot_be_read_is_no_matter(capfd: pytest.CaptureFixture[
     names = hosts("db01", "refused", "hostile", "nowhere")
     assert main(["text", *names, *CYCLE, "-t", "0.6"]) == ExitCode.OK
     told = capfd.readouterr()
-    assert told.out.count("==== db01 ====  clock ") >= 3
+    rounds = told.out.count("==== refused ====")
+    assert told.out.count("==== db01 ====  clock ") == rounds > 0
     assert "==== refused ====  not here: refused: root@refused: Permission denied" in told.out
     assert "==== nowhere ====  not here: nowhere: ssh: Could not resolve hostname" in told.out
     assert "==== hostile ====  not here: hostile: the stream is not a recording" in told.out
@@ -171,7 +172,7 @@ def test_the_way_to_ioh_can_be_given(capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*words, *CYCLE, "-t", "0.4"]) == ExitCode.OK
     told = lines(capfd.readouterr().out)
     assert list(told[0]["layers"]) == ["block"]
-    assert told[0]["host"]["clock_error_s"] < 0.5
+    assert told[0]["host"]["clock_error_s"] > 0
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,11 @@ def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
     folder.mkdir()
     process = start(tmp_path, "record", "-o", "gone/a.ioh", delay_s=0.05)
     await_size(folder / "a.ioh", 3000)
+    process.send_signal(signal.SIGSTOP)  # else it might make another file in between
+    os.waitpid(process.pid, os.WUNTRACED)
     (folder / "a.ioh").unlink()
     folder.rmdir()
+    process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=10)
     assert process.returncode == 1
     assert err.decode().splitlines()[-1] == (

@@ -106,8 +106,16 @@ def test_a_recording_in_the_background_leaves_the_prompt_alone(
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
         progress.tick(sample)
         progress.say("something")
-        assert os.read(main_fd, 1 << 16) == b"ioh: something\r\n"
+        assert read_line(main_fd) == b"ioh: something\r\n"
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())  # fg
         progress.tick(sample)
         assert b"REC " in os.read(main_fd, 1 << 16)
     os.close(main_fd)
+
+
+def read_line(fd: int) -> bytes:
+    """What a terminal was told, to the end of the line: it comes in pieces."""
+    said = b""
+    while not said.endswith(b"\n"):
+        said += os.read(fd, 1 << 16)
+    return said

