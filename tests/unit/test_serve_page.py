@@ -56,13 +56,13 @@ def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 
-def test_a_page_of_that_size_is_made_within_the_time_of_a_scrape() -> None:
+def test_a_page_of_that_size_costs_a_scrape_little() -> None:
     page, took = Page(0, RULES), []
     for _ in range(5):
         page.publish(large_host())
-        began = time.perf_counter()
+        began = time.process_time()  # others' share of the CPU is not of it
         page.encoded(OPEN, zipped=True)
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     assert min(took) < 0.02
 
 
