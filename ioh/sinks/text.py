@@ -243,7 +243,8 @@ def render_lost(title: str, layer: LayerSnapshot) -> str:
         f"{safe_name(reason)} {count}" for reason, count in layer.lost.items() if count
     )
     share = "" if layer.lost_pct is None else f" ({_pct(layer.lost_pct)})"
-    return f"! {title} lost {sum(layer.lost.values())} events{share}: {reasons}"
+    count = sum(layer.lost.values())
+    return f"! {title} lost {count} event{'s' * (count != 1)}{share}: {reasons}"
 
 
 def _render_sources(snapshot: Snapshot) -> Iterator[str]:

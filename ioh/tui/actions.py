@@ -87,7 +87,9 @@ def refusal(action: str, argument: Argument, context: Context) -> str:
     if not isinstance(layer, Unavailable):
         return ""
     hint = f"; {safe_name(layer.hint)}" if layer.hint else ""
-    return f"{safe_name(context.layers[at])} is inactive: {safe_name(layer.reason)}{hint}"
+    spec = context.snapshot.specs.get(context.layers[at])
+    title = safe_name(spec.title if spec else context.layers[at])
+    return f"{title} is inactive: {safe_name(layer.reason)}{hint}"
 
 
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:

@@ -236,7 +236,7 @@ def test_findings_are_a_strip_a_screen_and_a_way_to_go_there() -> None:
     async def flow(on: Stage) -> None:
         feed.intervals[9] = judged()
         await on.push(10)
-        assert " !!A critical thing: Application reads" in on.lines[-3]
+        assert " !! A critical thing: Application reads" in on.lines[-3]
         assert "+1 (f)" in on.lines[-2]
         await on.press("f")
         assert "Advice: Mount it with rsize=1048576." in on.text
@@ -277,7 +277,7 @@ def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back() -> None:
         await on.press("2")
         await on.push(1)
         assert "the last mount is gone" in on.text
-        assert "nfs_client is inactive: the last mount is gone" in on.text
+        assert "nfs client is inactive: the last mount is gone" in on.text
         for key in ("enter", "tab", "t", "c", "w", "o", "slash", "l", "g", "down"):
             await on.press(key)
         await on.push(2)

@@ -254,7 +254,7 @@ def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page() -> None:
         await on.push(1)
         await on.press("2")
         assert on.app.state.layer == ""
-        assert "nfs_client is inactive: the last mount is gone" in on.lines[-1]
+        assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
 
     stage(flow, live())
 

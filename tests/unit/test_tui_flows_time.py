@@ -263,7 +263,7 @@ def test_findings_of_the_past_come_when_they_are_known() -> None:
     async def flow(on: Stage) -> None:
         await on.push(10)
         await on.press("left")
-        await on.shows("!!A critical thing")
+        await on.shows("!! A critical thing")
         assert "!" in on.lines[1]
 
     feed = live()

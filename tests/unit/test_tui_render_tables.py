@@ -240,7 +240,7 @@ def test_headings_say_direction_and_unit() -> None:
 def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:
     frame = render_strip(FINDINGS, 200, 2)
     first, second = frame.text().splitlines()
-    assert first.startswith(" !!A critical thing: Application reads")
+    assert first.startswith(" !! A critical thing: Application reads")
     assert second.startswith(" ! A warning thing: ")
     assert second.endswith("+1 (f)")
     assert {hit.action for hit in frame.hits} == {"findings"}

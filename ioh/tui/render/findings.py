@@ -31,8 +31,8 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
     shown = ranked(findings)
     for at, finding in enumerate(shown[:height]):
         more = len(shown) - height if at == height - 1 else 0
-        line = Line(f" {SIGNS[finding.severity]}", SEVERITY_STYLES[finding.severity])
-        line.add(f"{_title(finding)}: ", SEVERITY_STYLES[finding.severity])
+        sign = SIGNS[finding.severity].strip()
+        line = Line(f" {sign} {_title(finding)}: ", SEVERITY_STYLES[finding.severity])
         line.add(safe_name(finding.cause))
         if finding.advice:
             line.add(f" {safe_name(finding.advice)}", "dim")
@@ -126,7 +126,7 @@ def _add_finding(  # noqa: PLR0913
 ) -> None:
     """Its line; what follows where it is open.  A click goes to its begin."""
     style = SEVERITY_STYLES[finding.severity] if is_now else "dim"
-    title = f" {since} {SIGNS[finding.severity]}{_title(finding)}"
+    title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
     line = Line(title, style)
     if is_open:
         line = Line(title, "sel").add("   ").add("go there", "key")

@@ -63,9 +63,9 @@ def _slowest(stats: OpStats) -> str:
     """The slowest operation, and the size of that very one."""
     if stats.max_us is None or not stats.count:
         return UNKNOWN
-    # Below 1K there is no letter, and the heading says KB.
+    # Below 1K there is no letter, and the heading says KB; a sync has no size.
     unit = "B" if stats.max_bytes and stats.max_bytes < 1024 else ""
-    size = f" ({format_scaled(stats.max_bytes, 1024)}{unit})"
+    size = "" if stats.max_bytes == 0 else f" ({format_scaled(stats.max_bytes, 1024)}{unit})"
     return format_fixed(stats.max_us / 1e3, min(6, _SLOWEST - len(size)), 3) + size
 
 

@@ -127,7 +127,8 @@ def _not_there(view: PanelView, width: int) -> Iterator[Line]:
     layer = view.snapshot.layers.get(name)
     text = "nothing to show: choose an active layer"
     if isinstance(layer, Unavailable):
-        text = f"{name} is inactive: {layer.reason}"
+        spec = view.snapshot.specs.get(name)
+        text = f"{spec.title if spec else name} is inactive: {layer.reason}"
         text += f"; {layer.hint}" if layer.hint else ""
     for part in textwrap.wrap(safe_name(text, 1000), max(20, width - 2)):
         yield Line(" ").add(part, "dim")
