@@ -39,7 +39,7 @@ def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
     if bar >= 8:
         _bar(line, path, bar, glyphs)
     if said:
-        line.add(cut_to(f" {glyphs.slowest} {_largest(path)}", said), "strong")
+        line.add(cut_to(f" {glyphs.slowest} {_largest(path, said - 3)}", said), "strong")
         for note in path.notes:
             room = width - line.width - 2
             whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
@@ -47,15 +47,17 @@ def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
     return line.fitted(width)
 
 
-def _largest(path: Path) -> str:
+def _largest(path: Path, room: int) -> str:
     """The step with the largest part, and the next one where that is at least half of it."""
     known = sorted((s for s in path.segments if s.us), key=lambda s: -(s.us or 0.0))
     first, *rest = known[:2]
     text = f"{first.title} {path.share_pct(first) or 0:.0f}%"
     for second in rest:
         if (second.us or 0.0) >= (first.us or 0.0) / 2:
-            name = _SHORT.get(second.title, second.title)
-            text += f", {name} {path.share_pct(second) or 0:.0f}%"
+            share = f" {path.share_pct(second) or 0:.0f}%"
+            whole = f"{text}, {second.title}{share}"
+            short = f"{text}, {_SHORT.get(second.title, second.title)}{share}"
+            text = whole if display_width(whole) <= room else short
     return text
 
 
