@@ -19,7 +19,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "part_totals.h"
 
 /* As ioh/bpf/server_probes.py packs it. */
-enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP };
+enum { ROLE_START, ROLE_DONE, ROLE_CANCEL, ROLE_DROP, ROLE_FIRST };
 enum { SIZE_NONE, SIZE_REGISTER, SIZE_MEMORY, SIZE_CONSTANT };
 enum { OWNER_PROCESS, OWNER_PARENT };
 
@@ -300,7 +300,9 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 	is_other = !is_meant(s, bytes);
 	if (s->only[0])
 		bytes = 0;
-	if (s->role == ROLE_START) {
+	if (s->role == ROLE_FIRST && o)
+		return 0;
+	if (s->role == ROLE_START || s->role == ROLE_FIRST) {
 		if (!is_other)
 			begin(s, &key, o, bytes);
 		return 0;

@@ -43,7 +43,8 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Shape:
         ``start``, ``done``, ``cancel`` and ``drop`` are ``usdt:PROVIDER:NAME`` or
         ``function:SYMBOL``; without ``done`` it ends where the function of ``start`` returns.
-        ``cancel`` ends it as an error, ``drop`` as if it had not been. ``bytes`` is the number,
+        ``cancel`` ends it as an error, ``drop`` as if it had not been; where there is a ``cancel``,
+        what starts meanwhile is a part of it. ``bytes`` is the number,
         from 1, of the argument that is its size, or ``return``; 0 where it has none; ``bytes_at``
         says whose argument. ``unless`` is a function of programs that do more than the probe sees:
         in those it counts nothing. ``dear`` ones happen for each row, buffer or lock.
@@ -53,7 +54,7 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     op: Op
-    start: Event
+    start: Event | Annotated[tuple[Event, ...], msgspec.Meta(min_length=1, max_length=4)]
     done: Event = ""
     cancel: Event = ""
     drop: tuple[Event, ...] = ()
@@ -68,9 +69,16 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.only and (self.bytes or (self.done and self.only.argument == "return")):
             msg = f"{self.op}: only has no place beside bytes, by what is returned beside done"
             raise ValueError(msg)
-        if not self.done and not self.start.startswith("function:"):
+        if not self.done and (
+            not isinstance(self.start, str) or not self.start.startswith("function:")
+        ):
             msg = f"{self.op}: a probe point does not return: name what ends it as done"
             raise ValueError(msg)
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """All that begin it."""
+        return (self.start,) if isinstance(self.start, str) else self.start
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ioh.layers.base import Layer
 
 SITE = struct.Struct("=IIIIIIIIqQ4I")  # struct site of probes/db.c
-_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3}
+_ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
 _LIBRARY_DIRS = "usr/lib/*-linux-gnu"
@@ -125,7 +125,7 @@ def _attach_file(
     path = f"/proc/self/fd/{file.fileno()}"
     refused: dict[str, str] = {}
     # What ends an operation first, else what begins in between would be under way for ever.
-    for site in sorted(found.sites, key=lambda site: site.role == "start"):
+    for site in sorted(found.sites, key=lambda site: site.role in {"start", "first"}):
         if site.op not in (work.ops if wanted is None else wanted) or site.op in refused:
             continue
         at = next(work.free_sites, None)

@@ -11,7 +11,8 @@ from ioh.bpf.server_files import Server, ServerProbe
 
 MOST_SITES = 128  # of one file
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-Role = Literal["start", "done", "cancel", "drop"]
+_COMPARED = frozenset({"start", "first", "done"})
+Role = Literal["start", "first", "done", "cancel", "drop"]
 
 # Offsets in struct pt_regs, which is what the kernel shows of a thread's registers (uapi).
 _X86 = {"15": 0, "14": 8, "13": 16, "12": 24, "bp": 32, "bx": 40, "11": 48, "10": 56, "9": 64}
@@ -54,9 +55,9 @@ class Site:
     """One place to attach to; offsets are of the file.
 
     Shape:
-        ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``way`` numbers the
-        probe: an operation ends the way it began.  With ``only``, ``size`` is what has to be one of
-        them.
+        ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is
+        not under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With
+        ``only``, ``size`` is what has to be one of them.
     """
 
     op: str
@@ -124,7 +125,9 @@ class _Finder:
             msg = f"it is no program for {machine}"
             raise ValueError(msg)
         self._elf, self._machine = elf, machine
-        events = [e for p in server.probes for e in (p.start, p.done, p.cancel, p.unless, *p.drop)]
+        events = [
+            e for p in server.probes for e in (*p.starts, p.done, p.cancel, p.unless, *p.drop)
+        ]
         named = [event.removeprefix("function:") for event in events if ":" in event]
         self._functions = elf.functions([name for name in named if ":" not in name])
         providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
@@ -143,8 +146,8 @@ class _Finder:
             msg = f"the program's {past} has no probe point"
             raise _LacksError(msg)
         roles: tuple[tuple[Role, str], ...] = (
-            ("start", probe.start),
-            ("done", probe.done or probe.start),
+            *(("first" if probe.cancel else "start", event) for event in probe.starts),
+            ("done", probe.done or probe.starts[0]),
             ("cancel", probe.cancel),
             *(("drop", event) for event in probe.drop),
         )
@@ -154,7 +157,7 @@ class _Finder:
             for place in self._places(event) if event else ():
                 size = self._size(probe, role, place, at_return=at_return)
                 where = (place.offset, at_return, place.semaphore)
-                only = probe.only.values if probe.only and role in {"start", "done"} else ()
+                only = probe.only.values if probe.only and role in _COMPARED else ()
                 made.append(Site(probe.op, role, way, *where, size, probe.scale, only))
         return made
 
@@ -187,7 +190,7 @@ class _Finder:
         if number == "return":
             returned = Argument("register", _RETURNED[self._machine], 0, width, signed)
             return returned if at_return else None
-        if not number or role != of:
+        if not number or (role == "done") != (of == "done") or role not in _COMPARED:
             return None
         if place.arguments is None:
             registers = _CALL_ARGUMENTS[self._machine]

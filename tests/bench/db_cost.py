@@ -38,9 +38,9 @@ def script(program: Path) -> str:
     (server,) = [found for found in read_servers() if found.title == "PostgreSQL"]
     made = []
     for n, probe in enumerate(server.probes):
-        start, done = _place(probe.start, program), _place(probe.done, program)
-        done = done or start.replace("uprobe", "uretprobe", 1)
-        made.append(f"{start} {{ @s[tid, {n}] = nsecs; }}")
+        starts = [_place(event, program) for event in probe.starts]
+        done = _place(probe.done, program) or starts[0].replace("uprobe", "uretprobe", 1)
+        made += [f"{start} {{ @s[tid, {n}] = nsecs; }}" for start in starts]
         made.append(
             f"{done} /@s[tid, {n}]/ {{ @h{n} = hist(nsecs - @s[tid, {n}]); delete(@s[tid, {n}]); }}"
         )

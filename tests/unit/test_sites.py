@@ -85,6 +85,24 @@ def test_functions_end_where_they_return(tmp_path: Path) -> None:
     assert sites[1].size == Argument("register", 80, signed=True)
 
 
+def test_several_places_begin_what_is_not_under_way_yet(tmp_path: Path) -> None:
+    notes = [Note(name, CODE_AT + at) for name, at in (("begin", 0x10), ("abort", 0x30))]
+    data = program(tuple(notes), {"plan": CODE_AT + 0x20, "ready": CODE_AT + 0x40})
+    start = ["usdt:made:begin", "function:plan"]
+    probe = {"op": "statement", "start": start, "done": "function:ready"}
+    for more, role in (({}, "start"), ({"cancel": "usdt:made:abort"}, "first")):
+        sites = found(tmp_path, data, {**probe, **more}).sites
+        begun = [(site.role, site.offset - CODE_OFFSET) for site in sites[:2]]
+        assert begun == [(role, 0x10), (role, 0x20)]
+        assert {site.way for site in sites} == {0}
+        assert sites[2].role == "done"
+
+
+def test_what_has_several_starts_needs_an_end() -> None:
+    with pytest.raises(msgspec.ValidationError, match="name what ends it as done"):
+        server({"op": "statement", "start": ["function:begin", "function:plan"]})
+
+
 def test_what_drops_an_operation_may_be_several_functions(tmp_path: Path) -> None:
     probe = {"op": "commit", "start": "function:commit", "drop": ["function:undo", "usdt:made:end"]}
     data = program((Note("end", CODE_AT + 8),), functions={"commit": CODE_AT, "undo": CODE_AT + 4})
