@@ -70,9 +70,26 @@ def test_where_the_sync_has_its_time() -> None:
     assert elsewhere.cause.endswith("40 ms each.")
 
 
+def shared_syncs(rate: float = 120, sync_us: float = 16_000, syncs: float = 2.0) -> LayerSnapshot:
+    """Two commits wait for each sync, which one of them does; so many syncs' time each."""
+    mean_us = syncs * sync_us
+    waits = {"log_sync": (rate / 2, sync_us), "rest": (rate, mean_us - sync_us / 2 - 20)}
+    return db(rows("commit", rate, mean_us, **waits))
+
+
+def test_commits_that_wait_for_another_sessions_sync() -> None:
+    finding = found({"db": shared_syncs()})["commit_bound"]
+    assert finding.cause == (
+        "postgres 15/main: 120 commits a second of 32 ms; 99.9 % of that is the log's sync, 16 ms "
+        "each, mostly another session's."
+    )
+
+
 @pytest.mark.parametrize(
     "healthy",
     [
+        pytest.param(shared_syncs(rate=40), id="the log is synced a third of the time"),
+        pytest.param(shared_syncs(syncs=4), id="a replica takes longer than the syncs"),
         pytest.param(commits(sync_us=400), id="a protected cache"),
         pytest.param(commits(rate=5), id="few commits"),
         pytest.param(commits(share=0.3), id="most is something else"),
@@ -139,6 +156,14 @@ def test_a_checkpoint_that_slows_statements() -> None:
         "2 ms without it."
     )
     assert finding.confidence == "high"
+
+
+def test_a_checkpoint_that_stops_nearly_all() -> None:
+    """Of a disk that cannot follow: it writes nothing for seconds, and statements wait for it."""
+    burst, stalled = work(9_000, writes=4_000), work(400_000, rate=5)
+    spans = [(15, work()), (1, burst), (3, stalled)]
+    finding = last(*[(seconds, {"db": layer}) for seconds, layer in spans])["checkpoint_burst"]
+    assert "; 129 a second instead of 500." in finding.cause
 
 
 @pytest.mark.parametrize(
