@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ioh.model.sample import Sample
 
 FIRST_INTERVAL_S = 0.2
+EARLY_INTERVAL_S = 0.1  # where somebody waits for the screen: a tenth of what that may take
 JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attached may cause
 
 # Called with the two samples of the first interval.
@@ -33,7 +34,7 @@ class FirstInterval(Closing):
 
     Args:
         source: What is to be looked at; nobody else uses it meanwhile.
-        interval_s: Time between two samples; the first interval is at most FIRST_INTERVAL_S.
+        interval_s: Time between two samples; the first interval is at most EARLY_INTERVAL_S.
         tell: Called from the thread.
     """
 
@@ -71,7 +72,7 @@ class FirstInterval(Closing):
 
     @property
     def _first_s(self) -> float:
-        return min(FIRST_INTERVAL_S, self._interval_s)
+        return min(EARLY_INTERVAL_S, self._interval_s)
 
     def _run(self) -> None:
         with contextlib.suppress(Exception):  # it fails again, and is reported, in the iteration

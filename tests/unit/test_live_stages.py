@@ -152,7 +152,7 @@ def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> 
         root.attach("a")
         snapshots = [derive(told[0][1], one := next(iterator)), derive(one, next(iterator))]
     assert isinstance(derive(*told[0]).layers["b"], LayerSnapshot)
-    assert 0.2 <= derive(*told[0]).interval_s < CYCLE_S
+    assert 0.1 <= derive(*told[0]).interval_s < CYCLE_S
     assert isinstance(snapshots[1].layers["a"], LayerSnapshot)
 
 
@@ -203,7 +203,7 @@ def test_a_preload_that_is_soon_over_tells_nothing(root: Host) -> None:
         root.attach("b")
         samples = list(itertools.islice(running, 2))
     assert told == []
-    assert 0.2 <= derive(*samples).interval_s < CYCLE_S
+    assert 0.1 <= derive(*samples).interval_s < CYCLE_S
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
