@@ -51,12 +51,27 @@ def fault_row(ioh: Ioh, table: str, *keys: str) -> dict[tuple[str, ...], tuple[i
     return {key: (row["faults"], row["fault_bytes"]) for key, row in rows.items() if row["faults"]}
 
 
+def most_hidden(disk: DiskStats) -> int:
+    """How many faults' ends can have been hidden: a request ends those that it was merged of."""
+    return disk.hidden + disk.read_merges if disk.hidden else 0
+
+
 def assert_ended(ioh: Ioh, begun: int, disk: DiskStats) -> None:
     """All that began has ended but that whose end was hidden from BPF, until its memory is used."""
     op = "fault_read"
     under_way = [numbers["inflight"] for numbers in ioh.ops("syscall", op)][-1]
-    assert under_way <= disk.hidden
+    assert under_way <= most_hidden(disk)
     assert ioh.total("syscall", op) == begun - under_way
+
+
+def assert_requests(ioh: Ioh, disk: DiskStats, by_calls: int = 0) -> None:
+    """What faults and calls became.
+
+    A read whose end was hidden from BPF stays known by its bio's address: what is read by a bio
+    that gets the same one is taken for a fault's, too.
+    """
+    told = ioh.metric("syscall", "fault_requests") + by_calls
+    assert 0 <= told - disk.reads <= most_hidden(disk)
 
 
 def touch(mapped: mmap.mmap, pages: list[int]) -> None:
@@ -88,7 +103,7 @@ def test_a_mapped_file(watched: WatchedVolume, advice: int) -> None:
     seen = fault_row(ioh, "file", "path")[(str(path),)]
     assert seen[1] == about(disk.read_bytes)
     assert disk.read_bytes == resident_bytes(path)
-    assert ioh.metric("syscall", "fault_requests") == disk.reads
+    assert_requests(ioh, disk)
     assert fault_row(ioh, "process", "pid") == {(str(os.getpid()),): seen}
     assert_ended(ioh, seen[0], disk)
     assert ioh.metric("syscall", "read_calls") == 0
@@ -148,8 +163,7 @@ def test_programs(watched: WatchedVolume, prepare: Callable[[Path], tuple[list[s
     count, size = fault_row(ioh, "file", "path")[(str(path),)]
     assert_ended(ioh, count, disk)
     assert size + ioh.metric("syscall", "read_lower_bytes") == about(disk.read_bytes)
-    requests = ioh.metric("syscall", "fault_requests") + ioh.metric("syscall", "read_lower_ops")
-    assert requests == disk.reads
+    assert_requests(ioh, disk, ioh.metric("syscall", "read_lower_ops"))
     if prepare is _exec:
         assert size > resident_bytes(path) / 2
     ioh.assert_block_agrees(disk)
@@ -175,7 +189,7 @@ def test_pages_that_come_back_from_swap(loop: Loop) -> None:
     assert disk.read_bytes > 16 * MIB
     assert ioh.counts("syscall").keys() == {"fault_read"}
     assert_ended(ioh, disk.read_bytes // PAGE, disk)
-    assert ioh.metric("syscall", "fault_requests") == disk.reads
+    assert_requests(ioh, disk)
     seen = (disk.read_bytes // PAGE, about(disk.read_bytes))
     assert fault_row(ioh, "file", "path") == {("(swap)",): seen}
     assert list(fault_row(ioh, "process", "pid").values()) == [seen]
