@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 from tests.kernel.netns import Namespace, run
 from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import Loop, Volume, recording
+
+# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
+# more of them.
+WATCHED_CYCLE_S = 0.25 if os.environ.get("IOH_IN_VM") else 0.1
 
 
 @pytest.fixture
@@ -26,7 +31,8 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVolume]:
     made = Volume(tmp_path_factory.mktemp("watched"))
     try:
-        with recording("--device", made.device, "--layers", "syscall,block") as ioh:
+        options = ("--device", made.device, "--layers", "syscall,block")
+        with recording(*options, cycle_s=WATCHED_CYCLE_S) as ioh:
             yield WatchedVolume(made, ioh)
     finally:
         made.close()
