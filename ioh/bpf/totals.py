@@ -91,6 +91,11 @@ def decode_op_totals(
     )
 
 
+def head_of(raw: Bytes) -> bytes:
+    """What is another one as soon as anything was added: each CPU's first counters."""
+    return b"".join([raw[at : at + 8 * SLOWEST] for at in range(0, len(raw), 8 * WORDS)])
+
+
 def advance_epoch(epochs: Map) -> int:
     """Begin the next tick's maximum; returns the tick that has just ended."""
     ended = int.from_bytes(epochs.at(0), sys.byteorder)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
+from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals, head_of
 from ioh.layers.base import Event, Late, Layer, raw
 from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
@@ -200,6 +200,7 @@ class Block(Layer):
         self._devices = BlockDevices(root)
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
         self._previous: dict[tuple[int, int], OpTotals] = {}
+        self._heads: dict[bytes, bytes] = {}
         self._seen: set[int] = set()
         self._is_full = False
         self._stacked = StackedDevices()
@@ -307,11 +308,12 @@ class Block(Layer):
         count = 0
         for count, (key, value) in enumerate(entries, 1):  # noqa: B007
             dev, op = _DEV_OP.unpack(key)
-            before = self._previous.get((dev, op))
-            now = decode_op_totals(value, ended, queue=True, previous=before)
-            if now is not before:
-                busy.add(dev)
+            head, now = head_of(value), self._previous.get((dev, op))
+            if now is None or now.max_ns or head != self._heads.get(key):
+                self._heads[key] = head
+                now = decode_op_totals(value, ended, queue=True, previous=now)
                 now = replace(now, started_total=None)
+                busy.add(dev)
             if now.count_total or dev not in _BOTH_OTHERS:
                 self._previous[dev, op] = parts[dev][SPEC.ops[op]] = now
         return busy, count

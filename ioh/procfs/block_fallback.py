@@ -198,7 +198,7 @@ class BlockFallback:
         disks = []
         for disk in self._chosen(stats):
             device = self._devices.get(disk.dev)
-            if device is not None and device.name != printable(disk.name):
+            if device and disk.name != device.name != printable(disk.name):
                 # The number means another disk since the last tick.
                 self._devices.forget(disk.dev)
                 device = self._devices.get(disk.dev)
