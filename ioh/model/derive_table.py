@@ -22,6 +22,8 @@ def derive_table(
     """
     plan = _plan(spec)
     nothing, has_counters = plan.nothing, plan.has_counters
+    # Not by _Values, which would keep them: most rows are ranked and never looked at.
+    ranks = [plan.columns[name].value for name in spec.sort_by if name in plan.columns]
     if older is newer and has_counters:
         return ()
     others = others_key(len(spec.keys))
@@ -33,7 +35,7 @@ def derive_table(
         if has_counters and row == before:
             continue
         values = _Values(plan.columns, before, row, interval_s)
-        weight = sum([values.get(name) or 0.0 for name in spec.sort_by])
+        weight = sum([value(before, row, interval_s) or 0.0 for value in ranks])
         ranked.append((weight, TableRow(key, values)))
     ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
     return tuple([row for _, row in ranked])
