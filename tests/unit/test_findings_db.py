@@ -218,6 +218,17 @@ def writing(mb_per_s: float, other_mb_per_s: float = 0.0) -> LayerSnapshot:
     return layer("block", tables={"device": found})
 
 
+def only_a_stack(mb_per_s: float) -> LayerSnapshot:
+    row: dict[str, Value] = {"write_bytes_per_s": mb_per_s * 1e6, "stacked": 1}
+    return layer("block", tables={"device": [(("dm-0", ""), row)]})
+
+
+def test_a_log_beside_its_data_on_the_device_that_was_asked_for() -> None:
+    calm = {"db": commits(2_000), "block": only_a_stack(1)}
+    busy = {"db": commits(9_000), "block": only_a_stack(80)}
+    assert "to dm-0," in shared(calm, busy)["log_on_data_disk"].cause
+
+
 def shared(calm: Layers, busy: Layers) -> dict[str, Finding]:
     return last((15, calm), (6, busy))
 

@@ -67,13 +67,15 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 
 def _device(recent: Sequence[Snapshot]) -> tuple[str, float]:
-    """The one that takes most of what is written, and its share; stacks and parts left out."""
+    """The one that takes most of what is written, and its share.
+
+    Stacks are left out, whose parts count, but where --device leaves nothing else.
+    """
+    rows = [(s, row) for s in recent for row in rows_of(s, "block", "device")]
     moved: dict[str, float] = {}
-    for snapshot in recent:
-        for row in rows_of(snapshot, "block", "device"):
-            if not row.values.get("stacked"):
-                found = (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
-                moved[row.key[0]] = moved.get(row.key[0], 0.0) + found
+    for snapshot, row in [pair for pair in rows if not pair[1].values.get("stacked")] or rows:
+        found = (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
+        moved[row.key[0]] = moved.get(row.key[0], 0.0) + found
     if not any(moved.values()):
         return "", 0.0
     device = max(moved, key=lambda name: moved[name])
