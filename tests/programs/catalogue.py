@@ -1,11 +1,12 @@
 """Every program by name: what it does, which rules tell of it, which others may.
 
-None is ill: no rule may warn, and what is said is information.
+None of PROGRAMS is ill: no rule may warn, and what is said is information.  Of the databases some
+are, as tests/scenarios/catalogue.py has it of disks.
 """
 
 from __future__ import annotations
 
-from tests.programs import databases, tools
+from tests.programs import databases, sick_databases, tools
 from tests.scenarios.catalogue import Scenario
 
 _PROGRAMS = (
@@ -52,3 +53,29 @@ _PROGRAMS = (
 )  # fmt: skip
 
 PROGRAMS = {program.name: program for program in _PROGRAMS}
+
+DB_ANOMALIES = (
+    Scenario("slow_log", "PostgreSQL on a volume of 60 writes a second, pgbench -N",
+             sick_databases.slow_log, "commit_bound",
+             ("sync_writes", "io_limit", "time_above_disk", "slow_disk", "tail_latency")),
+    Scenario("one_row", "four sessions of PostgreSQL that change the same row",
+             sick_databases.one_row, "lock_bound"),
+    Scenario("log_beside_copy", "a file written as fast as can be beside PostgreSQL's log",
+             sick_databases.log_beside_copy, "log_on_data_disk",
+             ("sync_writes", "commit_bound", "shared_drive", "tail_latency", "saturation")),
+    Scenario("cold_rows", "PostgreSQL reads rows that are nowhere in memory, after some that are",
+             sick_databases.cold_rows, "cache_miss_storm"),
+)  # fmt: skip
+
+DB_HEALTHY = (
+    Scenario("slow_log_not_awaited", "the same volume of 60 writes, synchronous_commit=off",
+             sick_databases.slow_log_not_awaited),
+    Scenario("own_rows", "four sessions of PostgreSQL, each with a row of its own",
+             sick_databases.own_rows),
+    Scenario("log_beside_slow_copy", "8 MB/s written beside PostgreSQL's log",
+             sick_databases.log_beside_slow_copy, also=("commit_bound", "sync_writes")),
+    Scenario("warm_rows", "PostgreSQL reads other rows, which its cache soon holds",
+             sick_databases.warm_rows),
+)  # fmt: skip
+
+DB_SCENARIOS = {scenario.name: scenario for scenario in (*DB_ANOMALIES, *DB_HEALTHY)}

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.kernel.rig import Volume, run
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Limit, Stage
 
 _START_S = 60.0
 
@@ -68,6 +68,18 @@ class PostgreSQL:
         """pgbench without an end, of four clients."""
         words = ("-h", str(self._home), "-n", "-c", "4", "-j", "2", "-T", "3600", *options)
         self._stage.load(*self._words("pgbench", *words, "postgres"))
+
+    def bench_script(self, text: str, *options: str) -> None:
+        """The same with these statements as its transaction."""
+        script = self._home / f"{len(list(self._home.iterdir()))}.sql"
+        script.write_text(text)
+        self.bench("-f", str(script), *options)
+
+    def enter(self, limit: Limit) -> None:
+        """Into a control group; sessions follow."""
+        first = (self._data / "postmaster.pid").read_text().split()[0]
+        for pid in (first, *run("pgrep", "--parent", first).split()):
+            (limit.folder / "cgroup.procs").write_text(pid)
 
     def transactions(self, each: int) -> None:
         """pgbench's own mix: so many of each of four clients, to their end."""

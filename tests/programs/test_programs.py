@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.rig import MIB, recording, run
-from tests.programs.catalogue import PROGRAMS
+from tests.programs.catalogue import DB_SCENARIOS, PROGRAMS
 from tests.programs.servers import PostgreSQL
 from tests.programs.tools import mapped_database
 from tests.scenarios.make import play
@@ -17,6 +17,11 @@ from tests.scenarios.stage import stage
 from tests.scenarios.verdict import complaint
 
 _QUIET = ("autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=2GB")
+
+
+@pytest.mark.parametrize("name", DB_SCENARIOS)
+def test_the_rules_say_what_is_wrong_with_a_database_and_no_more(name: str, tmp_path: Path) -> None:
+    assert complaint(DB_SCENARIOS[name], play(DB_SCENARIOS[name], tmp_path / "s.ioh")) == ""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

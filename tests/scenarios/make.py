@@ -1,6 +1,6 @@
 """Plays scenarios and keeps their recordings: ``python -m tests.scenarios.make [NAME …]``.
 
-Real programs (tests/programs) are played by name only.  Needs root, fio, nft, tc and
+Real programs and databases (tests/programs) are played by name only.  Needs root, fio, nft, tc and
 mkfs.btrfs.  Ends with 1 where a rule did not do as the catalogue says; then that recording is kept
 beside the old one, with ``.failed``.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.programs.catalogue import PROGRAMS
+from tests.programs.catalogue import DB_SCENARIOS, PROGRAMS
 from tests.scenarios.catalogue import SCENARIOS, Scenario
 from tests.scenarios.stage import stage
 from tests.scenarios.verdict import RECORDINGS, Outcome, absent_paths, complaint, judge
@@ -32,7 +32,7 @@ def play(scenario: Scenario, output: Path) -> Outcome:
 
 def main(names: list[str]) -> int:
     """Play those, or all scenarios; returns the exit status."""
-    failed, known = 0, {**SCENARIOS, **PROGRAMS}
+    failed, known = 0, {**SCENARIOS, **DB_SCENARIOS, **PROGRAMS}
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name in names or SCENARIOS:
         new = RECORDINGS / f"{name}.ioh.failed"

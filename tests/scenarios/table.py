@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ioh.commands.explain import facts
 from ioh.findings.rule import Rule, all_rules
-from tests.programs.catalogue import PROGRAMS
+from tests.programs.catalogue import DB_ANOMALIES, DB_HEALTHY, PROGRAMS
 from tests.scenarios.catalogue import ANOMALIES, HEALTHY
 from tests.scenarios.evidence import ANSWERED, Sign
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS, judge, judge_phases
@@ -29,7 +29,8 @@ def render_rules() -> str:
 
 def _lines() -> Iterator[str]:
     nfs = judge_phases(NFS_RECORDING, ANSWERED)
-    every = (*ANOMALIES, *HEALTHY, *VM_ANOMALIES, *VM_HEALTHY)
+    ill, healthy = (*ANOMALIES, *DB_ANOMALIES), (*HEALTHY, *DB_HEALTHY, *VM_HEALTHY)
+    every = (*ill, *VM_ANOMALIES, *healthy)
     outcomes = {s.name: judge(RECORDINGS / f"{s.name}.ioh", s.sign) for s in every}
     rules = all_rules()
     yield "## The rules"
@@ -41,7 +42,7 @@ def _lines() -> Iterator[str]:
     for name, rule in rules.items():
         played = [
             _played(s.what + where, outcomes[s.name].after_s[name], s.sign)
-            for scenarios, where in ((ANOMALIES, ""), (VM_ANOMALIES, IN_VM))
+            for scenarios, where in ((ill, ""), (VM_ANOMALIES, IN_VM))
             for s in scenarios
             if s.rule == name
         ]
@@ -51,7 +52,6 @@ def _lines() -> Iterator[str]:
             if name in fired
         ]
         yield from _section(rule, "; ".join(played) or MADE_UP)
-    healthy = (*HEALTHY, *VM_HEALTHY)
     silent = [s.what for s in healthy if not outcomes[s.name].after_s]
     yield ""
     yield "## Healthy recordings"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.programs.catalogue import PROGRAMS
+from tests.programs.catalogue import DB_SCENARIOS, PROGRAMS
 from tests.scenarios.catalogue import SCENARIOS
 from tests.scenarios.table import PAGE, page
 from tests.scenarios.verdict import RECORDINGS, complaint, judge
 from tests.vm.catalogue import VM_SCENARIOS
 
-EVERY = {**SCENARIOS, **VM_SCENARIOS, **PROGRAMS}
+EVERY = {**SCENARIOS, **VM_SCENARIOS, **DB_SCENARIOS, **PROGRAMS}
 
 
 @pytest.mark.parametrize("name", EVERY)

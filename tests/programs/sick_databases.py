@@ -1,0 +1,125 @@
+"""What layer db's rules tell of, caused for real, and what looks like it and is well.
+
+Every ``time.sleep`` here is how long the program runs, or one of its parts.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.kernel.rig import MIB, Volume
+from tests.programs.servers import PostgreSQL
+from tests.scenarios.plays import DIRECT
+from tests.scenarios.stage import Stage
+
+LAYERS = ("--layers", "db,syscall,block")
+CALM_SECONDS = 14
+SECONDS = 11
+_SCALE = 8  # 120 MB
+# So many writes a second, as a small volume in a cloud allows.
+_FEW_WRITES = 60
+_QUIET = ("checkpoint_timeout=1h", "max_wal_size=2GB", "autovacuum=off")
+# One branch for all clients, or one for each.
+_LOCKING = """
+begin;
+update pgbench_branches set bbalance = bbalance + 1 where bid = {};
+select pg_sleep(0.05);
+commit;
+"""
+_ONE_ACCOUNT = """
+\\set aid random({})
+select abalance from pgbench_accounts where aid = :aid;
+"""
+
+
+def _postgresql(stage: Stage, *settings: str) -> tuple[PostgreSQL, Volume]:
+    volume = stage.volume(1536 * MIB)
+    made = PostgreSQL(stage, volume, *_QUIET, *settings)
+    made.fill(_SCALE)
+    return made, volume
+
+
+def _slow_log(stage: Stage, *settings: str, is_healthy: bool = False) -> None:
+    """A volume of few writes a second."""
+    volume = stage.volume(1536 * MIB)
+    limit = stage.limit(volume.loop.number)
+    server = PostgreSQL(stage, volume, *_QUIET, *settings)
+    server.fill(_SCALE)
+    server.enter(limit)
+    limit.set(write_ops=_FEW_WRITES)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench("-N")
+    if not is_healthy:
+        stage.begins()
+    time.sleep(SECONDS)
+
+
+def slow_log(stage: Stage) -> None:
+    _slow_log(stage)
+
+
+def slow_log_not_awaited(stage: Stage) -> None:
+    """The same, and no commit waits for the log."""
+    _slow_log(stage, "synchronous_commit=off", is_healthy=True)
+
+
+def one_row(stage: Stage) -> None:
+    """Four clients that change the same row, and keep it for 50 ms."""
+    server, volume = _postgresql(stage)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench_script(_LOCKING.format("1"))
+    stage.begins()
+    time.sleep(SECONDS)
+
+
+def own_rows(stage: Stage) -> None:
+    """The same, each client with a row of its own."""
+    server, volume = _postgresql(stage)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench_script(_LOCKING.format(":client_id + 1"))
+    time.sleep(SECONDS)
+
+
+def _log_beside_a_copy(stage: Stage, *options: str, is_healthy: bool = False) -> None:
+    """Something that is written to the volume of log and data, after a while without."""
+    server, volume = _postgresql(stage)
+    copy = volume.file("copy", 256 * MIB)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench("-N", "-R", "100")
+    time.sleep(CALM_SECONDS)
+    stage.fio(f"--filename={copy}", "--rw=write", "--bs=1M", DIRECT, "--ioengine=libaio", *options)
+    if not is_healthy:
+        stage.begins()
+    time.sleep(SECONDS)
+
+
+def log_beside_copy(stage: Stage) -> None:
+    _log_beside_a_copy(stage, "--iodepth=16")
+
+
+def log_beside_slow_copy(stage: Stage) -> None:
+    """Of 8 MB/s, beside which the disk serves the log as before."""
+    _log_beside_a_copy(stage, "--iodepth=1", "--rate=8m", is_healthy=True)
+
+
+def _reads(stage: Stage, before: str, after: str, *, is_healthy: bool = False) -> None:
+    """Single rows of one range of the table, then of another one; the files are not in memory."""
+    server, volume = _postgresql(stage, "shared_buffers=64MB")
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench_script(_ONE_ACCOUNT.format(before), "-R", "300")
+    time.sleep(CALM_SECONDS)
+    stage.end_loads()
+    volume.drop_caches()
+    server.bench_script(_ONE_ACCOUNT.format(after), "-R", "300")
+    if not is_healthy:
+        stage.begins()
+    time.sleep(SECONDS)
+
+
+def cold_rows(stage: Stage) -> None:
+    _reads(stage, "1, 10000", f"1, {_SCALE * 100_000}")
+
+
+def warm_rows(stage: Stage) -> None:
+    """Another range that fits into the server's cache, a third of which it had."""
+    _reads(stage, "1, 10000", "5000, 20000", is_healthy=True)
