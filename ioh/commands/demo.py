@@ -8,6 +8,7 @@ from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
     add_when_arguments,
+    moment,
 )
 from ioh.commands.playback import run_replay, speed_factor
 from ioh.commands.replay import replay_text
@@ -15,6 +16,9 @@ from ioh.commands.sample import DEMO, bundled_path
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text_options import add_section_arguments
 from ioh.model.errors import ExitCode, IohError
+
+# The mark on the screen's first interval: before it, 20 s long, only file systems are mounted.
+_FIRST_LOAD = "v4.2: random reads, O_DIRECT"
 
 
 class DemoCommand:
@@ -64,5 +68,6 @@ for real. Text and JSON end with the recording."""
 
             return run_replay(args, lambda: JsonSink(args.top), speed=args.speed)
         if not args.text and args.cycle_s is None and wants_screen(args):
+            args.begin = moment(_FIRST_LOAD)
             return show_replay(args, "demo")
         return replay_text(args, args.speed)

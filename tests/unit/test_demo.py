@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
 
 import pytest
 
-from ioh.commands import main
+from ioh.commands import demo, main
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.feeds.file_feed import FileFeed
 from ioh.model.feed import News
 from ioh.model.sample import LayerSample
-from ioh.playback.replay import Span
+from ioh.pipeline import snapshots
+from ioh.playback.replay import ReplaySource, Span
+from ioh.session.stream import Tick
 from tests.sessions import Shown, samples_of
 
 FIVE = ["syscall", "nfs_client", "tcp", "nfs_server", "block"]
@@ -56,6 +60,23 @@ def test_on_the_screen_it_says_demo_and_begins_again_at_its_end() -> None:
         assert feed.mode == "demo"
         feed.run(tell)
         assert ticks[-1] == feed.extent.first
+
+
+def test_on_the_screen_it_begins_with_its_first_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans: list[Span] = []
+
+    def show(args: argparse.Namespace, mode: str) -> int:
+        assert mode == "demo"
+        spans.append(Span(args.begin, args.end))
+        return 0
+
+    monkeypatch.setattr(demo, "wants_screen", lambda _: True)
+    monkeypatch.setattr(demo, "show_replay", show)
+    assert main(["demo"]) == 0
+    with ReplaySource(str(bundled_path(DEMO)), spans[0], speed=None) as source:
+        samples = [item.sample for item in itertools.islice(source, 8) if isinstance(item, Tick)]
+    first = list(snapshots(samples))[:2]
+    assert any(shown.layers["syscall"].ops["read"].count for shown in first)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

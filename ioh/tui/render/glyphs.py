@@ -63,7 +63,7 @@ UNICODE = Glyphs(
 )
 ASCII = Glyphs(
     bars=" .:-=+*#@",
-    shades=" .:*#",
+    shades=" :+*#",  # a dot is the axis'
     rule="-",
     live="*",
     paused="=",
