@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel import rig
 from tests.kernel.rig import START_S, Ioh, recording
 from tests.kernel.test_lifecycle import eventually, held, ids
 
@@ -120,15 +121,15 @@ def test_sizes_are_an_arguments(caller: Caller, tmp_path: Path) -> None:
 
 def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None:
     """As in a container: the path means nothing outside."""
-    hidden = tmp_path / "hidden"
+    hidden, name = tmp_path / "hidden", f"iohc{os.getpid()}"  # no other test's program
     hidden.mkdir()
-    script = f'mount -t tmpfs none {hidden} && cp "$0" {hidden}/iohcaller && exec "$@"'
+    script = f'mount -t tmpfs none {hidden} && cp "$0" {hidden}/{name} && exec "$@"'
     prefix = ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, PYTHON)
     probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\n'
-    path = functions_file(tmp_path, "iohcaller", probe)
+    path = functions_file(tmp_path, name, probe)
     with recording("--layers", "db", "--functions", str(path)) as ioh:
-        first = Caller(*prefix, program=f"{hidden}/iohcaller")
-        second = Caller(*prefix, program=f"{hidden}/iohcaller")
+        first = Caller(*prefix, program=f"{hidden}/{name}")
+        second = Caller(*prefix, program=f"{hidden}/{name}")
         try:
             wait_for_servers(ioh, 2)
             first.call(300)
@@ -136,15 +137,15 @@ def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None
         finally:
             first.close()
             second.close()
-    assert not (hidden / "iohcaller").exists()
+    assert not (hidden / name).exists()
     assert ioh.total("db", "look") == 321
     parts = {
-        name
+        part
         for layer in ioh.intervals_of("db")
-        for name in layer["layers"]["db"]["parts"]["server"]
+        for part in layer["layers"]["db"]["parts"]["server"]
     }
     assert len(parts) == 2, parts
-    assert all(name.startswith("iohcaller") for name in parts)
+    assert all(part.startswith(name) for part in parts)
 
 
 def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
@@ -164,8 +165,21 @@ def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
     assert caller.call(20_000) < traced_s / 2  # no trap any more
 
 
-def test_a_function_that_is_called_too_often_is_let_go_of(tmp_path: Path) -> None:
-    """More than 200,000 events a second for three intervals in a row; the others stay."""
+# How many events a second are too many where the test runs, which traps may take much time of.
+FEW_EVENTS = 2000
+WITH_FEW = (
+    "import sys; from ioh.layers import event_rate; "
+    f"event_rate.MOST_EVENTS_PER_S = {FEW_EVENTS}; from ioh.commands import main; sys.exit(main())"
+)
+
+
+def test_a_function_that_is_called_too_often_is_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More events than are bearable for three intervals in a row; the others stay."""
+    monkeypatch.setattr(
+        rig, "ioh_command", lambda *words: [sys.executable, "-I", "-c", WITH_FEW, *words]
+    )
     probes = "".join(
         f'[[probe]]\nop = "{op}"\nstart = "function:{function}"\n'
         for op, function in (("look", QUICK), ("see", FUNCTION))
@@ -174,12 +188,12 @@ def test_a_function_that_is_called_too_often_is_let_go_of(tmp_path: Path) -> Non
     callers = [Caller(function=QUICK) for _ in range(4)]
     with recording("--layers", "db", "--functions", str(path)) as ioh:
         wait_for_servers(ioh, 0)
-        deadline = time.monotonic() + START_S
+        deadline, traced_s = time.monotonic() + START_S, 0.0
         while not notes_of(ioh):
             assert time.monotonic() < deadline, ioh.raw[-2000:]
             for caller in callers:
                 caller.start(20_000)
-            traced_s = min([caller.wait() for caller in callers])
+            traced_s = max(traced_s, min([caller.wait() for caller in callers]))
         assert min(callers[0].call(20_000) for _ in range(5)) < traced_s  # no trap any more
     for caller in callers:
         caller.close()
@@ -187,7 +201,7 @@ def test_a_function_that_is_called_too_often_is_let_go_of(tmp_path: Path) -> Non
     said = r"look is not counted for 10 minutes: ([\d,]+) events a second slow the servers"
     found = re.fullmatch(said, note)
     assert found is not None, note
-    assert int(found[1].replace(",", "")) > 200_000
+    assert int(found[1].replace(",", "")) > FEW_EVENTS
     counts = {op: [n["count"] for n in ioh.ops("db", op)][-1] for op in ("look", "see")}
     assert counts == {"look": None, "see": 0}
 
