@@ -30,6 +30,7 @@ _PROG_TYPE_KPROBE = 2  # of functions in user space, too
 _PROG_TYPE_RAW_TRACEPOINT = 17
 _PROG_TYPE_TRACING = 26
 _ATTACH_RAW_TRACEPOINT = 23
+ATTACH_UPROBE_MULTI = 48
 _LOG_BYTES = 1 << 24
 _ATTR_BYTES = 128
 _NAME_CHARS = 15
@@ -160,6 +161,12 @@ def count_run_time() -> int:
     return bpf_call(_BPF_ENABLE_STATS, bytes(4))
 
 
+def _attach_type(btf_id: int | None, *, of_user_space: bool) -> int:
+    if of_user_space:
+        return ATTACH_UPROBE_MULTI  # kernels that do not know it do not look at it
+    return 0 if btf_id is None else _ATTACH_RAW_TRACEPOINT
+
+
 def load_program(
     name: str, instructions: bytes, btf_id: int | None, *, of_user_space: bool = False
 ) -> int:
@@ -195,7 +202,7 @@ def load_program(
             0,
             _short(name),
             0,
-            0 if btf_id is None else _ATTACH_RAW_TRACEPOINT,
+            _attach_type(btf_id, of_user_space=of_user_space),
         )
         padded = head.ljust(_ATTACH_BTF_ID_AT, b"\0") + struct.pack("=I", btf_id or 0)
         return padded.ljust(_ATTR_BYTES, b"\0")

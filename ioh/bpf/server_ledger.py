@@ -10,7 +10,7 @@ from ioh.bpf.calls import Object, is_gone
 SITES = 2048  # places that a layer can be attached to at a time
 
 FileId = tuple[int, int]  # st_dev, st_ino
-Link = tuple[int, Object]  # its place, itself
+Link = tuple[Sequence[int], Object]  # its places, itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ServerRequest:
 
 @dataclass(slots=True)
 class ServerLedger:
-    """What was attached since the layer was: by file and op, each link with its place."""
+    """What was attached since the layer was: by file and op, each link with its places."""
 
     files: dict[FileId, dict[str, list[Link]]] = field(default_factory=dict)
 
@@ -42,17 +42,17 @@ class ServerLedger:
         for file, ops in self.files.items():
             living = {op: _living(links) for op, links in ops.items()}
             known[file] = {op for op, links in living.items() if not links}
-            used |= {at for links in living.values() for at, _ in links}
+            used |= {at for links in living.values() for places, _ in links for at in places}
         return ServerRequest(pid, [at for at in range(SITES) if at not in used], known)
 
     def note(
-        self, sites: Iterable[tuple[int, int, int]], ops: Iterable[str], links: Iterable[Object]
+        self, sites: Iterable[Sequence[int]], ops: Iterable[str], links: Iterable[Object]
     ) -> None:
-        """Take in what a child has attached: each link's place with its file, its op, itself."""
+        """Take in what a child has attached: each link's file with its places, its op, itself."""
         self._forget_files()
         fresh: dict[tuple[FileId, str], list[Link]] = {}
-        for (at, dev, ino), op, made in zip(sites, ops, links, strict=True):
-            fresh.setdefault(((dev, ino), op), []).append((at, made))
+        for (dev, ino, *places), op, made in zip(sites, ops, links, strict=True):
+            fresh.setdefault(((dev, ino), op), []).append((places, made))
         for (file, op), new in fresh.items():
             self.files.setdefault(file, {})[op] = new
 
@@ -67,4 +67,4 @@ class ServerLedger:
 
 def _living(links: Iterable[Link]) -> list[Link]:
     """Those that somebody still holds."""
-    return [(at, made) for at, made in links if not is_gone(made)]
+    return [(places, made) for places, made in links if not is_gone(made)]

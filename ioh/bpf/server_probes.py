@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -22,7 +23,7 @@ from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object
 from ioh.bpf.libbpf import libbpf
 from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
-from ioh.bpf.uprobes import attach_uprobe
+from ioh.bpf.uprobes import Place, attach_uprobes
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
 
@@ -54,7 +55,7 @@ class _Work:
     free_sites: Iterator[int]
     links: list[int] = field(default_factory=list)
     link_ops: list[str] = field(default_factory=list)  # what each of them counts
-    link_sites: list[tuple[int, int, int]] = field(default_factory=list)  # its place, the file
+    link_sites: list[tuple[int, ...]] = field(default_factory=list)  # the file, its places
     missing: list[str] = field(default_factory=list)
 
 
@@ -63,8 +64,8 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
 
     Shape:
         The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what
-        each of the links counts, ``link_sites`` its place and its file, ``missing`` a sentence for
-        what there is not, and ``reason``, "" unless nothing came of it.
+        each of the links counts, ``link_sites`` its file and its places, ``missing`` a sentence
+        for what there is not, and ``reason``, "" unless nothing came of it.
     """
     links: list[int] = []
     try:
@@ -125,30 +126,32 @@ def _attach_file(
     path = f"/proc/self/fd/{file.fileno()}"
     refused: dict[str, str] = {}
     # What ends an operation first, else what begins in between would be under way for ever.
-    for site in sorted(found.sites, key=lambda site: site.role in {"start", "first"}):
-        if site.op not in (work.ops if wanted is None else wanted) or site.op in refused:
+    for (_, op, at_return), group in groupby(sorted(found.sites, key=_order), key=_order):
+        if op not in (work.ops if wanted is None else wanted) or op in refused:
             continue
-        at = next(work.free_sites, None)
-        if at is None:
-            refused[site.op] = "ioh watches as many programs as it can"
+        sites = tuple(group)
+        taken = tuple(islice(work.free_sites, len(sites)))
+        if len(taken) < len(sites):
+            refused[op] = "ioh watches as many programs as it can"
             continue
-        _set_site(work.sites, at, site, server, work.ops)
+        places = []
+        for at, site in zip(taken, sites, strict=True):
+            _set_site(work.sites, at, site, server, work.ops)
+            places.append(Place(site.offset, site.semaphore, at))
         try:
-            link = attach_uprobe(
-                work.program,
-                path,
-                site.offset,
-                at_return=site.at_return,
-                semaphore=site.semaphore,
-                cookie=at,
-            )
+            links = attach_uprobes(work.program, path, places, at_return=at_return)
         except OSError as error:
-            refused[site.op] = error.strerror or str(error)
+            refused[op] = error.strerror or str(error)
             continue
-        work.links.append(link)
-        work.link_ops.append(site.op)
-        work.link_sites.append((at, stat.st_dev, stat.st_ino))
+        work.links += links
+        work.link_ops += [op] * len(links)
+        of_links = [taken] if len(links) == 1 else [(at,) for at in taken]
+        work.link_sites += [(stat.st_dev, stat.st_ino, *of_link) for of_link in of_links]
     work.missing += [f"{server.title}: no {op}: {why}" for op, why in refused.items()]
+
+
+def _order(site: Site) -> tuple[bool, str, bool]:
+    return site.role in {"start", "first"}, site.op, site.at_return
 
 
 def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:

@@ -1,12 +1,15 @@
-"""Attaches a program to a place in a file's code: perf_event_open(2) and a link with a cookie."""
+"""Attaches a program to places in a file's code: a link of all of them, or an event for each."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ioh.bpf.calls import bpf_call
+from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _TYPE_PATH = "/sys/bus/event_source/devices/uprobe/type"
@@ -19,33 +22,75 @@ _FD_CLOEXEC = 8
 _BPF_LINK_CREATE = 28
 _BPF_PERF_EVENT = 41
 _LINK = struct.Struct("=IIIIQ")  # program, event, attach type, flags, cookie
+# Program, none, attach type, flags, path, offsets, counters, cookies, count, flags, process.
+_MULTI_LINK = struct.Struct("=IIIIQQQQIIIxxxx")
 
 
-def attach_uprobe(  # noqa: PLR0913 (what the kernel wants to know)
-    program_fd: int, path: str, offset: int, *, at_return: bool, semaphore: int, cookie: int
-) -> int:
-    """Attach it for all processes that have the file mapped, now or later.
+class Place(NamedTuple):
+    """An instruction in a file, the offset of its counter or 0, and what the program is told."""
+
+    offset: int
+    semaphore: int
+    cookie: int
+
+
+def attach_uprobes(
+    program_fd: int, path: str, places: Sequence[Place], *, at_return: bool
+) -> list[int]:
+    """Attach it to several places for all processes that have the file mapped, now or later.
 
     Args:
         program_fd: The program.
         path: Of the file; it is resolved once, now.
-        offset: Of the instruction, in the file.
-        at_return: Whether it shall run where the function that begins there returns.
-        semaphore: Offset in the file of the counter that the kernel raises for as long as the
-            program is attached; 0 where there is none.
-        cookie: What the program is told.
+        places: Where; the kernel raises their counters for as long as it is attached.
+        at_return: Whether it shall run where the functions that begin there return.
 
     Returns:
-        The link's descriptor, which keeps it attached, however its holder ends.
+        The links' descriptors: one for all of them since Linux 6.6, else one for each.  The kernel
+        detaches each link in 0.1 s, however many places it has.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The kernel refused; what is attached already goes with the caller's process.
     """
+    if _knows_multi(program_fd):
+        return [_attach_multi(program_fd, path, places, at_return=at_return)]
+    return [_attach_one(program_fd, path, place, at_return=at_return) for place in places]
+
+
+def _knows_multi(program_fd: int) -> bool:
+    """As libbpf asks: the root directory is no file to attach to; others say it is not valid."""
+    try:
+        os.close(_attach_multi(program_fd, "/", [Place(1, 0, 0)], at_return=False))
+    except OSError as error:
+        return error.errno == errno.EBADF
+    return False
+
+
+def _attach_multi(program_fd: int, path: str, places: Sequence[Place], *, at_return: bool) -> int:
+    where = ctypes.create_string_buffer(path.encode())
+    columns = [(ctypes.c_uint64 * len(places))(*column) for column in zip(*places, strict=True)]
+    link = _MULTI_LINK.pack(
+        program_fd,
+        0,
+        ATTACH_UPROBE_MULTI,
+        0,
+        ctypes.addressof(where),
+        *(ctypes.addressof(column) for column in columns),
+        len(places),
+        _AT_RETURN * at_return,
+        0,
+    )
+    return bpf_call(_BPF_LINK_CREATE, link)
+
+
+def _attach_one(program_fd: int, path: str, place: Place, *, at_return: bool) -> int:
     with open(_TYPE_PATH, encoding="ascii") as file:
         kind = int(file.read())
     where = ctypes.create_string_buffer(path.encode())
-    config = _AT_RETURN * at_return | semaphore << _SEMAPHORE_SHIFT
-    attr = _ATTR.pack(kind, _ATTR.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(where), offset)
+    config = _AT_RETURN * at_return | place.semaphore << _SEMAPHORE_SHIFT
+    attr = _ATTR.pack(
+        kind, _ATTR.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(where), place.offset
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attr, len(attr))
     number = _PERF_EVENT_OPEN[os.uname().machine]
@@ -53,6 +98,7 @@ def attach_uprobe(  # noqa: PLR0913 (what the kernel wants to know)
     if event < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     try:
-        return bpf_call(_BPF_LINK_CREATE, _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, cookie))
+        link = _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, place.cookie)
+        return bpf_call(_BPF_LINK_CREATE, link)
     finally:
         os.close(event)

@@ -24,7 +24,7 @@ class Kernel:
         free = self.ledger.request(1).free_sites[: len(ops)]
         links: list[Object] = [("link", 1000 * file[1] + at + len(self.held)) for at in free]
         self.held |= set(links)
-        self.ledger.note([(at, *file) for at in free], ops, links)
+        self.ledger.note([(*file, at) for at in free], ops, links)
         return links
 
     @property
@@ -74,3 +74,12 @@ def test_places_are_used_again_once_they_are_free(kernel: Kernel) -> None:
         assert len(free) == SITES - 101
         assert free[0] == 101
         kernel.held -= set(links)
+
+
+def test_a_link_may_have_several_places(kernel: Kernel) -> None:
+    made: Object = ("link", 1)
+    kernel.held.add(made)
+    kernel.ledger.note([(*FILE, 0, 1, 5)], ["commit"], [made])
+    assert kernel.ledger.request(1).free_sites[:4] == [2, 3, 4, 6]
+    kernel.held.clear()
+    assert len(kernel.ledger.request(1).free_sites) == SITES
