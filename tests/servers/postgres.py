@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -95,7 +97,9 @@ class Cluster:
     def kill(self) -> None:
         """All of its processes at once, as a crash of the machine ends them."""
         pids = run("pgrep", "--parent", str(self.pid)).split()
-        run("kill", "-KILL", str(self.pid), *pids)
+        for pid in (self.pid, *map(int, pids)):
+            with contextlib.suppress(ProcessLookupError):  # a session that has just ended
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
         # Nobody may have waited for the dead process yet, which start() would take for a server.
         for lock in ("data/postmaster.pid", f".s.PGSQL.{self.port}.lock"):
