@@ -17,7 +17,8 @@
  * Who     bytes are charged where a bio gets a request or joins one, so a process's
  *         sum is what the devices move for it, exactly; its count is of requests made.
  * Cost    one program for each completion, one for each request submitted and each
- *         bio joined to one (who did it).
+ *         bio joined to one (who did it).  Layer syscall's programs for completions and
+ *         requests run in these.
  * Not     bio-based devices (dm, md, zram, nvme multipath heads) have no
  *         requests; their I/O shows on the devices below.  A kernel can leave BPF
  *         programs out on top of certain tasks without counting a miss: a
@@ -72,6 +73,9 @@ BPF_HASH(disk_names, u32, struct disk_name, 1024);
 BPF_HASH(issued, u64, u64, 16384);
 BPF_HASH(flush_bytes, u64, u64, 1024);
 BPF_ARRAY(need_issue, u32, 1);
+/* Another layer's programs for the same events: run from here, they cost less than attached. */
+BPF_PROG_ARRAY(after_complete, 1);
+BPF_PROG_ARRAY(after_submit, 1);
 /* 0 requeues, 1 splits */
 BPF_PERCPU_ARRAY(events, u64, 2);
 
@@ -259,34 +263,34 @@ static inline void add_request(struct op_totals *t, const char *rq, u64 bytes, u
 	}
 }
 
-/* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */
-int on_complete(struct bpf_raw_tracepoint_args *ctx)
+/* A request, or a part of it, of so many bytes has ended. */
+static inline void count_completion(const char *rq, u64 error, u64 done)
 {
-	const char *rq = hidden(ctx->args[0]), *disk;
-	u64 key = (u64)rq, done = (u32)ctx->args[2], bytes = done, *earlier;
+	u64 key = (u64)rq, bytes = done, *earlier;
 	u32 bio_flags = 0, dev, op;
 	struct op_totals *t;
+	const char *disk;
 
 	disk = request_disk(rq);
 	if (!disk) /* of an NVMe controller's own queue, a tape drive … */
-		return 0;
+		return;
 	dev = device_of(disk);
 	if (!is_asked_for(disk, dev))
-		return 0;
+		return;
 	op = op_of(FOLLOW(u32, rq, request_cmd_flags));
 	if (op == OP_OTHER && !is_timed(rq))
-		return 0;
+		return;
 	t = totals_of(disk, dev, op);
 	if (!t) {
 		count_lost(LOST_MAP_FULL);
-		return 0;
+		return;
 	}
-	if (ctx->args[1])
+	if (error)
 		ADD(t->errors, 1);
 	if (done < FOLLOW(u32, rq, request___data_len)) {
 		/* Part of a request: its bytes count now, the operation with the last part. */
 		ADD(t->bytes, done);
-		return 0;
+		return;
 	}
 	if (!done && op != OP_FLUSH && op != OP_OTHER && !FOLLOW(const char *, rq, request_bio)) {
 		/*
@@ -295,14 +299,14 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 		 * sequence gives an ended request its bio back before it ends it once more;
 		 * flushes and passthrough requests have none.
 		 */
-		return 0;
+		return;
 	}
 	if (op <= OP_WRITE && done)
 		judge_position(dev, FOLLOW(u64, rq, request___sector), done);
 	if (FOLLOW(u32, rq, request_rq_flags) & RQF_FLUSH_SEQ) {
 		if (op == OP_FLUSH) {
 			add_request(t, rq, 0, 0, 0);
-			return 0;
+			return;
 		}
 		/*
 		 * The data step of a PREFLUSH or FUA write; the request completes once
@@ -311,7 +315,7 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 		 */
 		ADD(t->bytes, done);
 		flush_bytes.update(&key, &done);
-		return 0;
+		return;
 	}
 	if (!done) {
 		bio_flags = FOLLOW(u32, FOLLOW(const char *, rq, request_bio), bio_bi_opf);
@@ -322,6 +326,13 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx)
 		}
 	}
 	add_request(t, rq, bytes, done, bio_flags & PREFLUSH);
+}
+
+/* block_rq_complete(struct request *rq, blk_status_t error, unsigned int nr_bytes) */
+int on_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	count_completion(hidden(ctx->args[0]), ctx->args[1], (u32)ctx->args[2]);
+	after_complete.call(ctx, 0);
 	return 0;
 }
 

@@ -76,7 +76,9 @@ static inline int add_submitted(const char *bio, u32 is_request)
 /* block_getrq(struct bio *bio); until 5.11 (q, bio, rw): a request is made for it */
 int on_submit(struct bpf_raw_tracepoint_args *ctx)
 {
-	return add_submitted(hidden(ctx->args[BIO_ARG]), 1);
+	add_submitted(hidden(ctx->args[BIO_ARG]), 1);
+	after_submit.call(ctx, 0);
+	return 0;
 }
 #endif
 

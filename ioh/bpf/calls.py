@@ -21,6 +21,7 @@ Object = tuple[Kind, int]
 
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 _BPF_MAP_CREATE = 0
+_BPF_MAP_UPDATE_ELEM = 2
 _BPF_PROG_LOAD = 5
 _BPF_OBJ_GET_INFO_BY_FD = 15
 _BPF_RAW_TRACEPOINT_OPEN = 17
@@ -38,6 +39,7 @@ _NAME_CHARS = 15
 _MAP = struct.Struct("=IIIIIII16s")  # type, key, value, entries, flags, inner map, node, name
 _LOAD_HEAD = struct.Struct("=IIQQIIQII16sII")  # type, instructions, licence, log …
 _ATTACH_BTF_ID_AT = 108
+_ELEMENT = struct.Struct("=IxxxxQQQ")  # map, key, value, flags
 _INFO = struct.Struct("=IIQ")
 _OPEN = struct.Struct("=QII")
 _MAP_INFO_BYTES, _MAP_FLAGS_AT = 88, 20
@@ -51,11 +53,13 @@ class Made(NamedTuple):
 
     Shape:
         ``live`` objects are gone once it is detached; ``late`` are those that a layer's late part
-        is attached by: its map of offsets, then a program for each point.
+        is attached by: its map of offsets, then a program for each point.  ``handed_on``: a
+        tracepoint, and the number of the program array by which its events are handed on.
     """
 
     live: tuple[Object, ...] = ()
     late: tuple[Object, ...] = ()
+    handed_on: tuple[tuple[str, int], ...] = ()
 
 
 # Of attaching: what to tell ioh, the descriptors for it, and what they are.
@@ -107,6 +111,17 @@ def create_map(spec: MapSpec) -> int:
         return bpf_call(_BPF_MAP_CREATE, _MAP.pack(*sizes, 0, 0, _short(spec.name)))
     except OSError as error:
         raise OSError(error.errno, f"map {spec.name}: {error.strerror}") from error
+
+
+def set_element(array: int, index: int, value: int) -> None:
+    """Set one element of an array of 32 bits each, or of programs by their descriptors.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    key, cell = ctypes.c_uint32(index), ctypes.c_uint32(value)
+    at = (ctypes.addressof(key), ctypes.addressof(cell))
+    bpf_call(_BPF_MAP_UPDATE_ELEM, _ELEMENT.pack(array, *at, 0))
 
 
 def map_flags(fd: int) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
-from ioh.bpf.calls import Made, Object, Outcome, attach_plain, object_ids, open_object
-from ioh.bpf.libbpf import libbpf
+from ioh.bpf.calls import (
+    Made,
+    Object,
+    Outcome,
+    attach_plain,
+    object_ids,
+    open_object,
+    set_element,
+)
 from ioh.model.limits import lack_behind
 
 if TYPE_CHECKING:
@@ -50,14 +54,6 @@ def _attach(late: Late, descriptors: Sequence[int]) -> list[int]:
             offset = btf.offset(owner, member)
             if offset is None:
                 raise OSError(0, f"this kernel's struct {owner} has no {member}")
-            _set(offsets_map, index, offset)
+            set_element(offsets_map, index, offset)
     points = zip(programs, late.points, strict=True)
     return [attach_plain(program, point.event) for program, point in points]
-
-
-def _set(array: int, index: int, value: int) -> None:
-    lib = libbpf()
-    key, cell = (number.to_bytes(4, sys.byteorder) for number in (index, value))
-    if lib is None or lib.bpf_map_update_elem(array, key, cell, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))

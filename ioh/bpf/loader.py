@@ -327,7 +327,8 @@ class _Monitor:
             return attach_server(self.find_layer(asked.layer), objects, request)
         from ioh.bpf.program import attach_layer
 
-        return attach_layer(self.find_layer(asked.layer), self.filters)
+        handed_on = {a.layer: made.handed_on for a, made in self.made.items() if made.handed_on}
+        return attach_layer(self.find_layer(asked.layer), self.filters, handed_on)
 
     def _finish(self, child: _Child, *, has_news: bool) -> None:
         """Pass on what a child has to say, or how it ended."""
@@ -345,8 +346,8 @@ class _Monitor:
         ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
         told, fds = got or (ended, [])
         if "answer" in told:
-            live, late = (tuple(map(tuple, objects)) for objects in told["made"])
-            self._note(child.asked, told["answer"], Made(live, late))
+            made = Made(*(tuple(map(tuple, objects)) for objects in told["made"]))
+            self._note(child.asked, told["answer"], made)
             answer = child.asked.named | told["answer"]
         else:
             answer = child.asked.refusal(told["reason"], told["hint"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
@@ -19,10 +20,12 @@ from ioh.bpf.calls import (
     lift_memory_limit,
     load_program,
     object_ids,
+    open_object,
+    set_element,
 )
 from ioh.bpf.compiled import Compiled, renumber
 from ioh.bpf.host import HostFacts, run_alone
-from ioh.bpf.maps import Map, MapSpec
+from ioh.bpf.maps import MapSpec
 from ioh.bpf.probe_cache import find, keep, key_of
 from ioh.bpf.source import probes_dir
 from ioh.bpf.typed import CASTS, can_trust_pointers, find_cast, load_typed, resolve_casts
@@ -62,16 +65,24 @@ class AttachedProgram:
     late: int
 
 
-def attach_layer(layer: type[Layer], filters: Filters) -> Outcome:
-    """Attach a layer on this host; returns the answer for ioh, whatever goes wrong."""
-    started = time.monotonic()
+def attach_layer(
+    layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
+) -> Outcome:
+    """Attach a layer on this host; returns the answer for ioh, whatever goes wrong.
+
+    Args:
+        layer: Which one.
+        filters: What its probe is narrowed to.
+        handed_on: By layer, as Made has it.
+    """
+    started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
         btf = Btf(layer.modules, layer.welcome_modules)
         trusted = can_trust_pointers(btf)
         cast = find_cast(btf) if trusted else None
         host = HostFacts(btf, trusted_loads=trusted, cast=cast, alone=run_alone(btf))
         for form in forms_of(layer, host):
-            attached = attach_program(layer, form, filters)
+            attached = attach_program(layer, form, filters, dict(joined))
             if isinstance(attached, AttachedProgram):
                 break
     except OSError as error:
@@ -92,7 +103,10 @@ def attach_layer(layer: type[Layer], filters: Filters) -> Outcome:
     maps = object_ids("map", attached.map_fds)
     late = object_ids("program", attached.program_fds[: attached.late])
     offsets = [maps[at] for at, spec in enumerate(attached.maps) if spec.name in _LATE_MAPS]
-    return answer, fds, Made(maps, (*offsets, *late))
+    handing = {event.hands_on: attached.points.get(event.name, "") for event in layer.events}
+    handed = [(handing.get(spec.name), maps[at]) for at, spec in enumerate(attached.maps)]
+    arrays = tuple((tracepoint, number) for tracepoint, (_, number) in handed if tracepoint)
+    return answer, fds, Made(maps, (*offsets, *late), arrays)
 
 
 def c_constant(value: int | str) -> str:
@@ -177,7 +191,10 @@ def forms_of(layer: type[Layer], host: HostFacts) -> list[HostFacts]:
 
 
 def attach_program(
-    layer: type[Layer], host: HostFacts, filters: Filters
+    layer: type[Layer],
+    host: HostFacts,
+    filters: Filters,
+    handed_on: Mapping[str, int] = MappingProxyType({}),
 ) -> AttachedProgram | Unavailable:
     """Compile, verify and attach one layer's probe.
 
@@ -196,7 +213,13 @@ def attach_program(
         return compiled
     try:
         map_fds = create_maps(compiled)
-        programs, links = _attach_all(compiled, map_fds, layer, chosen, host)
+        programs, handlers = _load_all(compiled, map_fds, layer, chosen, host)
+        typed = layer.trusts(host)
+        links = [
+            attach_typed(program) if typed else attach_plain(program, event)
+            for program, event in handlers
+            if not _is_called(program, handed_on.get(event))
+        ]
     except OSError as error:
         refused = (f"BPF refused: {error}", "ioh doctor says what this kernel allows")
         return Unavailable(*(lack_behind(error) or refused))
@@ -205,7 +228,7 @@ def attach_program(
     return AttachedProgram(
         compiled.maps,
         tuple(map_fds),
-        tuple(programs),
+        (*programs, *(program for program, _ in handlers)),
         tuple(links),
         points,
         missing,
@@ -249,14 +272,14 @@ def create_maps(compiled: Compiled) -> list[int]:
     return [create_map(spec) for spec in compiled.maps]
 
 
-def _attach_all(
+def _load_all(
     compiled: Compiled,
     map_fds: Sequence[int],
     layer: type[Layer],
     chosen: Mapping[str, int],
     host: HostFacts,
-) -> tuple[list[int], list[int]]:
-    """The programs' descriptors, steps included, and the links' that keep them attached.
+) -> tuple[list[int], list[tuple[int, str]]]:
+    """The descriptors of programs that others call, and of those to attach, each with where.
 
     Everything is loaded before the first program is attached: the verifier takes long enough
     for thousands of operations to begin under one program and to end unseen by the next.
@@ -281,14 +304,24 @@ def _attach_all(
     for step in layer.steps:
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
-        first = bytes(4)
-        value = programs[-1].to_bytes(4, sys.byteorder)
-        Map(compiled.maps[array], map_fds[array]).update(first, value)
+        set_element(map_fds[array], 0, programs[-1])
     points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
     points = [point for point in points for _ in range(layer.copies(host))]
-    handlers = [load(point.function, point.event) for point in points]
-    links = [
-        attach_typed(program) if typed else attach_plain(program, point.event)
-        for program, point in zip(handlers, points, strict=True)
-    ]
-    return [*programs, *handlers], links
+    return programs, [(load(point.function, point.event), point.event) for point in points]
+
+
+def _is_called(program: int, array: int | None) -> bool:
+    """Let another layer's program call it, by the array of that number; False: attach it."""
+    if array is None:
+        return False
+    try:
+        fd = open_object(("map", array))
+    except OSError:  # detached meanwhile
+        return False
+    try:
+        set_element(fd, 0, program)
+    except OSError:  # the other one is of another form
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -42,6 +42,7 @@ class Event:
         ``needed`` events make the layer unavailable when no point of theirs exists; the
         others cost only the numbers that ``gives`` names.  ``usable`` says whether this
         kernel's structs and arguments allow it, where that the event exists is not enough.
+        ``hands_on`` names a program array of the probe: what lies in it runs next on the event.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Event:
     gives: str = ""
     needed: bool = True
     usable: Callable[[Btf], bool] | None = None
+    hands_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Layer(ABC):
     server_program: ClassVar[str] = ""  # of its probe: runs at places of servers' files, see sites
     prefers_typed: ClassVar[bool] = False
     cast_types: ClassVar[Mapping[str, str]] = {}  # kernel structs that its probe finds by address
+    joins: ClassVar[str] = ""  # a layer whose events are handed on to it, see Event
     takes_turns: ClassVar[bool] = False  # its probe distinguishes its copies (probes/ioh.h)
     modules: ClassVar[tuple[str, ...]] = ()  # kernel modules whose BTF the probe needs
     welcome_modules: ClassVar[tuple[str, ...]] = ()  # the same, and it can do without

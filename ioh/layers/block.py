@@ -163,8 +163,14 @@ class Block(Layer):
     probe = "block"
     prefers_typed = True
     events = (
-        Event("complete", (raw("block_rq_complete", "on_complete"),)),
-        Event("submit", (raw("block_getrq", "on_submit"),), gives="processes", needed=False),
+        Event("complete", (raw("block_rq_complete", "on_complete"),), hands_on="after_complete"),
+        Event(
+            "submit",
+            (raw("block_getrq", "on_submit"),),
+            gives="processes",
+            needed=False,
+            hands_on="after_submit",
+        ),
         Event(
             "backmerge",
             (raw("block_bio_backmerge", "on_merge"),),

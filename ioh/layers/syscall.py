@@ -171,6 +171,7 @@ class Syscall(Layer):
     probe = "syscall"
     prefers_typed = True
     cast_types: ClassVar = CAST_TYPES
+    joins = "block"
     welcome_modules = ("btrfs", "xfs")
     events = (
         Event("exit", (raw("sys_exit", "on_exit"),)),

@@ -36,7 +36,9 @@ class Attaching:
 
     def __init__(self, filters: Filters, why_proc: str) -> None:
         self._filters, self._why_proc = filters, why_proc
-        self._due: list[str] = []  # layers whose probes are still to be asked for
+        # Layers whose probes are still to be asked for, with what each joins.
+        self._due: dict[str, str] = {}
+        self._is_unlimited = False
         self.deadline = 0.0
         self._owes_stats = False
         self.attached: dict[str, AttachedLayer] = {}
@@ -58,7 +60,8 @@ class Attaching:
         wanted = {name for name, layer in layers.items() if layer.is_wanted()}
         # From the disk up, since its numbers say most; one CPU is left to our own imports.
         names = reversed(tuple(layers))
-        self._due = [name for name in names if layers[name].probe and name in wanted]
+        probed = [name for name in names if layers[name].probe and name in wanted]
+        self._due = {name: layers[name].joins for name in probed}
         self.request_due(max(1, len(os.sched_getaffinity(0)) - 1))
         self.deadline = time.monotonic() + ATTACH_TIMEOUT_S
         for name, layer in layers.items():
@@ -83,10 +86,12 @@ class Attaching:
         return (self._loader.socket.fileno(),) if self._loader and self.awaited else ()
 
     def request_due(self, count: int | None = None) -> None:
-        """Ask for the next probes; all of them without a number."""
-        due = self._due[:count]
-        del self._due[:count]
-        for name in due:
+        """Ask for the next probes; without a number for all, each once what it joins is there."""
+        self._is_unlimited |= count is None
+        awaited = (*self._due, *self.awaited)
+        due = [name for name, joins in self._due.items() if joins not in awaited]
+        for name in due[:count]:
+            del self._due[name]
             self._request("attach", name)
 
     def _request(self, verb: str, name: str, **more: int) -> None:
@@ -119,6 +124,8 @@ class Attaching:
         if time.monotonic() >= self.deadline:
             for name in self.awaited:
                 self.attached[name].is_awaited = False
+        if self._is_unlimited and self._due:
+            self.request_due()
 
     def _take_answer(self, answer: dict[str, Any], fds: list[int]) -> None:
         """Give a layer what the loader sent for it, unless it is not wanted any more."""

@@ -83,10 +83,10 @@ def test_a_probe_that_needs_too_much_stack(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_compiler_without_memory(monkeypatch: pytest.MonkeyPatch, megabytes: int) -> None:
     """At whichever of its many places it fails, ioh hears of it."""
 
-    def attach_in_little(layer: Any, filters: Filters) -> Outcome:
+    def attach_in_little(layer: Any, *arguments: Any) -> Outcome:
         limit = megabytes << 20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        return REAL_ATTACH(layer, filters)
+        return REAL_ATTACH(layer, *arguments)
 
     monkeypatch.setattr(program, "attach_layer", attach_in_little)
     found = reason(monkeypatch, REAL_SOURCE("block") + f"\n/* {time.time_ns()} */\n")
@@ -127,6 +127,24 @@ def test_sixty_requests_make_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert got is not None
         assert "maps" in got[0]
         close_all(got[1])
+
+
+def links(loader: Loader, layer: str) -> int:
+    answer, fds = attach(loader, layer)
+    close_all(fds)
+    return len(fds) - len(answer["maps"]) - int(answer["programs"])
+
+
+def test_what_another_layer_hands_on_is_not_attached_to() -> None:
+    with started() as loader:
+        alone = links(loader, "syscall")
+    with started() as loader:
+        _, block = attach(loader, "block")
+        assert links(loader, "syscall") == alone - 2
+        close_all(block)
+    with started() as loader:  # it was there, and is gone
+        links(loader, "block")
+        assert links(loader, "syscall") == alone
 
 
 def may_look(pid: int, uid: int) -> bool:

@@ -31,6 +31,7 @@ from ioh.layers.base import Layer
 from ioh.model import hist
 from ioh.model.metric import LayerSpec, MetricSpec
 from tests.unit import probe_text
+from tests.unit.fake_kernel import linux_6_18
 from tests.unit.probe_text import ProbeText
 
 LAYERS = all_layers()
@@ -72,6 +73,18 @@ def test_the_probes_header_says_what_it_measures(name: str) -> None:
     sections = re.findall(r"(?m)^ \* ([A-Z]\w+) +\S", header)
     assert {"Kernels", "Cost", "Not"} <= set(sections)
     assert {"Timed", "Counted"} & set(sections)
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_events_are_handed_on_for_as_long_as_both_layers_run(name: str) -> None:
+    layer = LAYERS[name]
+    assert not layer.joins or LAYERS[layer.joins].probe
+    arrays = {event.hands_on for event in layer.events} - {""}
+    if arrays or layer.joins:  # they come and go together: at the start and in the end
+        assert layer.is_wanted.__func__ is Layer.is_wanted.__func__  # type: ignore[attr-defined]
+        assert layer.copies(linux_6_18().host(preempted=True)) == 1
+    for array in arrays:
+        assert f"{array}.call(ctx, 0)" in probe_source(layer.probe)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -152,7 +165,8 @@ def test_programs_named_exist_in_the_probe(name: str) -> None:
         for point in event.points:
             assert text.has_function(point.function), point.function
     arrays = {spec.name for spec in text.maps() if spec.kind == 3}
-    assert arrays == {step.array for step in layer.steps}
+    handing = {event.hands_on for event in layer.events} - {""}
+    assert arrays == {step.array for step in layer.steps} | handing
     for step in layer.steps:
         assert text.has_function(step.function), step.function
         assert f"{step.array}.call(ctx, 0)" in text.code

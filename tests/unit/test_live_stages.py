@@ -102,6 +102,46 @@ def test_a_loader_that_dies_is_waited_for_no_longer(root: Host) -> None:
     assert time.monotonic() - started < attaching.ATTACH_TIMEOUT_S
 
 
+def asked_for(root: Host) -> list[str]:
+    return [request["layer"] for request in root.requests() if request["verb"] == "attach"]
+
+
+def joining_layers(root: Host) -> None:
+    upper = make_layer("a", 10, probe="a")
+    upper.joins = "b"
+    root.know(upper, make_layer("b", 20, probe="b"), make_layer("c", 30, probe="c"))
+
+
+@pytest.mark.parametrize("is_attached", [True, False])
+def test_what_another_layer_hands_on_is_asked_for_after_it(root: Host, is_attached: bool) -> None:
+    root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)
+    joining_layers(root)
+    with early_source() as running:
+        assert asked_for(root) == ["c", "b"]
+        root.attach("c")
+        assert running.wait(time.monotonic())
+        assert asked_for(root) == []
+        if is_attached:
+            root.attach("b")
+        else:
+            root.answer({"verb": "attach", "layer": "b", "reason": "BPF refused", "hint": ""})
+        running.wait(time.monotonic())
+        assert asked_for(root) == ["a"]
+        assert running.awaited == ("a",)
+
+
+def test_what_the_other_layer_is_not_asked_for_waits_for_nobody(root: Host) -> None:
+    joining_layers(root)
+    with LiveSource(("a", "c"), Filters(), 1.0):
+        assert asked_for(root) == ["c", "a"]
+
+
+def test_a_layer_that_is_too_late_is_waited_for_no_longer_by_what_joins_it(root: Host) -> None:
+    joining_layers(root)
+    with source():
+        assert asked_for(root) == ["c", "b", "a"]
+
+
 def test_layers_join_one_by_one(root: Host) -> None:
     """The first one's numbers come before the last one is there, and no count is wrong."""
     root.patch.setattr(attaching, "ATTACH_TIMEOUT_S", 30.0)

@@ -21,9 +21,10 @@ from ioh.bpf.calls import Made, Outcome
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import AttachedProgram, attach_layer
-from ioh.layers.base import Layer
+from ioh.layers.base import Event, raw
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
+from tests.unit.live_host import make_layer
 from tests.unit.loader_machine import (
     UNKNOWN,
     Machine,
@@ -268,7 +269,9 @@ def attach_real(
     monkeypatch.setattr(
         "ioh.bpf.program.object_ids", lambda kind, fds: tuple((kind, fd * 100) for fd in fds)
     )
-    return attach_layer(Layer, Filters(pid=7))  # type: ignore[type-abstract]
+    layer = make_layer("a", 10)
+    layer.events = (Event("exit", (raw("sys_exit", "on_exit"),), hands_on="totals"),)
+    return attach_layer(layer, Filters(pid=7), {})
 
 
 def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
@@ -280,7 +283,11 @@ def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
     assert (answer["programs"], answer["copies"], answer["has_late"]) == (3, 2, True)
     assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
     assert json.loads(json.dumps(answer)) == answer
-    assert made == Made((("map", 1000), ("map", 1100)), (("map", 1100), ("program", 2000)))
+    assert made == Made(
+        (("map", 1000), ("map", 1100)),
+        (("map", 1100), ("program", 2000)),
+        (("sys_exit", 1000),),
+    )
 
 
 @pytest.mark.parametrize(
