@@ -232,7 +232,9 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
 			mark_fetched(c);
 		else {
 			note_taken(c, result);
-			if (c->target.ino > c->target.file || (c->largest && c->lower[0].bios))
+			/* A direct read was in no cache, whatever it became. */
+			if (c->target.ino > c->target.file ||
+			    (c->batch[0] > c->direct && c->lower[0].bios))
 				revise_step.call(ctx, 0);
 		}
 		settle(c, task, op, result);
