@@ -157,9 +157,7 @@ int on_enter(struct bpf_raw_tracepoint_args *ctx)
 			return 0;
 		case SYS_io_getevents:
 		case SYS_io_pgetevents:
-			to.ino = args.a[3];
-			to.file = FOLLOW(u64, task, task_struct_nvcsw);
-			begin(&to, task, pid_tgid, now);
+			begin_reap(args.a[3], task, pid_tgid);
 			return 0;
 		case SYS_msync:
 			to.is_at_end = FOLLOW(u64, task, task_struct_nvcsw);

@@ -244,7 +244,7 @@ static inline u64 position_of(const char *request, const char *task, u32 fd)
 	u64 from = 0;
 
 #ifdef OFF_io_rw_position
-	READ(from, FIELD(request, io_rw_position));
+	from = PEEK(u64, FIELD(request, io_kiocb_cmd), RW, io_rw_position);
 	if (from == ~0ULL)
 		READ(from, FIELD(file_of(task, fd), file_f_pos));
 #endif
@@ -273,7 +273,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	case 61: /* WRITEV_FIXED */
 		op = OP_WRITE;
 #ifdef OFF_io_rw_flags
-		READ(rw_flags, FIELD(request, io_rw_flags));
+		rw_flags = PEEK(u32, FIELD(request, io_kiocb_cmd), RW, io_rw_flags);
 #endif
 		break;
 	case 3: /* FSYNC */
@@ -292,7 +292,7 @@ int on_uring_submit(struct bpf_raw_tracepoint_args *ctx)
 	if (!(flags & REQ_F_FIXED_FILE)) {
 		fd = FOLLOW(u32, request, io_kiocb_cqe_fd);
 		if (!aim(&a.target, file_of(task, fd), op, rw_flags,
-			 position_of(request, task, fd)))
+			 op == OP_READ ? position_of(request, task, fd) : ANYWHERE))
 			return 0;
 	}
 	a.rw_flags |= watch_request(task, pid_tgid, op, &a.target, flags, key.request);
@@ -324,6 +324,17 @@ int on_uring_worker(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* A request that fails while its thread still submits it has not been counted yet. */
+static inline int take_back(u64 request, int result)
+{
+	struct call *c = find_call((u32)bpf_get_current_pid_tgid());
+
+	if (result == -EIO || !c || c->request != request || c->target.op != CALL_SUBMIT)
+		return 0;
+	c->batch[0] = c->batch[1] = c->direct = 0;
+	return 1;
+}
+
 /*
  * io_uring_complete(struct io_ring_ctx *ring, void *req, struct io_uring_cqe *cqe);
  * in 6.1 (ring, req, user_data, res, …).  The request still holds its file here.
@@ -333,7 +344,6 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 	const char *request = (const char *)ctx->args[1], *file;
 	struct async_key key = {.request = (u64)request};
 	struct async *found, a;
-	struct call *c;
 	int result;
 	u32 op;
 
@@ -357,11 +367,7 @@ int on_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 #else
 	result = (int)ctx->args[3];
 #endif
-	c = find_call((u32)bpf_get_current_pid_tgid());
-	if (result < 0 && result != -EIO && c && c->request == key.request &&
-	    c->target.op == CALL_SUBMIT)
-		c->batch[0] = c->batch[1] = c->direct = 0; /* it has not been counted yet */
-	else
+	if (result < 0 && !take_back(key.request, result))
 		note_failed(&a.target, a.rw_flags, result);
 	if (finish(&a.target, a.tgid, a.start_ns, NULL, result))
 		note_path(&a.target);

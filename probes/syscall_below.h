@@ -133,6 +133,19 @@ static inline void begin(struct target *to, const char *task, u64 pid_tgid, u64 
 	c->start_ns = now;
 }
 
+/* io_getevents: what its thread submits meanwhile is charged to nothing. */
+static inline void begin_reap(u64 events, const char *task, u32 tid)
+{
+	struct call *c = open_call(tid);
+
+	if (!c)
+		return;
+	c->target.op = CALL_REAP;
+	c->target.dev = 0;
+	c->target.ino = events;
+	c->target.file = FOLLOW(u64, task, task_struct_nvcsw);
+}
+
 /* A completion that was there before the program asked: part of its time is the program's. */
 static inline void note_late(u32 op)
 {
@@ -161,10 +174,12 @@ static inline void note_late(u32 op)
 static inline void note_failed(const struct target *of, u32 flags, s64 result)
 {
 	u32 zero = 0;
-	struct charges *sum = charges.lookup(&zero);
+	struct charges *sum;
 
-	if (!sum || result >= 0 || result == -EIO || !(flags & WATCHED) || of->is_opaque ||
-	    of->is_at_end)
+	if (result >= 0 || result == -EIO || !(flags & WATCHED) || of->is_opaque || of->is_at_end)
+		return;
+	sum = charges.lookup(&zero);
+	if (!sum)
 		return;
 	if (of->op == OP_READ && !(flags & FETCHED))
 		sum->failed_cached += 1;

@@ -52,6 +52,7 @@ CAST_TYPES = {
     "MAPPING": "address_space",
     "POINTER": "list_head",
     "REQUEST": "io_kiocb",
+    "RW": "io_rw",
 }
 _X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
 _FILTER_MEMBERS = members_of("super_block s_bdev", "block_device bd_disk", "gendisk major")
@@ -236,7 +237,7 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
     position = btf.offset("io_rw", "kiocb.ki_pos")
     if own is None or flags is None or position is None:
         return {}
-    return {"OFF_io_rw_flags": own + flags, "OFF_io_rw_position": own + position}
+    return {"OFF_io_kiocb_cmd": own, "OFF_io_rw_flags": flags, "OFF_io_rw_position": position}
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:
