@@ -17,9 +17,9 @@ struct submitted {
 BPF_TABLE("percpu_hash", struct submitter, struct submitted, submitters, 4096);
 
 /* The process' name, as in layer syscall: a thread may have one of its own. */
-static inline void name_submitter(struct submitter *who)
+static inline void name_submitter(struct submitter *who, const char *task)
 {
-	const char *leader = FOLLOW(const char *, CURRENT, task_struct_group_leader);
+	const char *leader = FOLLOW(const char *, task, task_struct_group_leader);
 
 #ifdef CASTS
 	/* These kernels leave nothing of a longer name behind its NUL (see syscall_filter.h). */
@@ -35,7 +35,7 @@ static inline int add_submitted(const char *bio, u32 is_request)
 {
 	struct submitter who = {};
 	struct submitted one = {}, *sum;
-	const char *disk;
+	const char *disk, *task;
 	u32 op;
 
 	if (!bio)
@@ -58,9 +58,10 @@ static inline int add_submitted(const char *bio, u32 is_request)
 		one.bytes = FOLLOW(u32, bio, bio_bi_iter_bi_size);
 	else
 		one.merged_bytes = FOLLOW(u32, bio, bio_bi_iter_bi_size);
-	who.tgid = bpf_get_current_pid_tgid() >> 32;
+	task = CURRENT;
+	who.tgid = PID_TGID(task) >> 32;
 	who.write = op;
-	name_submitter(&who);
+	name_submitter(&who, task);
 	sum = submitters.lookup(&who);
 	if (sum && is_request) {
 		ADD(sum->count, 1);

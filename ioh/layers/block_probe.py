@@ -39,7 +39,7 @@ def block_defines(
     wanted = members_of(
         "request cmd_flags rq_flags __data_len __sector bio start_time_ns io_start_time_ns",
         "gendisk major first_minor disk_name",
-        "task_struct group_leader comm",
+        "task_struct pid tgid group_leader comm",
         "bio bi_opf bi_iter.bi_size",
     )
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
