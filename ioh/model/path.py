@@ -7,15 +7,12 @@ is taken off the layer above, never more than there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from ioh.model.path_pairs import shares_by_pairs
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
-
-if TYPE_CHECKING:
-    from ioh.model.pairs import PairOp
 
 DIRECTIONS = ("read", "write", "sync")
 TITLES = {
@@ -284,39 +281,16 @@ class _Way:
             steps |= {"network": _left(beyond, served.us), **below}
             steps["nfs_server"] = _left(served.us, sum(us or 0.0 for us in below.values()))
             return steps
-        if (shared := self._beyond_by_pairs(beyond)) is not None:
-            return steps | shared
+        all_calls = self.client.ops * self._interval_s
+        if (shares := shares_by_pairs(self._pairs, self._nfs_ops, all_calls)) is not None:
+            return steps | {
+                k: None if part is None else beyond * part for k, part in shares.items()
+            }
         wire = self._round_trip_us()
         if wire is None:
             return steps | {"network": beyond, "nfs_server": None}
         network = min(beyond, wire * client.ops)
         return steps | {"network": network, "nfs_server": _left(beyond, network)}
-
-    def _beyond_by_pairs(self, beyond_us: float) -> dict[str, float | None] | None:
-        """The same, where the servers of most calls are hosts that are measured too."""
-        ops = [op for pair in self._pairs for op in map(pair.ops.get, self._nfs_ops) if op]
-        known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
-        calls = sum(count for count, _ in known)
-        all_calls = self.client.ops * self._interval_s
-        if not calls or abs(calls - all_calls) > _SAME_CALLS * all_calls:
-            return None
-
-        rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
-
-        def share(us_of: Callable[[PairOp], float | None]) -> float | None:
-            times = [(count, us_of(op)) for count, op in known]
-            found = [count * us for count, us in times if us is not None]
-            return sum(found) / rtt_us if len(found) == len(times) else None
-
-        queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
-        disk = (queue or 0.0) + (device or 0.0)
-        served = share(lambda op: op.server_us) or 0.0
-        shares = {
-            "network": share(lambda op: op.network_us),
-            "nfs_server": _left(served, disk),
-            **({"block_queue": queue, "device": device} if disk else {}),
-        }
-        return {name: None if part is None else beyond_us * part for name, part in shares.items()}
 
     def below_server(self, served: _Flow) -> dict[str, float | None]:
         """Of the server's calls, the disk: what no program here submitted itself."""

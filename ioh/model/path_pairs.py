@@ -1,0 +1,48 @@
+"""Whose time an NFS call takes beyond its client, where both ends have measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ioh.model.pairs import Pair, PairOp
+
+_SAME_CALLS = 0.2  # so far apart may the counts of one interval be
+_LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
+
+
+def shares_by_pairs(
+    pairs: Iterable[Pair], names: Sequence[str], all_calls: float
+) -> dict[str, float | None] | None:
+    """Of the round trip, the parts of the network, the server and its disk.
+
+    Args:
+        pairs: This client with its servers.
+        names: Kinds of call.
+        all_calls: As many as the client completed of them.
+
+    Returns:
+        By step, 0 to 1; None for a step that is not known.  None where most of the calls are not
+        those of the pairs.
+    """
+    ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
+    known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
+    calls = sum(count for count, _ in known)
+    if not calls or abs(calls - all_calls) > _SAME_CALLS * all_calls:
+        return None
+    rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
+
+    def share(us_of: Callable[[PairOp], float | None]) -> float | None:
+        times = [(count, us_of(op)) for count, op in known]
+        found = [count * us for count, us in times if us is not None]
+        return sum(found) / rtt_us if len(found) == len(times) else None
+
+    queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
+    disk = (queue or 0.0) + (device or 0.0)
+    server = (share(lambda op: op.server_us) or 0.0) - disk
+    return {
+        "network": share(lambda op: op.network_us),
+        "nfs_server": server if server > _LEFT_MIN else None,
+        **({"block_queue": queue, "device": device} if disk else {}),
+    }
