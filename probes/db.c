@@ -281,6 +281,13 @@ static inline void finish(struct open_key *key, struct open_op *o, u64 bytes)
 		add_session(server, tid, op, ns);
 }
 
+/*
+ * Never filled.  Linux 6.13 and newer give a program of this type a stack of each CPU's, since none
+ * runs twice at a time there; but one at a uprobe can be preempted, and the next task's run on that
+ * CPU writes over it: the kernel crashes.  A program that may go on in another one has none.
+ */
+BPF_PROG_ARRAY(no_private_stack, 1);
+
 /* Every probe point and function runs this; the cookie says which one it is. */
 int on_site(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -292,8 +299,10 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 	u64 bytes;
 	int is_other;
 
-	if (!s)
+	if (!s) {
+		no_private_stack.call(ctx, 0);
 		return 0;
+	}
 	key.op = s->op;
 	o = open_ops.lookup(&key);
 	bytes = size_at((const char *)ctx, s);

@@ -18,6 +18,7 @@ from tests.unit.fake_kernel import KERNELS
 
 ATOMICS = (0xC3, 0xDB)  # of 32 and 64 bits
 BEFORE_5_12 = 0  # plain addition
+CALL, TAIL_CALL = 0x85, 12
 ALL_FILTERS = Filters(pid=1, comm="fio", cgroup_id=1, device=7 << 20, port=80)
 
 pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object")  # bcc's, of a str
@@ -32,6 +33,14 @@ def test_atomics_only_add(layer: str) -> None:
             instructions = struct.iter_unpack("=BBhi", code)
             kinds = {number for opcode, _, _, number in instructions if opcode in ATOMICS}
             assert kinds <= {BEFORE_5_12}, name
+
+
+def test_programs_at_uprobes_have_no_stack_of_the_cpu() -> None:
+    """Since Linux 6.13 one would be written over by the next task there, but for a tail call."""
+    for form in forms_of(find_layer("db"), HostFacts(Btf(), cast=1)):
+        for name, code in compile_layer("db", form, Filters()).functions.items():
+            calls = {n for op, _, _, n in struct.iter_unpack("=BBhi", code) if op == CALL}
+            assert TAIL_CALL in calls, name
 
 
 @pytest.mark.parametrize("preempted", [False, True])
