@@ -93,7 +93,8 @@ class Map:
     def at(self, index: int) -> memoryview:
         """The value of one slot of an array, there until the next one is asked for."""
         if self._lib.bpf_map_lookup_elem(self.fd, index.to_bytes(4, sys.byteorder), self._value):
-            return memoryview(bytes(self._read_size))
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
         return self._view
 
     def update(self, key: bytes, value: bytes) -> None:

@@ -19,6 +19,7 @@ from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.pairs import HostState, Pair, Round, pairs
 from ioh.model.printable import printable
+from ioh.model.rounds import MAX_HOSTS
 from ioh.sinks.hosts import host_to_json, pair_to_json, render_heading, render_pairs
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
@@ -249,7 +250,6 @@ def _asked(args: argparse.Namespace) -> Asked:
 
 def _check(args: argparse.Namespace) -> None:
     from ioh.hosts.ssh import check_host
-    from ioh.hosts.stack import MAX_HOSTS
 
     refuse_span(args)
     cause, hint = "", "Give each host once"

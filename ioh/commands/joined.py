@@ -82,6 +82,7 @@ def run_joined(
         has_any = write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)
         if not has_any and ending.received is None:
             raise no_interval(args.file, span)
+        ending.write(remarked())
     for each in faults.values():
         each.report()
     return ending.code

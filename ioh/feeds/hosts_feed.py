@@ -238,9 +238,7 @@ class HostsFeed(Closing):
         at = time.time() if time_unix_s is None else time_unix_s
         for feed in self.feeds:
             feed.note(TimelineEvent(at, printable(text)))
-        if time_unix_s is None and self.recorder.mark(text):
-            return "marked, also in the recording"
-        return "marked"
+        return self.recorder.mark(text) if time_unix_s is None else "marked"
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""

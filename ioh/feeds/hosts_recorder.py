@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ioh.feeds.screen_recorder import recording_folder
 from ioh.model.errors import IohError
 from ioh.model.feed import RecordingState
 from ioh.model.pairs import HostInterval
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.rights.files import can_create_here, remove
+from ioh.rights.files import remove
 from ioh.session.join import Joining
 from ioh.session.marks import MarkServer
 from ioh.session.output import FileOutput, first_free
@@ -61,14 +61,15 @@ class HostsRecorder:
         """Start a recording, or end the one under way; returns a printable line that says so."""
         if self._recorders is not None:
             return self.close()
-        with self._lock:
-            is_here = can_create_here()
-            # A name that does not change with the working directory, for people.
-            self._folder = os.getcwd() if is_here else tempfile.gettempdir()  # noqa: PTH109
-            self._since_unix_s, self._failure = time.time(), ""
-            self._recorders = {}
-            self._marks = MarkServer(lambda: self._what, self.mark)
-            return f"recording {self._what} into {printable(self._folder)}; R ends it"
+        try:
+            folder, remark = recording_folder()
+            with self._lock:
+                self._marks = MarkServer(lambda: self._what, self._mark)
+                self._folder, self._since_unix_s, self._failure = folder, time.time(), ""
+                self._recorders = {}
+        except OSError as error:
+            return f"not recording: {printable(error.strerror or str(error))}"
+        return f"recording {self._what} into {printable(folder)}{remark}; R ends it"
 
     def write(self, part: HostInterval) -> None:
         """Record a host's interval, if a recording is under way; where that fails it ends."""
@@ -107,8 +108,16 @@ class HostsRecorder:
         names = default_names(hosts, self._since_unix_s)
         return [os.path.join(self._folder, name) for name in names]  # noqa: PTH118
 
-    def mark(self, text: str) -> bool:
-        """Mark this moment in every host's; False where none is under way, or it waits."""
+    def mark(self, text: str) -> str:
+        """Mark this moment in what is recorded of each host; returns what was done, printable."""
+        try:
+            is_marked = self._mark(text)
+        except (OSError, IohError) as error:
+            return f"marked on the screen alone: {printable(str(error))}"
+        return "marked, also in the recording" if is_marked else "marked"
+
+    def _mark(self, text: str) -> bool:
+        """The same; False where nothing is recorded, or it waits."""
         with self._lock:
             made = [each.mark(text) for each in (self._recorders or {}).values()]
             return bool(made) and all(made)

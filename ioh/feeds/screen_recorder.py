@@ -135,15 +135,25 @@ class ScreenRecorder:
         return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
 
 
-def _new_output(hostname: str) -> tuple[FileOutput, str]:
-    """A new file here, else in the temporary directory; and what to say about that.
+def recording_folder() -> tuple[str, str]:
+    """The current directory, else the temporary one; and what to say about that.
 
     Raises:
-        IohError: Neither is possible.
+        OSError: There is none.
     """
     # A name that does not change with the working directory, for `ioh mark` and for people.
-    folder, remark = os.getcwd(), ""  # noqa: PTH109
-    if not can_create_here():
-        folder, remark = tempfile.gettempdir(), ", since the current directory cannot be written"
+    if can_create_here():
+        return os.getcwd(), ""  # noqa: PTH109
+    return tempfile.gettempdir(), ", since the current directory cannot be written"
+
+
+def _new_output(hostname: str) -> tuple[FileOutput, str]:
+    """A new file, and what to say about its place.
+
+    Raises:
+        IohError: None can be made.
+        OSError: There is no place.
+    """
+    folder, remark = recording_folder()
     names = (os.path.join(folder, name) for name in default_names(hostname, time.time()))  # noqa: PTH118
     return first_free(names, FileOutput), remark

@@ -13,7 +13,6 @@ from ioh.model.closing import Closing
 from ioh.model.pairs import HostState, Round
 from ioh.model.rounds import round_edge, take_round
 
-MAX_HOSTS = 8
 _BEGIN_S = 30.0  # so long all hosts are waited for, in the beginning
 _SLACK_S = 1.0
 _NOTHING_S = 4.0  # beyond an interval: then all are lost

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ioh.model.path_pairs import shares_by_pairs
+from ioh.model.path_pairs import SAME_CALLS, left_of, shares_by_pairs
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
 
@@ -25,9 +25,7 @@ TITLES = {
 }
 _NFS = ("nfs", "nfs4")
 _NFS_PORT = "2049"
-_SAME_CALLS = 0.2  # so far apart may the counts of one interval be where a server is its client's
 _CACHED_MIN_PCT, _CACHED_MOST_PCT = 1.0, 50.0
-_LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
 _BEHIND_MIN = 0.1  # of the bytes of block: less is not worth a word
 
 
@@ -181,7 +179,7 @@ class _Way:
         self.block = self._of("block")
         self.is_served_here = bool(
             self.client.ops
-            and abs(self.served.ops - self.client.ops) <= _SAME_CALLS * self.client.ops
+            and abs(self.served.ops - self.client.ops) <= SAME_CALLS * self.client.ops
         )
 
     def _waiting(self, app: LayerSnapshot | None) -> _Flow:
@@ -214,7 +212,7 @@ class _Way:
         """A path from times a second to times of one operation."""
         steps = dict(below)
         if top in TITLES and top not in steps:
-            steps = {top: _left(flow.us, sum(us or 0.0 for us in steps.values())), **steps}
+            steps = {top: left_of(flow.us, sum(us or 0.0 for us in steps.values())), **steps}
         segments = tuple(
             Segment(name, None if us is None else us / flow.ops, self._is_cache(name, us))
             for name in TITLES
@@ -278,8 +276,8 @@ class _Way:
         if self.is_served_here:
             served = self.served.within(beyond)
             below = self.below_server(served)
-            steps |= {"network": _left(beyond, served.us), **below}
-            steps["nfs_server"] = _left(served.us, sum(us or 0.0 for us in below.values()))
+            steps |= {"network": left_of(beyond, served.us), **below}
+            steps["nfs_server"] = left_of(served.us, sum(us or 0.0 for us in below.values()))
             return steps
         all_calls = self.client.ops * self._interval_s
         if (shares := shares_by_pairs(self._pairs, self._nfs_ops, all_calls)) is not None:
@@ -290,7 +288,7 @@ class _Way:
         if wire is None:
             return steps | {"network": beyond, "nfs_server": None}
         network = min(beyond, wire * client.ops)
-        return steps | {"network": network, "nfs_server": _left(beyond, network)}
+        return steps | {"network": network, "nfs_server": left_of(beyond, network)}
 
     def below_server(self, served: _Flow) -> dict[str, float | None]:
         """Of the server's calls, the disk: what no program here submitted itself."""
@@ -356,12 +354,6 @@ class _Way:
 
     def _direct_size(self, lower: _Flow) -> float:
         return min(lower.size, self.waiting.size)
-
-
-def _left(whole_us: float, taken_us: float) -> float | None:
-    """What a step keeps; None where what is below fills it: its own part is not known then."""
-    left_us = whole_us - taken_us
-    return left_us if left_us > _LEFT_MIN * whole_us else None
 
 
 def _split_block(flow: _Flow) -> dict[str, float | None]:

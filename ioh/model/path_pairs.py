@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ioh.model.pairs import Pair, PairOp
 
-_SAME_CALLS = 0.2  # so far apart may the counts of one interval be
+# So far apart may the counts of one interval be where a server is its client's.
+SAME_CALLS = 0.2
 _LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
 
 
@@ -29,7 +30,7 @@ def shares_by_pairs(
     ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
     known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]
     calls = sum(count for count, _ in known)
-    if not calls or abs(calls - all_calls) > _SAME_CALLS * all_calls:
+    if not calls or abs(calls - all_calls) > SAME_CALLS * all_calls:
         return None
     rtt_us = sum(count * (op.rtt_us or 0.0) for count, op in known)
 
@@ -40,9 +41,15 @@ def shares_by_pairs(
 
     queue, device = share(lambda op: op.block_queue_us), share(lambda op: op.device_us)
     disk = (queue or 0.0) + (device or 0.0)
-    server = (share(lambda op: op.server_us) or 0.0) - disk
+    server = share(lambda op: op.server_us) or 0.0
     return {
         "network": share(lambda op: op.network_us),
-        "nfs_server": server if server > _LEFT_MIN else None,
+        "nfs_server": left_of(server, disk),
         **({"block_queue": queue, "device": device} if disk else {}),
     }
+
+
+def left_of(whole: float, taken: float) -> float | None:
+    """What a step keeps; None where what is below fills it: its own part is not known then."""
+    left = whole - taken
+    return left if left > _LEFT_MIN * whole else None

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ioh.model.pairs import HostInterval
 
+MAX_HOSTS = 8
 MOST_READY = 16  # of a host, that wait for the others'
 _STAYS = 0.1  # of an interval: more than the ends of a host's intervals waver
 

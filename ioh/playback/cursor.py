@@ -36,10 +36,13 @@ class Cursor:
 
     def snapshot(self) -> Snapshot | None:
         """The interval that ends at the position; None at the first sample, or where it is lost."""
-        if self.tick < 1:
+        return self.between(self.tick - 1, self.tick)
+
+    def between(self, begin: int, end: int) -> Snapshot | None:
+        """What happened between two samples; None where one of them is not there, or lost."""
+        if begin < 0:
             return None
-        older = self._sample(self.tick - 1)
-        newer = self._sample(self.tick)
+        older, newer = self._sample(begin), self._sample(end)
         return None if newer is None else interval(older, newer)
 
     def _sample(self, tick: int) -> Sample | None:

@@ -155,7 +155,9 @@ class Companions(Closing):
         self._sessions: dict[str, Session] = {}
         self._known: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._newest: tuple[Snapshot, dict[str, Companion], tuple[Pair, ...]] | None = None
+        self._newest: tuple[tuple[float, float], dict[str, Companion], tuple[Pair, ...]] | None = (
+            None
+        )
 
     def close(self) -> None:
         """Close what was opened."""
@@ -168,26 +170,31 @@ class Companions(Closing):
         """The intervals of other hosts that end within half of one of it, and all pairs in them."""
         with self._lock:
             newest = self._newest
-            if newest is None or newest[0] is not snapshot:
+            which = (snapshot.time_unix_s, snapshot.interval_s)
+            if newest is None or newest[0] != which:
                 others = self._others(snapshot)
                 own = HostInterval(self._own, self._addresses, snapshot)
                 hosts = [own, *(other.interval for other in others.values())]
-                newest = self._newest = (snapshot, others, pairs(hosts, self._known))
+                newest = self._newest = (which, others, pairs(hosts, self._known))
             return newest[1], newest[2]
 
     def _others(self, snapshot: Snapshot) -> dict[str, Companion]:
         self._open()
         found = {}
         for name, session in self._sessions.items():
-            cursor = self._cursors[name]
-            cursor.tick = session.tick_at(snapshot.time_unix_s + self._cycle_s / 2)
-            there = cursor.snapshot()
+            until_s = snapshot.time_unix_s + self._cycle_s / 2
+            end = session.tick_at(until_s)
+            # Played fast, several intervals are judged as one.
+            begin = min(end - 1, session.tick_at(until_s - snapshot.interval_s))
+            there = self._cursors[name].between(begin, end)
             if there is not None and self._is_near(there, snapshot):
-                part = HostInterval(name, addresses_of(session), there)
-                found[name] = Companion(cursor.tick, part)
+                found[name] = Companion(end, HostInterval(name, addresses_of(session), there))
         return found
 
     def _is_near(self, there: Snapshot, here: Snapshot) -> bool:
+        """Whether they end together, and one is no span of several that the other lacks."""
+        if abs(there.interval_s - here.interval_s) > self._cycle_s:
+            return False
         return abs(there.time_unix_s - here.time_unix_s) <= self._cycle_s / 2
 
     def _open(self) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
-from ioh.session.joined import Member, member_of, members_in, pieces_of, split_name
+from ioh.session.joined import Member, pieces_of, split_name
 from ioh.session.output import FileOutput
-from ioh.session.reader import STDIN, Session, open_for_reading, unreadable
+from ioh.session.reader import STDIN, Session, member_in, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
 from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick, is_v1
 from ioh.session.v1.reader import V1Reader
@@ -115,9 +115,10 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     held: list[Item] = []
     name = STDIN if path == "-" else path
     with contextlib.ExitStack() as stack:
-        fd = open_for_reading(split_name(path)[0]) if path != "-" else os.dup(0)
+        file, host = split_name(path)
+        fd = open_for_reading(file) if path != "-" else os.dup(0)
         stack.callback(os.close, fd)
-        pieces = _pieces(fd, name, _member(fd, path))
+        pieces = _pieces(fd, name, None if path == "-" else member_in(fd, file, host))
         piece = next(pieces, b"")
         reader = _reader_of(piece, path, fd, builds=repaired is not None)
         at_end = False
@@ -147,17 +148,6 @@ def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader 
     with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
         specs = found.specs_before(0)
     return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
-
-
-def _member(fd: int, path: str) -> Member | None:
-    """Which part of the file is meant; None for all of it."""
-    if path == "-":
-        return None
-    file, host = split_name(path)
-    try:
-        return member_of(members_in(fd), host, file)
-    except OSError as error:
-        raise unreadable(path, error) from error
 
 
 def _pieces(fd: int, name: str, member: Member | None) -> Iterator[bytes]:

@@ -66,7 +66,8 @@ class Joining(contextlib.ExitStack):
         try:
             write_joined(output, parts)
         except BaseException as error:
-            remove(output.name)
+            with contextlib.suppress(OSError):
+                remove(output.name)
             if isinstance(error, OSError):
                 cause = f"cannot write {printable(output.name)}: {error.strerror}"
                 raise IohError(cause, "Free some space, or give another place with -o") from error

@@ -13,13 +13,13 @@ from msgspec import Meta, Struct
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.model.rounds import MAX_HOSTS
 from ioh.session.frame import MARKER, Kind, make_frame
 from ioh.session.index import Read, frame_at
 from ioh.session.output import Output
 from ioh.session.packing import Packer, Unpacker
 from ioh.session.records import RecordError, decode_plain, encode_plain, to_bytes, to_text
 
-MAX_HOSTS = 8
 _MAX_NAME_BYTES = 255
 _MAX_LIST_BYTES = 4096  # of the record, and before compression
 _CHUNK_BYTES = 1 << 20
@@ -48,8 +48,9 @@ def split_name(path: str) -> tuple[str, str]:
     """``both.ioh#db01``: the file, and the host asked for; "" for none."""
     if "#" not in path or os.path.lexists(path):
         return path, ""
-    file, _, host = path.rpartition("#")
-    return file, host
+    marks = [at for at, letter in enumerate(path) if letter == "#"]
+    at = next((at for at in marks if os.path.lexists(path[:at])), marks[-1])
+    return path[:at], path[at + 1 :]
 
 
 def members_in(fd: int) -> tuple[Member, ...]:
@@ -75,8 +76,8 @@ def members_in(fd: int) -> tuple[Member, ...]:
     made = []
     for name, size in listed.hosts:
         if at >= 0:
-            made.append(Member(to_text(name), at, max(0, min(size, size_bytes - at))))
-        at += size
+            made.append(Member(to_text(name), at, min(size, size_bytes - at)))
+        at = min(at + size, size_bytes)
     return tuple(made)
 
 

@@ -116,6 +116,18 @@ def hosts_of(path: str) -> tuple[str, ...]:
         return ()
 
 
+def member_in(fd: int, path: str, host: str) -> Member | None:
+    """Which part of a file is meant; None for all of it.
+
+    Raises:
+        IohError: It cannot be read, has no such host, or has several.
+    """
+    try:
+        return member_of(members_in(fd), host, path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 class Session(Closing):
     """A recorded session in a file that allows seeking; a context manager.
 
@@ -138,7 +150,7 @@ class Session(Closing):
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
-            self._member = member_of(self._members(), host, file)
+            self._member = member_in(self._fd, file, host)
             self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
@@ -304,12 +316,6 @@ class Session(Closing):
         while piece := self._read(at, _COPY_BYTES):
             yield piece
             at += len(piece)
-
-    def _members(self) -> tuple[Member, ...]:
-        try:
-            return members_in(self._fd)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
 
     def _read(self, offset: int, length: int) -> bytes:
         if (member := self._member) is not None:

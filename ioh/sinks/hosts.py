@@ -24,7 +24,7 @@ def render_heading(state: HostState) -> str:
     """The line above a host's part; without one, why there is none."""
     name = f"==== {safe_name(state.name)} ===="
     if state.is_recorded:
-        return f"{name}\n"
+        return f"{name}\n" if state.is_here else f"{name}  nothing recorded of this interval\n\n"
     if state.is_here:
         return f"{name}  {_clock(state)}\n"
     since = "not here" if state.lost_s is None else f"lost for {state.lost_s:.0f} s"

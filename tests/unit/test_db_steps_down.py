@@ -21,6 +21,7 @@ from ioh.model.filters import Filters
 from ioh.model.sample import LayerSample
 from tests.unit import fake_kernel
 from tests.unit.probe_text import text_of
+from tests.unit.test_live_servers import is_open
 
 SERVER, FILE = 7, [8, 1]
 STATEMENT, COMMIT, DATA_READ = map(SESSION_OPS.index, ("statement", "commit", "data_read"))
@@ -85,13 +86,6 @@ class Watched:
         self.held["open_ops"].entries[key] = bytes(self.held["open_ops"].value_size)
         return key
 
-    def is_open(self, fd: int) -> bool:
-        try:
-            os.fstat(fd)
-        except OSError:
-            return False
-        return True
-
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Watched]:
@@ -111,7 +105,7 @@ def stepped_down(watched: Watched) -> LayerSample:
 
 def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
     found = stepped_down(watched)
-    assert [watched.is_open(fd) for fd in watched.links] == [False, False, True, True]
+    assert [is_open(fd) for fd in watched.links] == [False, False, True, True]
     assert found.ops["statement"].count_total is None
     assert found.ops["commit"].count_total == watched.done[COMMIT]
     assert found.metrics["running_statements"] is None
@@ -124,7 +118,7 @@ def test_the_op_with_most_events_goes_the_others_stay(watched: Watched) -> None:
 def test_what_happens_less_often_stays(watched: Watched) -> None:
     for _ in range(20):
         found = watched.second(TOO_MANY - 10)
-    assert all(map(watched.is_open, watched.links))
+    assert all(map(is_open, watched.links))
     assert found.ops["statement"].count_total == watched.done[STATEMENT]
     assert not found.notes
 
@@ -169,9 +163,9 @@ def test_it_is_tried_again_and_counted_from_where_it_was(watched: Watched) -> No
     found = watched.second(5)
     assert found.ops["statement"].count_total == watched.done[STATEMENT]
     assert not found.notes
-    assert all(map(watched.is_open, [*links, *watched.links[2:]]))
+    assert all(map(is_open, [*links, *watched.links[2:]]))
     watched.probes.close()
-    assert not any(map(watched.is_open, [*links, *watched.links]))
+    assert not any(map(is_open, [*links, *watched.links]))
 
 
 def test_it_is_let_go_of_again_where_it_still_costs_too_much(watched: Watched) -> None:
@@ -180,7 +174,7 @@ def test_it_is_let_go_of_again_where_it_still_costs_too_much(watched: Watched) -
     assert watched.probes.due() == [SERVER]
     links = watched.attach("statement", "statement")
     found = stepped_down(watched)
-    assert not any(map(watched.is_open, links))
+    assert not any(map(is_open, links))
     assert found.ops["statement"].count_total is None
     assert len(found.notes) == 1
 
@@ -189,6 +183,6 @@ def test_a_server_that_comes_meanwhile_is_not_counted_either(watched: Watched) -
     stepped_down(watched)
     links = watched.attach("statement", "sort")
     found = watched.second(0)
-    assert [watched.is_open(fd) for fd in links] == [False, True]
+    assert [is_open(fd) for fd in links] == [False, True]
     assert found.ops["statement"].count_total is None
     assert found.ops["sort"].count_total == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ioh.commands import main
+from ioh.feeds import screen_recorder
 from ioh.feeds.hosts_recorder import HostsRecorder
 from ioh.feeds.joined_feed import JoinedFeed, Played
 from ioh.findings.engine import Engine
@@ -24,6 +25,7 @@ from ioh.model.intervals import all_layers, interval
 from ioh.model.pairs import HostInterval
 from ioh.model.sample import LayerSample, Sample
 from ioh.model.snapshot import LayerSnapshot
+from ioh.playback.joined import Companions
 from ioh.playback.replay import Span
 from ioh.session.check import check
 from ioh.session.frame import Kind, make_frame
@@ -31,6 +33,7 @@ from ioh.session.join import Joining
 from ioh.session.packing import Packer
 from ioh.session.reader import Session, hosts_of
 from ioh.session.records import encode_plain
+from ioh.session.rotation import Recorder
 from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen
 from tests.sessions import recorded, samples_of, small
@@ -109,6 +112,30 @@ def test_no_single_place_makes_it_unreadable(tmp_path: Path, damaged: str) -> No
         assert len(list(second.ticks(0))) <= 15 if lost else len(second) == 15
 
 
+def test_sizes_beyond_all_bounds_lead_nowhere(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    listed = encode_plain([[[str(n).encode(), (1 << 62) - 1] for n in range(8)]])
+    frame = make_frame(Kind.JOINED, 0, 0.0, Packer().pack(listed))
+    path = tmp_path / "lies.ioh"
+    path.write_bytes(frame + recorded(small(3)))
+    assert len(hosts_of(str(path))) == 8
+    for command in ("verify", "text", "replay"):
+        assert main([command, str(path), *(["--as-text"] * (command == "replay"))]) != ExitCode.OK
+        assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a#b", "#", "x#y#z"])
+def test_a_name_with_the_mark_in_it(tmp_path: Path, name: str) -> None:
+    one, other = (write(tmp_path / f"{n}.ioh", host(n, 3), n) for n in ("db01", "nfs01"))
+    with Joining() as joining:
+        joining.add(one, name)
+        joining.add(other)
+        made = joining.write([str(tmp_path / "both#1.ioh")]).name
+    with Session(f"{made}#{name}") as session:
+        assert len(session) == 3
+
+
 @pytest.mark.parametrize("size", [-1, 1 << 61, 3])
 def test_a_list_that_lies_is_bounded(tmp_path: Path, size: int) -> None:
     listed = encode_plain([[[b"a\x1b", size], [b"b", size]]])
@@ -165,6 +192,23 @@ def test_other_commands_want_one_host(
     assert main([command, f"{both}#db01", *again]) == ExitCode.OK
     assert main([command, f"{both}#db02", *again]) != ExitCode.OK
     assert "no host db02" in capfd.readouterr().err
+
+
+def test_a_mark_behind_the_last_interval_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [
+        write(tmp_path / "db01.ioh", host("db01", 4), "db01", marks={3: "over"}),
+        write(tmp_path / "nfs01.ioh", host("nfs01", 6), "nfs01"),
+    ]
+    with Joining() as joining:
+        for path in paths:
+            joining.add(path)
+        both = joining.write([str(tmp_path / "both.ioh")]).name
+    assert main(["text", both]) == ExitCode.OK
+    told = capfd.readouterr().out
+    assert told.count("# mark ") == 1
+    assert told.count("==== db01.example ====  nothing recorded of this interval\n") == 2
 
 
 def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
@@ -234,7 +278,8 @@ def news_of(feed: JoinedFeed) -> list[News]:
 
 
 def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
-    with JoinedFeed(two(tmp_path), ("db01", "nfs01"), played(Engine)) as feed:
+    # Slow enough that each interval is judged: nfs01 was not there for all of a span of many.
+    with JoinedFeed(two(tmp_path), ("db01", "nfs01"), played(Engine, speed=20.0)) as feed:
         news = news_of(feed)
         shown = [each for each in news if each.snapshot is not None]
         assert [each.host for each in shown[-2:]] == [0, 1]
@@ -251,6 +296,21 @@ def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
         assert "network_adds" in {found.rule for found in last.findings}
         assert {found.host for found in last.findings} == {"db01"}
         assert [each.host for each in news if each.is_over] == [0, 1]
+
+
+def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
+    """Several intervals are judged as one; what the other host was not there for is no pair."""
+    two(tmp_path)
+    companions = Companions(str(tmp_path / "both.ioh"), ("db01", "nfs01"), "db01")
+    samples = host("db01", 20)
+    with companions:
+        for begin, calls in ((14, 10), (8, 70), (0, None)):
+            found = interval(samples[begin], samples[15])
+            assert found is not None
+            told = [pair.ops["read"] for pair in companions.of(found)[1]]
+            assert [(op.client_calls, op.server_calls) for op in told] == [(calls, calls)] * bool(
+                calls
+            )
 
 
 def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
@@ -304,7 +364,7 @@ def test_r_records_all_hosts_into_one_file(tmp_path: Path, monkeypatch: pytest.M
         recorder.write(there[at])
         assert recorder.state.size_bytes > 0
         if at == 4:
-            assert recorder.mark("run 2")
+            assert recorder.mark("run 2") == "marked, also in the recording"
     assert {path.name.split("-")[1] for path in tmp_path.iterdir()} == {"db01", "nfs01"}
     said = recorder.toggle()
     (made,) = tmp_path.iterdir()
@@ -341,6 +401,30 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(
         layer = each.layers.get("nfs_server")
         reads.append(layer.ops["read_disk"].count if isinstance(layer, LayerSnapshot) else None)
     assert reads == [10, 10, None, None, 10, 10, 10, 10]
+
+
+def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
+    assert recorder.mark("nothing is recorded") == "marked"
+    recorder.toggle()
+    recorder.write(parts("db01", host("db01", 2))[0])
+
+    def fail(self: object, text: str) -> bool:
+        del self, text
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "mark", fail)
+        said = recorder.mark("run 2")
+    assert said == "marked on the screen alone: [Errno 28] No space left on device"
+    recorder.close()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(screen_recorder, "can_create_here", lambda: True)
+    assert recorder.toggle() == "not recording: No such file or directory"
 
 
 def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
