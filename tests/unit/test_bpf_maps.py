@@ -48,9 +48,13 @@ def test_lookup_and_update(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opened.lookup(b"abcd") is None
 
 
-def test_a_slot_that_is_not_there_reads_as_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_that_cannot_be_read_is_an_error_and_not_zeros(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     opened, _, _ = one(monkeypatch, PERCPU_ARRAY, room=2)
-    assert opened.at(1) == opened.at(99) == bytes(8 * CPUS)
+    assert opened.at(1) == bytes(8 * CPUS)
+    with pytest.raises(FileNotFoundError):
+        opened.at(99)
 
 
 def test_a_full_map_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

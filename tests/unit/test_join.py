@@ -7,24 +7,17 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ioh.commands import main
-from ioh.feeds import screen_recorder
-from ioh.feeds.hosts_recorder import HostsRecorder
 from ioh.feeds.joined_feed import JoinedFeed, Played
 from ioh.findings.engine import Engine
-from ioh.layers import all_layers as ALL_LAYERS  # noqa: N812
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
 from ioh.model.intervals import all_layers, interval
-from ioh.model.pairs import HostInterval
-from ioh.model.sample import LayerSample, Sample
-from ioh.model.snapshot import LayerSnapshot
 from ioh.playback.joined import Companions
 from ioh.playback.replay import Span
 from ioh.session.check import check
@@ -33,45 +26,9 @@ from ioh.session.join import Joining
 from ioh.session.packing import Packer
 from ioh.session.reader import Session, hosts_of
 from ioh.session.records import encode_plain
-from ioh.session.rotation import Recorder
-from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen
 from tests.sessions import recorded, samples_of, small
-
-ADDRESSES = fake_ssh.ADDRESSES
-
-
-def host(name: str, count: int, first: int = 0) -> list[Sample]:
-    """Samples of ``db01``, which mounts from ``nfs01``, or of that one, a second apart."""
-    found = ALL_LAYERS()
-    made = []
-    for tick in range(first, first + count):
-        count = tick * fake_ssh.READS
-        layers = fake_ssh.layers(name, count)
-        if name == "nfs01":  # whose disk has 600 of each call's 1,000 us, 100 of them in the queue
-            layers["block"] = LayerSample("bpf", {"read": fake_ssh.reads(count, 600, 100)})
-        empty = fakes.sample(tick, {}, hostname=f"{name}.example")
-        specs = {layer: found[layer].spec for layer in layers}
-        made.append(replace(empty, layers=layers, specs=specs))
-    return made
-
-
-def write(path: Path, samples: list[Sample], name: str = "", **options: Any) -> str:
-    addresses = [ADDRESSES[name]] if name else []
-    path.write_bytes(recorded(samples, addresses=addresses, **options))
-    return str(path)
-
-
-def two(folder: Path, count: int = 20) -> str:
-    """A file of both, ``nfs01`` beginning 5 s later and marked twice."""
-    paths = [
-        write(folder / "db01.ioh", host("db01", count), "db01", marks={3: "go"}),
-        write(folder / "nfs01.ioh", host("nfs01", count - 5, 5), "nfs01", marks={3: "go"}),
-    ]
-    with Joining() as joining:
-        for path in paths:
-            joining.add(path, Path(path).stem)
-        return joining.write([str(folder / "both.ioh")]).name
+from tests.two_hosts import ADDRESSES, host, two_in_one, write
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -79,7 +36,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_each_hosts_recording_is_in_it_byte_for_byte(tmp_path: Path) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     assert hosts_of(both) == ("db01", "nfs01")
     for name in hosts_of(both):
         alone = (tmp_path / f"{name}.ioh").read_bytes()
@@ -94,7 +51,7 @@ def test_each_hosts_recording_is_in_it_byte_for_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["front", "back", "cut"])
 def test_no_single_place_makes_it_unreadable(tmp_path: Path, damaged: str) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     data = bytearray(Path(both).read_bytes())
     if damaged == "front":
         data[9] ^= 0xFF
@@ -152,7 +109,7 @@ def test_a_list_that_lies_is_bounded(tmp_path: Path, size: int) -> None:
 def test_text_and_json_have_the_hosts_together(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     assert main(["json", both]) == ExitCode.OK
     told = lines(capfd.readouterr().out)
     names = [line["host"]["name"] if line["host"] else "" for line in told]
@@ -185,7 +142,7 @@ def test_text_and_json_have_the_hosts_together(
 def test_other_commands_want_one_host(
     tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     again = [f"{both}#db01"] if command == "compare" else []
     assert main([command, both, *again]) != ExitCode.OK
     assert f"is of several hosts: db01, nfs01. Give one: '{both}#db01'" in capfd.readouterr().err
@@ -212,7 +169,7 @@ def test_a_mark_behind_the_last_interval_is_told(
 
 
 def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     with pytest.raises(IohError, match="of several hosts"):
         samples_of(Path(both).read_bytes())
 
@@ -220,7 +177,7 @@ def test_a_pipe_of_it_is_refused(tmp_path: Path) -> None:
 def test_verify_looks_at_each_host_and_takes_one_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     assert main(["verify", both]) == ExitCode.OK
     assert capfd.readouterr().out.count("verdict    whole\n") == 2
     assert main(["verify", both, "--repair", "x"]) == ExitCode.USAGE
@@ -236,7 +193,7 @@ def test_join(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     for name in ("db01", "nfs01"):
         os.rename(f"{name}.ioh", f"my-{name}.ioh")  # noqa: PTH104
     assert main(["join", "my-db01.ioh", "my-nfs01.ioh"]) == ExitCode.OK
@@ -279,7 +236,7 @@ def news_of(feed: JoinedFeed) -> list[News]:
 
 def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
     # Slow enough that each interval is judged: nfs01 was not there for all of a span of many.
-    with JoinedFeed(two(tmp_path), ("db01", "nfs01"), played(Engine, speed=20.0)) as feed:
+    with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played(Engine, speed=20.0)) as feed:
         news = news_of(feed)
         shown = [each for each in news if each.snapshot is not None]
         assert [each.host for each in shown[-2:]] == [0, 1]
@@ -300,7 +257,7 @@ def test_one_is_played_and_the_other_goes_with_it(tmp_path: Path) -> None:
 
 def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
     """Several intervals are judged as one; what the other host was not there for is no pair."""
-    two(tmp_path)
+    two_in_one(tmp_path)
     companions = Companions(str(tmp_path / "both.ioh"), ("db01", "nfs01"), "db01")
     samples = host("db01", 20)
     with companions:
@@ -314,7 +271,7 @@ def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
 
 
 def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
-    with JoinedFeed(two(tmp_path), ("db01", "nfs01"), played()) as feed:
+    with JoinedFeed(two_in_one(tmp_path), ("db01", "nfs01"), played()) as feed:
         first, second = feed.feeds
         news: list[News] = []
 
@@ -334,7 +291,7 @@ def test_time_goes_for_all_of_them(tmp_path: Path) -> None:
 
 
 def test_on_a_terminal(tmp_path: Path) -> None:
-    both = two(tmp_path)
+    both = two_in_one(tmp_path)
     words = [sys.executable, "-m", "ioh", "replay", both, "--speed", "50"]
     with PtyScreen(words, ROOT, 80, 24) as shown:
         shown.wait_for("db01 1/2", "nfs, means", "db01 from nfs01")
@@ -342,110 +299,3 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         shown.wait_for("nfs01 2/2", "nfs server")
         shown.press("q")
         assert shown.wait() == 0
-
-
-def parts(name: str, samples: list[Sample]) -> list[HostInterval]:
-    made = []
-    for older, newer in pairwise(samples):
-        found = interval(older, newer)
-        assert found is not None
-        made.append(HostInterval(name, (ADDRESSES[name],), found, (older, newer)))
-    return made
-
-
-def test_r_records_all_hosts_into_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
-    here, there = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
-    recorder.write(here[0])  # before it was asked for
-    assert "recording 2 hosts into" in recorder.toggle()
-    for at in range(1, 8):
-        recorder.write(here[at])
-        recorder.write(there[at])
-        assert recorder.state.size_bytes > 0
-        if at == 4:
-            assert recorder.mark("run 2") == "marked, also in the recording"
-    assert {path.name.split("-")[1] for path in tmp_path.iterdir()} == {"db01", "nfs01"}
-    said = recorder.toggle()
-    (made,) = tmp_path.iterdir()
-    assert said == f"recorded {made.stat().st_size:,} bytes of 2 hosts into {made}"
-    assert not recorder.state.path
-    assert hosts_of(str(made)) == ("db01", "nfs01")
-    for name in ("db01", "nfs01"):
-        with Session(f"{made}#{name}") as session:
-            assert len(session) == 8
-            assert [mark.text for mark in session.marks()] == ["run 2"]
-            assert session.header.addresses == [ADDRESSES[name].encode()]
-
-
-def test_a_host_that_was_lost_has_no_numbers_of_that_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its ioh began anew, and so did its totals."""
-    monkeypatch.chdir(tmp_path)
-    recorder = HostsRecorder(("nfs01",), 1.0)
-    recorder.toggle()
-    before, after = host("nfs01", 3), host("nfs01", 5)
-    later = [
-        replace(s, mono_ns=s.mono_ns + 60 * 10**9, time_unix_s=s.time_unix_s + 60) for s in after
-    ]
-    for part in (*parts("nfs01", before), *parts("nfs01", later)):
-        recorder.write(part)
-    recorder.close()
-    (made,) = tmp_path.iterdir()
-    with Session(str(made)) as session:  # of one host it is as any other
-        shown = [interval(*pair) for pair in pairwise(t.sample for t in session.ticks(0))]
-    reads = []
-    for each in shown:
-        assert each is not None
-        layer = each.layers.get("nfs_server")
-        reads.append(layer.ops["read_disk"].count if isinstance(layer, LayerSnapshot) else None)
-    assert reads == [10, 10, None, None, 10, 10, 10, 10]
-
-
-def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
-    assert recorder.mark("nothing is recorded") == "marked"
-    recorder.toggle()
-    recorder.write(parts("db01", host("db01", 2))[0])
-
-    def fail(self: object, text: str) -> bool:
-        del self, text
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "mark", fail)
-        said = recorder.mark("run 2")
-    assert said == "marked on the screen alone: [Errno 28] No space left on device"
-    recorder.close()
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    monkeypatch.setattr(screen_recorder, "can_create_here", lambda: True)
-    assert recorder.toggle() == "not recording: No such file or directory"
-
-
-def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    recorder = HostsRecorder(("db01", "nfs01"), 1.0)
-    recorder.toggle()
-    for name in ("db01", "nfs01"):
-        for part in parts(name, host(name, 4)):
-            recorder.write(part)
-
-    def full(self: object, names: object) -> None:
-        del self, names
-        cause = "cannot write x: No space left on device"
-        raise IohError(cause, "")
-
-    monkeypatch.setattr(Joining, "write", full)
-    said = recorder.toggle()
-    assert said.startswith("recorded into ")
-    assert said.endswith(", one file each: cannot write x: No space left on device")
-    files = sorted(tmp_path.iterdir())
-    assert [path.name.split("-")[1] for path in files] == ["db01", "nfs01"]
-    assert all(check(str(path)).ticks == 4 for path in files)
