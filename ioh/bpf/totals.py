@@ -42,6 +42,7 @@ def decode_op_totals(
     epoch: int,
     *,
     queue: bool = False,
+    started: bool = True,
     previous: OpTotals | None = None,
 ) -> OpTotals:
     """One op's totals over all CPUs.
@@ -50,8 +51,10 @@ def decode_op_totals(
         raw: As the kernel gives it: WORDS counters of each CPU.
         epoch: The tick whose slowest operation is wanted.
         queue: Whether the probe measures queue time.
+        started: Whether the probe counts what has begun.
         previous: The reading before; it is returned again when nothing was added, which spares
-            an idle op most of its decoding, and others to look at it.
+            an idle op most of its decoding, and others to look at it.  What it has in flight stays
+            until the caller knows better.
     """
     head = sum_columns(raw, WORDS, SLOWEST)
     if previous is not None and _done(head) == (
@@ -60,10 +63,10 @@ def decode_op_totals(
         previous.errors_total,
         previous.latency_ns_total,
     ):
-        started = None if previous.started_total is None else head[STARTED]
-        if not previous.max_ns and previous.started_total == started:
+        begun = head[STARTED] if started else None
+        if not previous.max_ns and previous.started_total == begun:
             return previous
-        return replace(previous, started_total=started, max_ns=0, max_bytes=0)
+        return replace(previous, started_total=begun, max_ns=0, max_bytes=0)
     slot = 8 * (SLOWEST + 3 * (epoch & 1))
     slowest_ns, slowest_bytes = 0, 0
     for at in range(slot, len(raw), 8 * WORDS):
@@ -83,7 +86,8 @@ def decode_op_totals(
         latency_ns_total=head[LATENCY_NS],
         queue_ns_total=head[QUEUE_NS] if queue else None,
         queued_total=head[QUEUED] if queue else None,
-        started_total=head[STARTED],
+        started_total=head[STARTED] if started else None,
+        inflight=None if previous is None else previous.inflight,
         max_ns=slowest_ns,
         max_bytes=slowest_bytes,
         latency=latency,

@@ -317,8 +317,7 @@ class Block(Layer):
             head, now = head_of(value), self._previous.get((dev, op))
             if now is None or now.max_ns or head != self._heads.get(key):
                 self._heads[key] = head
-                now = decode_op_totals(value, ended, queue=True, previous=now)
-                now = replace(now, started_total=None)
+                now = decode_op_totals(value, ended, queue=True, started=False, previous=now)
                 busy.add(dev)
             if now.count_total or dev not in _BOTH_OTHERS:
                 self._previous[dev, op] = parts[dev][SPEC.ops[op]] = now

@@ -56,7 +56,7 @@ class OwnedTotals:
                 account = self._accounts[dev] = _Account(owner_of(dev), {}, ops)
                 self._summed.pop(account.owner, None)
                 continue
-            if has_grown(account.last, ops):
+            if account.last != ops and has_grown(account.last, ops):  # an idle one is itself
                 before, owner = account.owner, owner_of(dev)
                 if owner != before:
                     self._hand_over(account, owner)

@@ -233,6 +233,13 @@ def test_totals_are_sums_over_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_not_measured_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     found = op_totals(monkeypatch, {totals.QUEUE_NS: 5})
     assert (found.queue_ns_total, found.queued_total) == (None, None)
+    assert found.started_total == 0
+    begun = op_totals(monkeypatch, {totals.STARTED: 5, totals.COUNT: 1}, started=False)
+    assert begun.started_total is None
+    more = op_totals(
+        monkeypatch, {totals.STARTED: 9, totals.COUNT: 1}, started=False, previous=begun
+    )
+    assert more is begun
 
 
 def slowest(epoch: int, ns: int, size: int) -> dict[int, int]:
