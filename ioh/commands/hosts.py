@@ -17,7 +17,7 @@ from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.model.errors import ExitCode, IohError
-from ioh.model.pairs import HostState, Pair, Round, pairs
+from ioh.model.pairs import HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.sinks.hosts import host_to_json, pair_to_json, render_heading, render_pairs
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ioh.feeds.hosts_feed import HostsFeed
     from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
-    from ioh.model.snapshot import Snapshot
+    from ioh.model.snapshot import Pair, Snapshot
 
 # What the other ioh is asked for in the words of this one.
 _HANDED_ON = ("pid", "comm", "cgroup", "device", "port", "layers")

@@ -15,10 +15,10 @@ from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
 from ioh.model.closing import Closing
 from ioh.model.feed import FeedEnded, News, Overview, RecordingState, TimelineEvent
 from ioh.model.finding import Finding, worst_first
-from ioh.model.pairs import HostInterval, HostState, Pair, Round, pairs
+from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 
 _STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds
 _Together = tuple[tuple[Pair, ...], tuple[Finding, ...]]

@@ -11,8 +11,8 @@ from ioh.findings.rule import Limits, Threshold
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
 from ioh.model.finding import Confidence, Evidence
-from ioh.model.pairs import OPS, Pair, PairOp
-from ioh.model.snapshot import Snapshot
+from ioh.model.pairs import OPS
+from ioh.model.snapshot import Pair, PairOp, Snapshot
 
 SPAN_S = 5.0
 _SAME_CALLS = 0.1  # so far apart may both ends' counts be in 5 s

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ioh.findings import rules
 from ioh.findings.window import Recall, Window
 from ioh.model.finding import Confidence, Evidence, Severity
 
@@ -100,7 +99,8 @@ class Rule:
 def all_rules() -> dict[str, Rule]:
     """Every rule by name; each module of ``ioh/findings/rules`` has one, called RULE."""
     found: dict[str, Rule] = {}
-    for module in sorted(pkgutil.iter_modules(rules.__path__), key=lambda m: m.name):
-        rule: Rule = importlib.import_module(f"{rules.__name__}.{module.name}").RULE
+    package = importlib.import_module("ioh.findings.rules")
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        rule: Rule = importlib.import_module(f"{package.__name__}.{module.name}").RULE
         found[rule.name] = rule
     return found

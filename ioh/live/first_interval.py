@@ -10,12 +10,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ioh.model.closing import Closing
 
 if TYPE_CHECKING:
-    from ioh.live.source import LiveSource
     from ioh.model.sample import Sample
 
 FIRST_INTERVAL_S = 0.2
@@ -26,6 +25,14 @@ JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attac
 TellFirst = Callable[["Sample", "Sample"], None]
 
 
+class _Source(Protocol):
+    @property
+    def awaited(self) -> tuple[str, ...]: ...
+    def wait(self, due: float) -> bool: ...
+    def wake(self) -> None: ...
+    def read(self) -> Sample: ...
+
+
 class FirstInterval(Closing):
     """Takes the first two samples in a thread; a context manager, left before root is given away.
 
@@ -33,12 +40,12 @@ class FirstInterval(Closing):
     has ended by then.
 
     Args:
-        source: What is to be looked at; nobody else uses it meanwhile.
+        source: The LiveSource; nobody else uses it meanwhile.
         interval_s: Time between two samples; the first interval is at most EARLY_INTERVAL_S.
         tell: Called from the thread.
     """
 
-    def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:
+    def __init__(self, source: _Source, interval_s: float, tell: TellFirst) -> None:
         self._source, self._interval_s, self._tell = source, interval_s, tell
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="early", daemon=True)

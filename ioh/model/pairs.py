@@ -15,7 +15,7 @@ from math import isfinite
 
 from ioh.model.path import disk_shares
 from ioh.model.sample import Sample, Value
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow
 
 OPS = ("read", "write", "commit")
 _NFS_PORT = "2049"
@@ -75,67 +75,6 @@ class Round:
     time_unix_s: float
     intervals: tuple[HostInterval, ...]
     states: tuple[HostState, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PairOp:
-    """One kind of call between a client and its server.
-
-    Shape:
-        None is not known.  ``network_us`` is ``rtt_us`` less ``server_us``, None also where the
-        server's mean is the larger one: then the two have not counted the same calls.
-
-    Units:
-        Calls of the interval as either end counted them; means in µs.  ``rtt_us`` from sending a
-        call to its reply, ``server_us`` from taking it up to sending the reply.  Of that the disk
-        has ``block_queue_us`` and ``device_us``, by their shares in the calls of all its clients.
-    """
-
-    client_calls: int | None = None
-    server_calls: int | None = None
-    rtt_us: float | None = None
-    server_us: float | None = None
-    block_queue_us: float | None = None
-    device_us: float | None = None
-
-    @property
-    def disk_us(self) -> float | None:
-        """What the server's disk has of ``server_us``."""
-        return None if self.device_us is None else self.device_us + (self.block_queue_us or 0.0)
-
-    @property
-    def network_us(self) -> float | None:
-        """What is left for the network, and for RPC at both ends."""
-        if self.rtt_us is None or self.server_us is None or self.server_us > self.rtt_us:
-            return None
-        return self.rtt_us - self.server_us
-
-    @property
-    def network_pct(self) -> float | None:
-        """Its share of the round trip."""
-        network_us = self.network_us
-        return 100 * network_us / self.rtt_us if network_us is not None and self.rtt_us else None
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A client and the host that serves its mounts, over one interval.
-
-    Shape:
-        ``ops`` of OPS, those that either end has counted.  ``there``: the server's whole interval.
-
-    Units:
-        ``retransmits_per_s`` of whole calls; ``tcp_retrans_segs_per_s`` and ``tcp_rtt_us`` (the
-        mean over the connections) of the client's connections to this server.
-    """
-
-    client: str
-    server: str
-    ops: Mapping[str, PairOp]
-    retransmits_per_s: float | None = None
-    tcp_retrans_segs_per_s: float | None = None
-    tcp_rtt_us: float | None = None
-    there: Snapshot | None = field(default=None, compare=False, repr=False)
 
 
 def pairs(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ioh.model.pairs import Pair, PairOp
+from ioh.model.snapshot import Pair, PairOp
 
 # So far apart may the counts of one interval be where a server is its client's.
 SAME_CALLS = 0.2

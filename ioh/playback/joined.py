@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
 from ioh.model.intervals import Intervals
-from ioh.model.pairs import HostInterval, HostState, Pair, Round, pairs
+from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.rounds import round_edge, take_round
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 from ioh.playback.cursor import Cursor
 from ioh.playback.replay import ReplaySource, Span
 from ioh.playback.time_range import When, check_order, sane_cycle_s, unix_s_of

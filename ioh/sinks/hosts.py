@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ioh.model.pairs import HostState, Pair, PairOp
+from ioh.model.pairs import HostState
+from ioh.model.snapshot import Pair, PairOp
 from ioh.sinks.cells import UNKNOWN, format_fixed, pad_right, safe_name
 from ioh.sinks.json import Json, number_to_json
 

@@ -10,8 +10,7 @@ import pytest
 from ioh.findings.config import Config
 from ioh.findings.engine import Engine
 from ioh.model.finding import Finding
-from ioh.model.pairs import Pair, PairOp
-from ioh.model.snapshot import OpStats, Snapshot
+from ioh.model.snapshot import OpStats, Pair, PairOp, Snapshot
 from tests.unit.snapshot_maker import disk, layer, op, ticks
 
 WHO = {"network_adds", "server_adds", "disk_adds"}

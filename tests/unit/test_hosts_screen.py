@@ -15,9 +15,9 @@ import pytest
 from ioh.feeds.hosts_feed import HostsFeed
 from ioh.model.feed import Feed, News
 from ioh.model.intervals import interval
-from ioh.model.pairs import HostInterval, HostState, Pair, PairOp, Round
+from ioh.model.pairs import HostInterval, HostState, Round
 from ioh.model.sample import Sample
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Pair, PairOp, Snapshot
 from ioh.tui.render.hosts import render_hosts, render_path
 from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ioh.model.pairs import HostInterval, Pair, PairOp, pairs
-from ioh.model.snapshot import OpStats
+from ioh.model.pairs import HostInterval, pairs
+from ioh.model.snapshot import OpStats, Pair, PairOp
 from tests.unit.snapshot_maker import by_chance, layer, op, ticks
 
 BRIDGE = "172.17.0.1"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ioh.model.pairs import HostState, Pair
+from ioh.model.pairs import HostState
+from ioh.model.snapshot import Pair
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.hosts import pair_lines
 from ioh.tui.render.line import Line, ScreenFrame
