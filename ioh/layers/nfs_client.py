@@ -139,7 +139,7 @@ class NfsClient(Layer):
     probe = "nfs_client"
     modules = ("sunrpc", "nfs")
     takes_turns = True
-    idle = "no NFS file system is mounted on this host"
+    idle = "no NFS file system is mounted"
     events = (
         Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),
         Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),

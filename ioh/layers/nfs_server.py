@@ -141,7 +141,7 @@ class NfsServer(Layer):
     probe = "nfs_server"
     modules = ("sunrpc", "nfsd")
     takes_turns = True
-    idle = "no NFS server is running on this host"
+    idle = "no NFS server is running"
     events = (
         Event("reply", (raw("svc_stats_latency", "on_reply"),)),
         Event("read_done", (raw("nfsd_read_done", "on_read_done"),)),

@@ -239,12 +239,12 @@ def _pct(value: Value) -> str:
 
 def render_lost(title: str, layer: LayerSnapshot) -> str:
     """Events that a probe saw and could not account for, by reason."""
-    reasons = ", ".join(
-        f"{safe_name(reason)} {count}" for reason, count in layer.lost.items() if count
-    )
+    counts = {safe_name(reason): count for reason, count in layer.lost.items() if count}
+    listed = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+    reasons = listed if len(counts) > 1 else "".join(counts)
     share = "" if layer.lost_pct is None else f" ({_pct(layer.lost_pct)})"
     count = sum(layer.lost.values())
-    return f"! {title} lost {count} event{'s' * (count != 1)}{share}: {reasons}"
+    return f"! {title}: {count} event{'s' * (count != 1)} not measured{share}: {reasons}"
 
 
 def _render_sources(snapshot: Snapshot) -> Iterator[str]:

@@ -9,6 +9,7 @@ from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import is_flow
+from ioh.tui.render.idle import folded
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.panels import (
     PanelView,
@@ -95,7 +96,8 @@ def refusal(action: str, argument: Argument, context: Context) -> str:
 def _rows(state: ViewState, context: Context) -> list[LayerRow]:
     """The rows that can be chosen, in the screen's order."""
     seen: dict[tuple[str, str], LayerRow] = {}
-    for row in layer_rows(context.snapshot, only=state.layer):
+    snapshot = context.snapshot if state.layer else folded(context.panel).snapshot
+    for row in layer_rows(snapshot, only=state.layer):
         if row.op:
             seen.setdefault(row.key, row)
     return list(seen.values())

@@ -246,7 +246,10 @@ class IohApp(App[int]):
     def panel_view(self) -> PanelView | None:
         """What breakdowns and panels are drawn from; None before there is anything."""
         snapshot = self._narrowed()
-        return None if snapshot is None else PanelView(self.state, snapshot, (), self._glyphs)
+        if snapshot is None:
+            return None
+        points = self.view.past.window(self.travel.position.tick, HISTORY_INTERVALS)
+        return PanelView(self.state, snapshot, points, self._glyphs)
 
     def _seen_by(self, panel: PanelView) -> Context:
         """What an action can see."""

@@ -46,11 +46,16 @@ def point_of(snapshot: Snapshot) -> TrendPoint:
     for name, layer in snapshot.layers.items():
         if isinstance(layer, LayerSnapshot):
             for op, stats in layer.ops.items():
-                if stats.count or stats.bytes or stats.inflight:
+                if is_busy(stats):
                     found[(name, op)] = _op_point(stats)
             if is_flow(layer.spec):
                 facts |= {(name, fact): layer.metrics.get(fact) for fact in FLOW_FACTS}
     return TrendPoint(snapshot.time_unix_s, snapshot.interval_s, found, facts)
+
+
+def is_busy(stats: OpStats) -> bool:
+    """Whether there was anything to do."""
+    return bool(stats.count or stats.bytes or stats.inflight)
 
 
 def _op_point(stats: OpStats) -> OpPoint:

@@ -29,6 +29,7 @@ from tests.screens import FINDINGS, kinds, minute, screen_data, without
 from tests.unit.snapshot_maker import layer as layer_made
 
 LAST = minute()[-1]
+LATELY = {"read", "write", "fsync"}
 SUFFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "s": 1e3}
 RATE = st.none() | st.just(0.0) | st.floats(1e-3, 1e12)
 STATS = st.builds(
@@ -183,7 +184,7 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
 @pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
 def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
     snapshot = kinds()[kind]
-    lines = waterfall.render_waterfall(snapshot, width, UNICODE)
+    lines = waterfall.render_waterfall(snapshot, LATELY, width, UNICODE)
     assert [line.width for line in lines] == [width] * 3
     for name, line in zip(DIRECTIONS, lines, strict=True):
         path = paths(snapshot).get(name)
@@ -213,7 +214,7 @@ def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said(
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
     made = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
     monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-    line, none, _ = waterfall.render_waterfall(LAST, 120, UNICODE)
+    line, none, _ = waterfall.render_waterfall(LAST, LATELY, 120, UNICODE)
     assert "network 0.100 ms" not in line.text
     assert "network 0.090 ms 90%" in line.text
     assert line.text.rstrip().endswith("nfs server not known apart")
@@ -227,7 +228,8 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
         steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
         made = Path("read", "block", 5.0, 51.0 + queue_us, steps)
         monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-        return waterfall.render_waterfall(LAST, 80, UNICODE)[0].text.partition("◂ ")[2].rstrip()
+        line = waterfall.render_waterfall(LAST, LATELY, 80, UNICODE)[0]
+        return line.text.partition("◂ ")[2].rstrip()
 
     assert said(49.0) == "device 51%, queue 49%"
     assert said(25.0) == "device 67%"

@@ -170,7 +170,7 @@ def table(made: SizeLatencyHist | None, width: int, height: int) -> list[str]:
 
 def test_without_a_histogram_the_table_says_so() -> None:
     assert "no histogram" in table(None, 60, 5)[0]
-    assert "none in this interval" in table(hist(), 60, 5)[0]
+    assert "nothing in this interval" in table(hist(), 60, 5)[0]
 
 
 def test_the_table_holds_every_operation() -> None:

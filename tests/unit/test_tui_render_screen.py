@@ -135,7 +135,7 @@ def test_drawing_changes_nothing_that_it_is_given() -> None:
 @pytest.mark.parametrize(
     ("source", "count", "said"),
     [
-        ("bpf", 0, "none in this interval"),
+        ("bpf", 0, "nothing in this interval"),
         ("bpf", None, "this source has no histogram"),
         ("proc", 0, "this source has no histogram"),
     ],

@@ -235,6 +235,15 @@ def test_a_long_path_keeps_both_ends() -> None:
 
 def test_headings_say_direction_and_unit() -> None:
     assert [column_title(c) for c in SPEC.columns[:3]] == ["r/s", "R MB/s", "rtt"]
+    titles = {
+        column_title(column)
+        for layer in all_layers().values()
+        for table in layer.spec.tables
+        for column in table.columns
+        if column.derived_name.endswith("_bytes_per_s")
+    }
+    assert titles >= {"in MB/s", "out MB/s", "retr MB/s", "R MB/s max", "m MB/s"}
+    assert all("MB/s" in title for title in titles)
 
 
 def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:

@@ -41,6 +41,7 @@ class _Layout:
     columns: Sequence[Column[LayerRow]]
     axis: Axis | None
     trend: int
+    before_trend: int
 
 
 def _layout(width: int) -> _Layout:
@@ -48,7 +49,8 @@ def _layout(width: int) -> _Layout:
     room = width - _LABEL - sum(column.width + 1 for column in columns) - 2
     axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
     trend = room - (axis.width + 1 if axis else 0)
-    return _Layout(columns, axis, min(60, trend) if trend >= _MIN_TREND else 0)
+    shown = min(60, trend) if trend >= _MIN_TREND else 0
+    return _Layout(columns, axis, shown, width - trend)
 
 
 def hidden_count(width: int) -> int:
@@ -87,19 +89,18 @@ def _line(view: PanelView, row: LayerRow, layout: _Layout, *, is_first: bool) ->
         cells(layout.columns[:2], row, line)
         style = "crit" if row.direction == "W" and is_losing(layer) else ""
         room = sum(c.width + 1 for c in layout.columns[2:]) + (axis.width + 2 if axis else 0)
-        line.add("  ").left(row.note, room - 2, style)
+        line.add("  ").left("" if row.stats.count == 0 else row.note, room - 2, style)
+    elif row.stats.count == 0:
+        cells(layout.columns[:1], row, line, "dim")
     else:
-        cells(layout.columns, row, line, "dim" if row.stats.count == 0 else "")
+        cells(layout.columns, row, line)
         if axis:
             _histogram(view, row, line.add("  "), axis)
     if layout.trend:
         values = binned(series(view.points, row.key, "bytes_per_s"), layout.trend, view.tick)
-        line.add(" ").add(render_bars(values, 1, view.glyphs, gap=True)[0], _trend(row))
+        bars = render_bars(values, 1, view.glyphs, gap=True)[0]
+        line.to(layout.before_trend).add(bars, TREND_STYLES[row.direction])
     return line
-
-
-def _trend(row: LayerRow) -> str:
-    return TREND_STYLES[row.direction]
 
 
 def _histogram(view: PanelView, row: LayerRow, line: Line, axis: Axis) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
-from ioh.sinks.cells import safe_name
+from ioh.sinks.cells import display_width, safe_name
 from ioh.tui.render.fan_out import fan_out
+from ioh.tui.render.idle import busy_ops, folded
 from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Hit, Line, ScreenFrame, clipped
 from ioh.tui.render.panel import boxed
@@ -17,13 +18,15 @@ _MIN_WIDTH = 76  # of a panel
 _WIDE = 100  # from which even a low one says more than lines do
 _MIN_HEIGHT, _MIN_NARROW = 5, 12  # of a panel, its borders included
 _MIN_BREAKDOWN = 5
+_INACTIVE = 11  # columns of that word
 _MIN_WATERFALL = 12  # lines from which the bars are shown
 
 
 def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
     """All of it, exactly ``height`` lines: panels where there is room, else lines."""
     frame = ScreenFrame()
-    bars = render_waterfall(view.snapshot, width, view.glyphs)
+    bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width, view.glyphs)
+    view = folded(view)
     shown = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
     inactive = _inactive(view, width)
     needed = len(inactive) + (_MIN_HEIGHT if width >= _WIDE else _MIN_NARROW) * len(shown)
@@ -48,7 +51,7 @@ def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
 
 
 def _inactive(view: PanelView, width: int) -> list[Line]:
-    """One line for all layers that are not there, each with its reason as far as there is room."""
+    """One line for all layers that are not shown, with the reasons where there is room."""
     missing: dict[str, list[str]] = {}
     for name, layer in view.snapshot.layers.items():
         if isinstance(layer, Unavailable):
@@ -57,8 +60,10 @@ def _inactive(view: PanelView, width: int) -> list[Line]:
             missing.setdefault(reason, []).append(safe_name(spec.title if spec else name))
     if not missing:
         return []
-    texts = [f"{', '.join(names)}: {reason}" for reason, names in missing.items()]
-    return [Line(f" inactive  {'; '.join(texts)}", "dim").fitted(width)]
+    told = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in missing.items())
+    if display_width(told) > width - _INACTIVE:
+        told = ", ".join(name for names in missing.values() for name in names)
+    return [Line().left(" inactive", _INACTIVE, "dim").add(told, "dim").fitted(width)]
 
 
 def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:

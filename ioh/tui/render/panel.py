@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
+from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, is_flow
 from ioh.tui.history import Measure, series
 from ioh.tui.render.fan_out import fan_out
@@ -33,6 +33,7 @@ _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # of an op's letter or word
 _ALL, _PERCENTILE = 110, 90  # columns from which a title has the rate, too, and the percentile
 SIZES = 3 + SIZE_COLUMNS  # of an op's letter, a size and a space
+_RATES, _TIMES = 13, 22  # columns after a throughput of a title, all it can have
 _TABLE_FROM, _MIN_TABLE = 90, 30
 _MAX_TREND = 74
 
@@ -139,6 +140,8 @@ def add_letter(
 
 def add_rates(line: Line, stats: OpStats, width: int) -> Line:
     """An op's throughput and, where there is room, its rate, appended to a title."""
+    if stats.count == 0:  # a unit beside nothing is one more thing to read
+        return line.right(ZERO, 6, "dim").add(" " * (_RATES if width >= _ALL else _RATES - 8))
     line.right(megabytes(stats.bytes_per_s), 6, "strong").add(" MB/s", "dim")
     if width >= _ALL:
         line.right(format_scaled(stats.ops_per_s), 6).add("/s", "dim")
@@ -148,6 +151,8 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
 def op_title(line: Line, stats: OpStats, width: int) -> Line:
     """An op's numbers, appended to a title; the same columns in each panel."""
     add_rates(line, stats, width)
+    if stats.count == 0:
+        return line.add(" " * (_TIMES if width >= _PERCENTILE else _TIMES - 11))
     line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)

@@ -38,9 +38,12 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         add_letter(view, line, (layer.spec.name, op), op[:3], is_first=not at)
         add_rates(line, stats, width)
         if at == 0:
-            line.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(" ms", "dim")
-            line.add(f"  {'rtt':<10}" if width >= 90 else " ", "dim")
-        else:
+            rest = f" ms  {'rtt':<10}" if width >= 90 else " ms "
+            if metrics.get("srtt_us") is None:
+                line.add(" " * (7 + len(rest)))
+            else:
+                line.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(rest, "dim")
+        elif stats.count != 0:
             style = "crit" if is_losing(layer) else "dim"
             line.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
     return line
@@ -82,17 +85,18 @@ def _middle(view: PanelView, layer: LayerSnapshot, width: int) -> list[Line]:
         counts = layer.gauge_hists.get(spec.name) or ()
         line = Line().left(safe_name(spec.title), SIZES, "dim")
         if any(counts):
-            shaded(line, counts, axis, view.glyphs, "heat3", largest=max(counts))
+            shaded(line, counts, axis, view.glyphs, "other", largest=max(counts))
         lines.append(line)
     metrics, style = layer.metrics, "crit" if is_losing(layer) else ""
     line = Line().left("retrans", SIZES, style or "dim")
-    if metrics.get("retrans_segs_per_s") == 0:
-        line.add("nothing was sent twice", "dim")
+    if not metrics.get("retrans_segs_per_s"):
+        line.add("-" if metrics.get("retrans_pct") is None else "none", "dim")
     else:
         line.add(_percent(metrics.get("retrans_pct")), style)
         line.add(f"  {format_scaled(metrics.get('retrans_segs_per_s'))}/s", style)
         line.add(f"  {megabytes(metrics.get('retrans_bytes_per_s'))} MB/s", style)
     lines.append(line)
     line = Line().left("min rtt", SIZES, "dim")
-    lines.append(line.add(f"{format_ms(metrics.get('min_rtt_us'))} ms", "dim"))
+    unit = "" if metrics.get("min_rtt_us") is None else " ms"
+    lines.append(line.add(f"{format_ms(metrics.get('min_rtt_us'))}{unit}", "dim"))
     return lines

@@ -151,7 +151,7 @@ def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
         counts = layer.gauge_hists.get(spec.name) or ()
         used = [bucket for bucket in range(min(len(counts), LATENCY_BUCKETS)) if counts[bucket]]
         if not used:
-            yield Line(" none in this interval", "dim")
+            yield Line(" nothing in this interval", "dim")
             continue
         largest = max(counts)
         for bucket in range(min(used), max(used) + 1):

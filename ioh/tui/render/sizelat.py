@@ -182,7 +182,7 @@ def render_size_latency(
     if hist is None:
         return [Line("this source has no histogram", "dim")]
     if not hist.total:
-        return [Line("none in this interval", "dim")]
+        return [Line(" nothing in this interval", "dim")]
     axis = axis_for(width - SIZE_COLUMNS - 2 - _SUM, _WITH_LABEL)
     sizes = busiest_sizes(hist, max(1, height - 1))
     rows = [axis.joined(hist.row(size)) for size in sizes]

@@ -18,13 +18,13 @@ from ioh.sinks.cells import (
     is_known,
     safe_name,
 )
-from ioh.sinks.rows import direction
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
 
 _NUMBER = 6
 _MIN_KEYS = 22
 _MAX_KEY_PART = 24
+_LETTERS = {"r": "R", "w": "W"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,8 @@ def _width(column: MetricSpec) -> int:
 def column_title(spec: MetricSpec) -> str:
     """A heading; a time carries its unit in each cell."""
     if spec.derived_name.endswith("_bytes_per_s"):
-        where = direction(spec.name)
-        word = spec.name.split("_")[0]
-        return f"{word if word in {'in', 'out'} else where} MB/s" if where else spec.title
+        before, _, after = spec.title.partition("B/s")
+        return f"{_LETTERS.get(before, before.strip())} MB/s{after}".strip()
     plain = spec.title.removesuffix("µs").rstrip()
     return f"{plain} time" if len(plain) < 2 else plain
 
@@ -96,7 +95,7 @@ def cell_text(spec: MetricSpec, value: Value) -> str:
 
 def key_text(row: TableRow, width: int) -> str:
     """A row's names in one column: ``4121 fio``; a long path loses its middle."""
-    *first, last = row.key
+    *first, last = dict.fromkeys(row.key)  # a disk is on itself
     head = "".join(safe_name(part, _MAX_KEY_PART) + " " for part in first)
     return head + cut_middle(safe_name(last), max(4, width - display_width(head)))
 

@@ -64,7 +64,8 @@ def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
     known = [point.interval_s for point in shown if point is not None]
     if not known:
         return ""
-    seconds = sum(known) / len(known) * len(shown)
+    usual = sorted(known)[len(known) // 2]  # one may be long, as when nothing was measured
+    seconds = usual * len(shown)
     return f"{seconds:.{0 if seconds >= 1 else 1}f}s"
 
 
@@ -77,7 +78,8 @@ def render_trends(
 ) -> list[Line]:
     """A heading and the trends that fit, higher where there is room, with the highest value.
 
-    The highest of the single intervals: a column may be the mean of some.
+    The highest of the single intervals: a column may be the mean of some.  What was nothing all
+    the time has none.
 
     Args:
         trends: In the order shown.
@@ -89,6 +91,7 @@ def render_trends(
     width, height = size
     columns = max(1, min(TREND_INTERVALS, width - _LABEL - _PEAK))
     room = max(1, height - 1)
+    trends = [trend for trend in trends if not _is_nothing(trend.values)] or trends
     kept = sorted(range(len(trends)), key=lambda at: trends[at].rank)[:room]
     shown = [trends[at] for at in sorted(kept)]
     each = max(1, min(4, room // max(1, len(shown))))
@@ -106,3 +109,8 @@ def render_trends(
                 line.right(trend.text(peak), _PEAK, "dim")
             lines.append(line)
     return lines
+
+
+def _is_nothing(values: Values) -> bool:
+    known = {value for value in values[-TREND_INTERVALS:] if value is not None}
+    return known == {0.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ioh.model.path import DIRECTIONS, Path, Segment, paths
@@ -12,6 +12,7 @@ from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
 
 _STYLES = {"read": "read", "write": "write", "sync": "other"}
+_OPS = {"sync": "fsync"}  # as the calls are named, where otherwise
 _LABEL = 16  # columns of the direction and the mean time
 # Where a segment has no room for its name.
 _SHORT = {
@@ -23,10 +24,20 @@ _SHORT = {
 }
 
 
-def render_waterfall(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line each for reads, writes and syncs, always: the first ones say most."""
+def render_waterfall(
+    snapshot: Snapshot, ops: Collection[str], width: int, glyphs: Glyphs
+) -> list[Line]:
+    """One line each for reads, writes and syncs, as far as there were any lately.
+
+    Args:
+        snapshot: The interval.
+        ops: What any layer did lately: a line stays while its operations pause.
+        width: Columns.
+        glyphs: Characters to draw with.
+    """
     found = paths(snapshot)
-    return [_line(name, found.get(name), width, glyphs) for name in DIRECTIONS]
+    names = [name for name in DIRECTIONS if name in found or _OPS.get(name, name) in ops]
+    return [_line(name, found.get(name), width, glyphs) for name in names or DIRECTIONS[:1]]
 
 
 def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
@@ -43,7 +54,8 @@ def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
         for note in path.notes:
             room = width - line.width - 2
             whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
-            line.add("  ").add(next(whole, ""), "dim")
+            if text := next(whole, ""):
+                line.add("  ").add(text, "dim")
     return line.fitted(width)
 
 
