@@ -59,8 +59,8 @@ waits for others. The histograms of app and block are the same heap at the right
 `network` fills the READ bar. The server answers in a fraction of it, as its own line says: its heap
 lies far to the left of the client's. TCP's `rtt` is far above `min rtt`, and it retransmits."""),
     Situation("server_disk", "device", "", "A slow NFS server", """\
-`device` fills two thirds of the bar, the network (`net`) a quarter: the disk of the server takes the
-time. The heaps of client, server and block lie one below the other."""),
+`device` fills two thirds of the bar, the network (`net`) a quarter: the disk of the server takes
+the time. The heaps of client, server and block lie one below the other."""),
     Situation("cached_reads", "syscall", "caching", "Reads from memory", """\
 The READ bar is all `page cache`, of some microseconds. Block is idle: whatever was measured, it was
 not the disk."""),
