@@ -140,7 +140,7 @@ def _info(fd: int, size: int, at: int) -> int:
 
 
 def object_ids(kind: Kind, fds: Iterable[int]) -> tuple[Object, ...]:
-    """What descriptors stand for; a link has no number before kernel 5.8, and is left out."""
+    """What descriptors stand for, as far as the kernel tells."""
     found: list[Object] = []
     for fd in fds:
         with suppress(OSError):
@@ -171,7 +171,7 @@ def count_run_time() -> int:
     """A descriptor that makes the kernel count BPF run time for as long as it is open.
 
     Raises:
-        OSError: The kernel refused, or does not know it (before 5.8).
+        OSError: The kernel refused.
     """
     return bpf_call(_BPF_ENABLE_STATS, bytes(4))
 

@@ -30,7 +30,7 @@ def libbpf() -> ctypes.CDLL | None:
 
 
 def _declare(lib: ctypes.CDLL) -> None:
-    for name in ("bpf_map_lookup_elem", "bpf_map_get_next_key", "bpf_map_lookup_and_delete_elem"):
+    for name in ("bpf_map_lookup_elem", "bpf_map_lookup_and_delete_elem"):
         getattr(lib, name).argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
     lib.bpf_map_update_elem.argtypes = (
         ctypes.c_int,

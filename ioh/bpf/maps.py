@@ -79,7 +79,6 @@ class Map:
         self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size
         self._value, self._view = _shared(bytearray(self._read_size))
         self._batch: tuple[Any, Any, memoryview, int] | None = None
-        self._batch_refused = self._drain_refused = False
 
     def lookup(self, key: bytes) -> bytes | None:
         """The value as the kernel gives it (per-CPU: all CPUs', each padded to 8 bytes)."""
@@ -125,29 +124,14 @@ class Map:
     def entries(self) -> Iterator[tuple[bytes, Bytes]]:
         """The same one by one: a value is there until the next one is asked for."""
         size = self._read_size
-        for keys, values in self._pieces():
+        for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
             for at, key in enumerate(keys):
                 yield key, values[at * size : (at + 1) * size]
-
-    def _pieces(self) -> Iterator[tuple[list[bytes], Bytes]]:
-        """Keys and values, the latter end to end: by batches (kernel 5.6), else key by key.
-
-        Where the kernel refuses in the middle, what was there already comes again.
-        """
-        if not self._batch_refused:
-            try:
-                yield from self._batches(self._lib.bpf_map_lookup_batch)
-            except OSError:
-                self._batch_refused = True
-            else:
-                return
-        items = self._items_by_key()
-        yield [key for key, _ in items], b"".join(value for _, value in items)
 
     def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""
         found: list[tuple[bytes, tuple[int, ...]]] = []
-        for keys, values in self._pieces():
+        for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
             found += zip(keys, self._sums_of(values, words), strict=True)
         return found
 
@@ -165,22 +149,12 @@ class Map:
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         """Every entry, taken out of the map; an entry updated meanwhile keeps its last value."""
-        size, taken = self._read_size, list[tuple[bytes, bytes]]()
-        if not self._drain_refused:
-            try:
-                for keys, values in self._batches(self._lib.bpf_map_lookup_and_delete_batch):
-                    taken += [
-                        (key, bytes(values[at * size : (at + 1) * size]))
-                        for at, key in enumerate(keys)
-                    ]
-            except OSError:
-                self._drain_refused = True
-            else:
-                return taken
-        for key, value in self.items_bytes():
-            last = self.take(key)
-            taken.append((key, value if last is None else last))
-        return taken
+        size = self._read_size
+        return [
+            (key, bytes(values[at * size : (at + 1) * size]))
+            for keys, values in self._batches(self._lib.bpf_map_lookup_and_delete_batch)
+            for at, key in enumerate(keys)
+        ]
 
     def take(self, key: bytes) -> bytes | None:
         """Remove one entry and return its last value; None when it was gone already."""
@@ -194,7 +168,7 @@ class Map:
         return value
 
     def _batches(self, call: Callable[..., int]) -> Iterator[tuple[list[bytes], memoryview]]:
-        """Every entry by one of the kernel's calls for many at once, as _pieces()."""
+        """Keys and values, the latter end to end, by one of the kernel's calls for many at once."""
         key_size, value_size = self.spec.key_size, self._read_size
         if self._batch is None:
             room = max(1, min(_BATCH, self.spec.max_entries, (4 << 20) // value_size))
@@ -211,7 +185,8 @@ class Map:
                 self._batch = self._buffers(min(self.spec.max_entries, room * 4))
                 keys, values, view, room = self._batch
                 continue
-            if code not in (0, errno.ENOENT):
+            # Busy: somebody was preempted amid a bucket (before 6.0); it is the next one to read.
+            if code not in (0, errno.ENOENT, errno.EBUSY):
                 raise OSError(code, os.strerror(code))
             raw_keys = ctypes.string_at(keys, key_size * count.value)
             split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]
@@ -224,20 +199,6 @@ class Map:
         """Room for the keys and values of a batch, the latter as bytes, too; for how many."""
         keys, _ = _shared(mmap.mmap(-1, self.spec.key_size * room))
         return keys, *_shared(mmap.mmap(-1, self._read_size * room)), room
-
-    def _items_by_key(self) -> list[tuple[bytes, bytes]]:
-        items: list[tuple[bytes, bytes]] = []
-        key: bytes | None = None
-        following = ctypes.create_string_buffer(self.spec.key_size)
-        while (
-            len(items) < self.spec.max_entries
-            and self._lib.bpf_map_get_next_key(self.fd, key, following) == 0
-        ):
-            key = following.raw
-            value = self.lookup(key)
-            if value is not None:
-                items.append((key, value))
-        return items
 
     def sum_cpus(self, raw: Bytes) -> list[int]:
         """A per-CPU value of 64-bit counters, added up over the CPUs."""

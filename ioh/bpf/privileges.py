@@ -8,7 +8,7 @@ import struct
 from enum import Enum
 
 from ioh.rights.sandbox import forbid_calls, forbid_paths
-from ioh.rights.user import User, become, caller, make_dumpable, service_user
+from ioh.rights.user import become, caller, make_dumpable, service_user
 
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 _CAP_DAC_READ_SEARCH, _CAP_SYS_PTRACE, _CAP_SYS_ADMIN, _CAP_BPF = 2, 19, 21, 39
@@ -22,7 +22,6 @@ class Kept(Enum):
     NOTHING = "no capability"
     PROC = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, to read every process's /proc/PID/io"
     CAP_BPF = "CAP_BPF, since this kernel (before 5.19) lets only it read maps"
-    ROOT = "root, since this kernel (before 5.8) lets only root read maps"
 
 
 _KEPT_BITS = {
@@ -58,22 +57,16 @@ def needed(kernel: str, *, use_bpf: bool) -> Kept:
             disabled = file.read().strip()
     except OSError:
         disabled = None
-    return map_reading_needs(kernel, disabled)
+    # Only what is documented can be known before the privilege is gone for good: with that set,
+    # kernels before 5.19 (commit c8644cd0efe7) refuse every bpf(2) command to the unprivileged.
+    is_refused = disabled != "0" and version(kernel) < (5, 19)
+    return Kept.CAP_BPF if is_refused else Kept.NOTHING
 
 
-def map_reading_needs(kernel: str, unprivileged_bpf_disabled: str | None) -> Kept:
-    """What reading a map through its descriptor takes on this kernel.
-
-    Only the kernel's documented behaviour is known before the privilege is gone for good:
-    with ``unprivileged_bpf_disabled`` set, kernels before 5.19 (commit c8644cd0efe7) refuse
-    every bpf(2) command to the unprivileged; CAP_BPF exists since 5.8.
-    """
-    if unprivileged_bpf_disabled == "0":
-        return Kept.NOTHING
-    major, minor = (int(part) for part in kernel.split("-", maxsplit=1)[0].split(".")[:2])
-    if (major, minor) >= (5, 19):
-        return Kept.NOTHING
-    return Kept.CAP_BPF if (major, minor) >= (5, 8) else Kept.ROOT
+def version(kernel: str) -> tuple[int, int]:
+    """``6.1.0-56-amd64``: its first two numbers."""
+    major, minor = kernel.split("-", maxsplit=1)[0].split(".")[:2]
+    return int(major), int(minor)
 
 
 def drop_privileges(keep: Kept, *, network: bool = False) -> None:
@@ -88,9 +81,6 @@ def drop_privileges(keep: Kept, *, network: bool = False) -> None:
         IohError: As user.caller() does.
     """
     user = caller()
-    if keep is Kept.ROOT:
-        _stay_root(user)
-        return
     libc = ctypes.CDLL(None, use_errno=True)
     was_root = os.getuid() == 0
     bits = _KEPT_BITS.get(keep, 0)
@@ -112,20 +102,6 @@ def drop_privileges(keep: Kept, *, network: bool = False) -> None:
         if user is None and keep is not Kept.PROC:
             forbid_paths()
         forbid_calls(network=network)
-
-
-def _stay_root(user: User | None) -> None:
-    """Keep what an old kernel wants for its maps; what is written is written as the caller."""
-    if user is None:
-        return
-    os.seteuid(0)
-    libc = ctypes.CDLL(None)
-    libc.setfsgid(user.gid)
-    libc.setfsuid(user.uid)
-    # What the change of the file-system uid takes: ioh's own /proc/self belongs to root.
-    bits = permitted_capabilities()
-    others = 0b11111 | 1 << 9 | 1 << 27 | 1 << 32  # CAP_CHOWN … CAP_FSETID and three others
-    _set_capabilities(bits & ~others | 1 << _CAP_DAC_READ_SEARCH, bits)
 
 
 def forget_capabilities() -> None:

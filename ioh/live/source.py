@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ioh.model.sample import Sample
     from ioh.pg.login import Login
 
+OLDEST_KERNEL = (5, 10)
 COST_PERIOD_S = 10.0
 COST_WINDOW_S = 0.1
 
@@ -146,6 +147,8 @@ class LiveSource(Closing):
             return "asked for with --proc"
         if not privileges.is_privileged():
             return "BPF needs root: start with sudo"
+        if privileges.version(self._uname.release) < OLDEST_KERNEL:
+            return "BPF needs Linux 5.10"
         return ""
 
     def _import_all(self) -> None:
@@ -211,14 +214,9 @@ class LiveSource(Closing):
         if privileges.is_privileged():
             # The probes cannot narrow to a process by its id here: /proc answers --pid.
             by_bpf = self._filters.pid is None or are_pids_the_kernels()
-            self.kept = privileges.needed(self._uname.release, use_bpf=self._use_bpf and by_bpf)
-            if self._login is None:
-                privileges.drop_privileges(self.kept)
-                return
-            if self.kept is privileges.Kept.ROOT:
-                cause = "--pg needs Linux 5.8: on this kernel ioh has to stay root"
-                raise IohError(cause, "Start without --pg", ExitCode.UNAVAILABLE)
-            privileges.drop_privileges(self.kept, network=True)
+            use_bpf = by_bpf and not self._why_no_bpf()
+            self.kept = privileges.needed(self._uname.release, use_bpf=use_bpf)
+            privileges.drop_privileges(self.kept, network=self._login is not None)
 
     def close(self) -> None:
         """Detach every probe and end the loader."""
@@ -320,7 +318,7 @@ class LiveSource(Closing):
 
         Yields:
             A function that returns the probes' run time so far in ns; None where the kernel
-            does not count it (before 5.8, or without BPF).
+            does not count it, or without BPF.
         """
         fd = self._attaching.stats_descriptor() if self._attaching is not None else None
 

@@ -242,29 +242,6 @@ def test_keys_of_the_screen_write_beside_whoever_started_it(
     assert found == {(suffix, uid, 0o600) for suffix in (".ioh", ".svg", ".txt")}
 
 
-OLD_KERNEL = """
-import os, sys
-from ioh.bpf.privileges import Kept, drop_privileges, permitted_capabilities
-from ioh.rights.user import act_as_caller
-act_as_caller()
-drop_privileges(Kept.ROOT)
-open("/proc/self/mountstats").read(1)
-assert os.geteuid() == 0
-try:
-    open(sys.argv[1], "w")
-except PermissionError:
-    print("refused")
-"""
-
-
-def test_an_old_kernels_root_writes_as_the_caller(folder: Path) -> None:
-    command = [sys.executable, "-I", "-c", OLD_KERNEL, str(folder / "x")]
-    done = subprocess.run(
-        command, env={**CLEAN, **SUDO}, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.stderr) == ("refused\n", "")
-
-
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
 def test_doctor_says_what_holds(who: dict[str, str]) -> None:
     said = run("doctor", env=who).stdout

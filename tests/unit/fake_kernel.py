@@ -263,7 +263,7 @@ class FakeMap:
         return self.entries.get(key, bytes(self.value_size)) if in_range else None
 
 
-def _refuse(code: int) -> int:
+def refuse(code: int) -> int:
     ctypes.set_errno(code)
     return -1
 
@@ -289,41 +289,31 @@ class FakeLibbpf:
         held, raw = self._asked("lookup", fd, key)
         found = held.get(raw)
         if found is None:
-            return _refuse(errno.ENOENT)
+            return refuse(errno.ENOENT)
         ctypes.memmove(value, found, len(found))
         return 0
 
     def bpf_map_update_elem(self, fd: int, key: Any, value: Any, flags: int) -> int:
         held, raw = self._asked("update", fd, key)
         if flags == 1 and raw in held.entries:
-            return _refuse(errno.EEXIST)
+            return refuse(errno.EEXIST)
         if raw not in held.entries and len(held.entries) >= held.spec.max_entries:
-            return _refuse(errno.E2BIG)
+            return refuse(errno.E2BIG)
         held.entries[raw] = _bytes(value, held.value_size)
         return 0
 
     def bpf_map_delete_elem(self, fd: int, key: Any) -> int:
         held, raw = self._asked("delete", fd, key)
-        return 0 if held.entries.pop(raw, None) is not None else _refuse(errno.ENOENT)
+        return 0 if held.entries.pop(raw, None) is not None else refuse(errno.ENOENT)
 
     def bpf_map_lookup_and_delete_elem(self, fd: int, key: Any, value: Any) -> int:
         held, raw = self._asked("take", fd, key)
         if self.take_errno:
-            return _refuse(self.take_errno)
+            return refuse(self.take_errno)
         found = held.entries.pop(raw, None)
         if found is None:
-            return _refuse(errno.ENOENT)
+            return refuse(errno.ENOENT)
         ctypes.memmove(value, found, len(found))
-        return 0
-
-    def bpf_map_get_next_key(self, fd: int, key: Any, following: Any) -> int:
-        self.calls.append("next")
-        keys = list(self.held[fd].entries)
-        raw = None if key is None else _bytes(key, self.held[fd].spec.key_size)
-        index = keys.index(raw) + 1 if raw in keys else 0
-        if index >= len(keys):
-            return _refuse(errno.ENOENT)
-        ctypes.memmove(following, keys[index], len(keys[index]))
         return 0
 
     def bpf_map_lookup_batch(
@@ -332,19 +322,19 @@ class FakeLibbpf:
         """As the kernel: whole hash buckets only, ENOSPC when not even the first one fits."""
         self.calls.append("batch")
         if self.batch_errno:
-            return _refuse(self.batch_errno)
+            return refuse(self.batch_errno)
         held = self.held[fd]
         room, count._obj.value = count._obj.value, 0
         at = 0 if start is None else int.from_bytes(start.raw[:8], "little")
         present = list(held.entries.items())
         taken = present[at : at + room // held.per_bucket * held.per_bucket]
         if present[at:] and not taken:
-            return _refuse(errno.ENOSPC)
+            return refuse(errno.ENOSPC)
         count._obj.value = len(taken)
         ctypes.memmove(cursor, (at + len(taken)).to_bytes(8, "little"), 8)
         ctypes.memmove(keys, b"".join(key for key, _ in taken), held.spec.key_size * len(taken))
         ctypes.memmove(values, b"".join(v for _, v in taken), held.value_size * len(taken))
-        return _refuse(errno.ENOENT) if at + len(taken) >= len(present) else 0
+        return refuse(errno.ENOENT) if at + len(taken) >= len(present) else 0
 
     def bpf_map_lookup_and_delete_batch(
         self, fd: int, start: Any, cursor: Any, keys: Any, values: Any, count: Any, opts: Any

@@ -61,7 +61,7 @@ class Host:
         patch.setattr(attaching, "start_loader", self.start_loader)
         patch.setattr(live, "hide_process", lambda: self.hidden.append(len(self.dropped)))
         patch.setattr(privileges, "is_privileged", lambda: self.is_privileged)
-        patch.setattr(privileges, "drop_privileges", self.dropped.append)
+        patch.setattr(privileges, "drop_privileges", lambda kept, **_: self.dropped.append(kept))
         patch.setattr(attaching, "ATTACH_TIMEOUT_S", 0.1)
         patch.setattr(attaching, "STATS_TIMEOUT_S", 0.1)
         patch.setattr("ioh.bpf.maps.libbpf", SimpleNamespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,14 @@ def test_without_bpf_no_loader_is_started(
         dropped = [Kept.PROC] if privileged else []
         assert (host.requests(), host.dropped, host.hidden) == ([], dropped, [])
     assert notes(sample, "a") == (f"from /proc: {why}",)
+
+
+def test_a_kernel_that_is_too_old_is_read_from_proc(root: Host) -> None:
+    old = SimpleNamespace(release="5.4.0-216-generic", nodename="h")
+    root.patch.setattr("os.uname", lambda: old)
+    with source() as running:
+        assert notes(running.read(), "a") == ("from /proc: BPF needs Linux 5.10",)
+    assert root.dropped == [Kept.PROC]
 
 
 @pytest.mark.parametrize("privileged", [True, False])

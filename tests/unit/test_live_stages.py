@@ -179,7 +179,7 @@ def test_the_first_interval_is_told_while_the_screen_is_imported(root: Host) -> 
         root.attach("b")
         assert is_told.wait(10.0)
 
-    def drop(kept: Kept) -> None:
+    def drop(kept: Kept, **_: bool) -> None:
         assert [t.name for t in threading.enumerate() if t.name == "early"] == []
         root.dropped.append(kept)
 
@@ -283,12 +283,3 @@ class TestLogin:
     def test_without_a_login_the_layer_is_not_there(self, told: list[object]) -> None:
         with LiveSource(None, Filters(), 1.0) as source:
             assert not source.attached
-
-    def test_who_has_to_stay_root_does_not_log_in(
-        self, told: list[object], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(privileges, "needed", lambda *_, **__: Kept.ROOT)
-        source = LiveSource(None, Filters(), 1.0, login=Login("service=x"))
-        with pytest.raises(IohError, match="has to stay root"):
-            source.__enter__()
-        assert "service=x" not in told
