@@ -49,11 +49,6 @@ def _declare(lib: ctypes.CDLL) -> None:
             ctypes.POINTER(ctypes.c_uint32),
             ctypes.c_void_p,
         )
-    lib.bpf_obj_get_info_by_fd.argtypes = (
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.POINTER(ctypes.c_uint32),
-    )
     lib.btf__free.argtypes = (ctypes.c_void_p,)
     lib.btf__free.restype = None
     lib.btf__type_by_id.argtypes = (ctypes.c_void_p, ctypes.c_uint32)

@@ -19,7 +19,7 @@ from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable
-from ioh.model.filters import Filters
+from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, mean_us, ratio
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
@@ -232,10 +232,10 @@ class Block(Layer):
 
     def _filter_notes(self) -> tuple[str, ...]:
         """A request may be of many processes' pages, or of none: write-back."""
-        given = self.filters.pid, self.filters.comm, self.filters.cgroup_id
-        names = [n for n, g in zip(("--pid", "--comm", "--cgroup"), given, strict=True) if g]
-        ignored = f"{', '.join(names)} not applied here: all requests are shown"
-        return (*self.filters.note("device"), *((ignored,) if names else ()))
+        return (
+            *self.filters.note("device"),
+            *notes_of_unfiltered(self.filters, "all requests", "device", "port"),
+        )
 
     def read(self, maps: Maps) -> LayerSample:
         """Read each device's totals, and from diskstats what the kernel counts itself."""

@@ -21,7 +21,7 @@ from ioh.layers.tcp_tables import (
     RoundTrips,
     round_trips,
 )
-from ioh.model.filters import Filters
+from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.files import path_under, read_numbers
@@ -145,6 +145,10 @@ _SLOW_DUMP_S = 0.1
 _NO_PROBE = (
     "No probe: what a connection moves after its last tick is missed, and all of one that opens "
     "and closes between two."
+)
+_OF_ONE_PORT = (
+    "Segments sent and received are those with payload. Established connections, timeouts, drops, "
+    "discards and interfaces are the whole host's, not only this port's."
 )
 
 
@@ -284,27 +288,11 @@ class Tcp(Layer):
         return values
 
     def _filter_notes(self) -> tuple[str, ...]:
-        filters = self.filters
-        ignored = [
-            name
-            for name, value in (
-                ("--pid", filters.pid),
-                ("--comm", filters.comm),
-                ("--cgroup", filters.cgroup_id),
-                ("--device", filters.device),
-            )
-            if value is not None
-        ]
-        notes = [*filters.note("port")]
-        if ignored:
-            notes.append(f"{', '.join(ignored)} not applied here: all connections are shown.")
-        if filters.port is not None:
-            notes.append(
-                "Segments sent and received are those with payload. Established connections, "
-                "timeouts, drops, discards and interfaces are the whole host's, not only this "
-                "port's."
-            )
-        return tuple(notes)
+        notes = (
+            *self.filters.note("port"),
+            *notes_of_unfiltered(self.filters, "all connections", "port"),
+        )
+        return notes if self.filters.port is None else (*notes, _OF_ONE_PORT)
 
 
 @contextmanager

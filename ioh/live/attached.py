@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ioh.bpf.calls import program_counts
 from ioh.bpf.channel import close_all
-from ioh.bpf.libbpf import libbpf
 from ioh.bpf.maps import Map, MapSpec
 from ioh.live.module_probe import ModuleProbe
 from ioh.live.servers import ServerProbes
@@ -20,11 +18,6 @@ if TYPE_CHECKING:
 
 COMPILING = "its probe is still being compiled"
 SOON = "shown as soon as it is attached"
-_PROG_INFO_BYTES = 232
-# Offsets in struct bpf_prog_info (uapi, never changed): run_time_ns (5.1) and
-# recursion_misses (5.12).
-_RUN_TIME_AT = 192
-_MISSES_AT = 208
 
 
 class AttachedLayer:
@@ -141,7 +134,7 @@ class AttachedLayer:
         """
         from ioh.bpf.skips import skipped_events
 
-        misses = [misses for _, misses in self._program_counts()]
+        misses = [misses for _, misses in program_counts(self.program_fds)]
         skipped = skipped_events(misses, self.maps.get("turns"), self.copies)
         self._skipped = max(self._skipped, skipped)
         notes = sample.notes
@@ -166,22 +159,7 @@ class AttachedLayer:
 
     def run_time_ns(self) -> int:
         """CPU time of the probe's programs, while statistics are on."""
-        return sum(spent for spent, _ in self._program_counts())
-
-    def _program_counts(self) -> list[tuple[int, int]]:
-        """Of each program: CPU time in ns, and runs that the kernel skipped."""
-        lib = libbpf()
-        counts: list[tuple[int, int]] = []
-        if lib is None:
-            return counts
-        info = ctypes.create_string_buffer(_PROG_INFO_BYTES)
-        for fd in self.program_fds:
-            length = ctypes.c_uint32(_PROG_INFO_BYTES)
-            ctypes.memset(info, 0, _PROG_INFO_BYTES)
-            if lib.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(length)) == 0:
-                spent = struct.unpack_from("=Q", info, _RUN_TIME_AT)[0]
-                counts.append((spent, struct.unpack_from("=Q", info, _MISSES_AT)[0]))
-        return counts
+        return sum(spent for spent, _ in program_counts(self.program_fds))
 
     def close(self) -> None:
         """Detach the probe, and end what the layer has begun."""

@@ -95,31 +95,20 @@ class _Column(NamedTuple):
 class _Values(Mapping[str, Value]):
     """A row's columns, each computed when it is looked at: most rows show few of them, or none."""
 
-    __slots__ = ("_before", "_columns", "_interval_s", "_known", "_row")
+    __slots__ = ("_before", "_columns", "_interval_s", "_row")
 
     def __init__(
         self, columns: Mapping[str, _Column], before: Row, row: Row, interval_s: float
     ) -> None:
         self._columns, self._interval_s = columns, interval_s
         self._before, self._row = before, row
-        self._known: dict[str, Value] = {}
 
     def __getitem__(self, name: str) -> Value:
-        if name not in self._known:
-            column = self._columns[name]
-            self._known[name] = column.value(self._before, self._row, self._interval_s)
-        return self._known[name]
+        return self._columns[name].value(self._before, self._row, self._interval_s)
 
     def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
         """As of any mapping, without an exception for what is not there."""
-        known = self._known
-        if name in known:
-            return known[name]
-        column = self._columns.get(name)
-        if column is None:
-            return default
-        found = known[name] = column.value(self._before, self._row, self._interval_s)
-        return found
+        return self[name] if name in self._columns else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index, increase
+from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
 from ioh.model.sample import OpTotals
 
 
@@ -48,14 +48,6 @@ class Distribution:
             if new.size_lat is not None and new.size_lat is not old.size_lat
         )
         return reduce(add, changed, nothing) if self._is_known() else None
-
-    def total(self) -> int:
-        """How many operations the latency histogram counts, without making it."""
-        return sum(
-            increase(new.latency, old.latency)
-            for old, new in (self._pairs() if self._is_known() else ())
-            if new.latency is not None and new.latency is not old.latency
-        )
 
     def percentiles_us(
         self, latency: LatencyHist | None, quantiles: tuple[float, ...]

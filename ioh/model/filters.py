@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from ioh.model.printable import printable
 
@@ -28,8 +28,8 @@ class Filters:
     device_name: str | None = None
     port: int | None = None
 
-    def note(self, *options: str) -> tuple[str, ...]:
-        """What a layer says that applies these options, as far as they were given."""
+    def given(self) -> dict[str, str]:
+        """The options that were given, by name, as they are spelled: ``--pid 7``."""
         values = {
             "pid": self.pid,
             "comm": None if self.comm is None else printable(self.comm),
@@ -37,14 +37,24 @@ class Filters:
             "device": self.device if self.device_name is None else self.device_name,
             "port": self.port,
         }
-        given = [f"--{n} {values[n]}".rstrip() for n in options if values[n] is not None]
+        return {name: f"--{name} {v}".rstrip() for name, v in values.items() if v is not None}
+
+    def note(self, *options: str) -> tuple[str, ...]:
+        """What a layer says that applies these options, as far as they were given."""
+        given = [text for name, text in self.given().items() if name in options]
         return (f"{_ONLY}{' '.join(given)}{_NOTHING_ELSE}",) if given else ()
 
 
-def notes_of_unfiltered(filters: Filters, what: str) -> tuple[str, ...]:
-    """What a layer says that applies no option, where any is given: it shows ``what``."""
-    given = any(value is not None for value in astuple(filters))
-    return (f"filters are not applied here: {what} are shown.",) if given else ()
+def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str, ...]:
+    """What a layer says of the options that it does not apply: it shows ``what``.
+
+    Args:
+        filters: As they were given.
+        what: ``all connections``.
+        others: Options that it applies, or that are of no interest to it.
+    """
+    ignored = [f"--{name}" for name in filters.given() if name not in others]
+    return (f"{', '.join(ignored)} not applied here: {what} are shown",) if ignored else ()
 
 
 def options_told(notes: Iterable[str]) -> tuple[str, ...]:

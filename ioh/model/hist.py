@@ -163,13 +163,6 @@ def has_percentile(total: int, quantile: float) -> bool:
     return total * (1 - quantile) >= 1 - 1e-9
 
 
-def increase(newer: LatencyHist, older: LatencyHist | None) -> int:
-    """The total of their difference, without making it."""
-    if older is None or not newer.counts:
-        return newer.total
-    return newer.total - older.total
-
-
 def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if not a or not b:
         return a or b

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.model.hist import LatencyHist, SizeLatencyHist, has_percentile
+from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable, Value
 
@@ -30,18 +30,11 @@ class _Late:
                 put(self, name, late.latency())
             elif name == "size_lat":
                 put(self, name, late.size_lat())
-            elif self._has_too_few(_PERCENTILES[name]):
-                put(self, name, None)
             else:
                 found = late.percentiles_us(self.latency, tuple(_PERCENTILES.values()))
                 for quantile, value in zip(_PERCENTILES, found, strict=True):
                     put(self, quantile, value)
             return getattr(self, name)
-
-        def _has_too_few(self, quantile: float) -> bool:
-            """Whether there are too few operations, without making a histogram."""
-            few = not has_percentile(self.count or 0, quantile)
-            return few and not has_percentile(self._late.total(), quantile)
 
 
 _PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99, "p999_us": 0.999}

@@ -15,7 +15,6 @@ from ioh.bpf import privileges
 from ioh.bpf.channel import Loader
 from ioh.bpf.privileges import Kept
 from ioh.layers.base import Layer
-from ioh.live import attached as attached_module
 from ioh.live import attaching
 from ioh.live import source as live
 from ioh.live.source import LiveSource
@@ -66,7 +65,6 @@ class Host:
         patch.setattr(attaching, "STATS_TIMEOUT_S", 0.1)
         patch.setattr("ioh.bpf.maps.libbpf", SimpleNamespace)
         patch.setattr("ioh.bpf.maps.possible_cpus", lambda: 2)
-        patch.setattr(attached_module, "libbpf", lambda: None)
 
     def start_loader(self, _: object, filters: Filters) -> Loader:
         self.filters = filters
