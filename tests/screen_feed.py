@@ -7,13 +7,14 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from textual import _wait, events
 from textual.pilot import Pilot
 
 from ioh.model.feed import Extent, IsWanted, Mode, News, Overview, RecordingState, TimelineEvent
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.app import IohApp
 from ioh.tui.canvas import Canvas
 from ioh.tui.options import ScreenOptions
@@ -23,6 +24,15 @@ TIMEOUT_S = 20.0
 # After each key the pilot sleeps in such steps until the process does next to nothing.
 _wait.SLEEP_GRANULARITY = 1 / 500
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 5
+
+
+def _brief(snapshot: Snapshot) -> Snapshot:
+    """Without what a feed leaves out where it is not asked for."""
+    layers = {
+        name: replace(x, tables={}, parts={}) if isinstance(x, LayerSnapshot) else x
+        for name, x in snapshot.layers.items()
+    }
+    return replace(snapshot, layers=layers)
 
 
 class FakeFeed:
@@ -97,10 +107,13 @@ class FakeFeed:
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         return self.judged.get(tick) if is_wanted(self.looks_back) else None
 
-    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
+    def walk(
+        self, first: int, last: int, *, is_whole: bool = False
+    ) -> Iterator[tuple[int, Snapshot]]:
         for tick in range(first, last + 1):
             self.walked.add(tick)
-            yield tick, self.intervals[tick - 1]
+            found = self.intervals[tick - 1]
+            yield tick, found if is_whole else _brief(found)
 
     def tick_at(self, time_unix_s: float) -> int:
         times = [interval.time_unix_s for interval in self.intervals]

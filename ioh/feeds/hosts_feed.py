@@ -120,9 +120,12 @@ class HostFeed(StreamFeed):
         found = None if tick in self._lost else super().visit(tick)
         return None if found is None else self._with(tick, found)
 
-    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals without their tables and parts; none in which the host was not here."""
-        return (each for each in super().walk(first, last) if each[0] not in self._lost)
+    def walk(
+        self, first: int, last: int, *, is_whole: bool = False
+    ) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals; none in which the host was not here."""
+        found = super().walk(first, last, is_whole=is_whole)
+        return (each for each in found if each[0] not in self._lost)
 
     def overview(self) -> Overview:
         """When this host's findings began, and all hosts' findings."""

@@ -89,10 +89,13 @@ class RecordedFeed(Closing):
         found = cursor.snapshot()
         return None if found is None else self._chosen(found)
 
-    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals without their tables and parts, much faster than visit() for each."""
+    def walk(
+        self, first: int, last: int, *, is_whole: bool = False
+    ) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals, much faster than visit() for each; only ``is_whole`` has tables and parts."""
         extent = self._extent
-        found = walk(self._visits.session, max(first, extent.first), min(last, extent.last))
+        first, last = max(first, extent.first), min(last, extent.last)
+        found = walk(self._visits.session, first, last, is_whole=is_whole)
         return ((tick, self._chosen(snapshot)) for tick, snapshot in found)
 
     def _chosen(self, snapshot: Snapshot) -> Snapshot:

@@ -163,8 +163,10 @@ class Feed(Protocol):
         """
         ...
 
-    def walk(self, first: int, last: int) -> Iterator[tuple[int, Snapshot]]:
-        """Intervals without their tables and parts, much faster than visit() for each."""
+    def walk(
+        self, first: int, last: int, *, is_whole: bool = False
+    ) -> Iterator[tuple[int, Snapshot]]:
+        """Intervals, much faster than visit() for each; only ``is_whole`` has tables and parts."""
         ...
 
     def tick_at(self, time_unix_s: float) -> int:

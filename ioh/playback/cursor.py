@@ -76,9 +76,15 @@ class Cursor:
 
 
 def walk(
-    session: Session | MemoryRecording, first: int, last: int
+    session: Session | MemoryRecording, first: int, last: int, *, is_whole: bool = False
 ) -> Iterator[tuple[int, Snapshot]]:
-    """The intervals that end with the samples ``first`` to ``last``, without tables and parts.
+    """The intervals that end with the samples ``first`` to ``last``.
+
+    Args:
+        session: What they are of.
+        first: The number of the first.
+        last: And of the last.
+        is_whole: With tables and parts, which takes much longer where those are large.
 
     Returns:
         The number of each and the interval; those with a lost sample at either end are left out.
@@ -86,7 +92,7 @@ def walk(
     if last < first:
         return
     older: Tick | None = None
-    for newer in session.ticks(max(0, first - 1), is_brief=True):
+    for newer in session.ticks(max(0, first - 1), is_brief=not is_whole):
         if newer.tick > last:
             return
         if older is not None and first <= newer.tick == older.tick + 1:

@@ -22,11 +22,16 @@ class Past:
         self._row = (to, TrendHistory()) if to is not None else None
         return to is not None
 
-    def take(self, tick: int, snapshot: Snapshot) -> None:
-        """Keep one more interval."""
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether one row is shown."""
+        return self._row is not None
+
+    def take(self, tick: int, snapshot: Snapshot, *, is_whole: bool = True) -> None:
+        """Keep one more interval; one without its tables says nothing of a row."""
         self._whole.take(tick, point_of(snapshot))
         row = self._row  # the other thread may narrow to another one meanwhile
-        if row is not None:
+        if row is not None and is_whole:
             row[1].take(tick, point_of(narrowed(snapshot, row[0])))
 
     def window(self, last: int, count: int) -> list[TrendPoint | None]:

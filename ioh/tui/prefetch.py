@@ -142,8 +142,9 @@ class Prefetch:
         missing = self._past.missing(tick, self._span, self._feed.extent.first)
         if missing is None or self._has_other_work():
             return
-        for at, snapshot in self._feed.walk(*missing):
-            self._past.take(at, snapshot)
+        is_whole = self._past.is_narrowed  # by tables and parts
+        for at, snapshot in self._feed.walk(*missing, is_whole=is_whole):
+            self._past.take(at, snapshot, is_whole=is_whole)
             if self._has_other_work():
                 return
         self._tell(Found(tick, None, is_history=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 
@@ -241,6 +242,9 @@ def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it() -> None:
         await on.press("tab", "enter")
         assert "only 4121 dbserver" in on.lines[0]
         await on.until(lambda: on.feed.walked >= set(range(1, 30)))
+        # Of all intervals, not of the newest alone.
+        trend = re.compile("│ R MB/s +[▁▂▃▄▅▆▇█]{5}")
+        await on.until(lambda: any(map(trend.match, on.lines)))
         await on.press("escape", "escape")
         assert "only" not in on.lines[0]
 
