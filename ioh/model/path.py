@@ -323,8 +323,21 @@ class _Way:
         elif not self.client.us:
             yield "app holds the journal's writes, too"
         unknown = [segment.title for segment in path.segments if segment.us is None]
+        unknown += self._untimed() if path.top == "syscall" else []
         if unknown:
             yield f"{' and '.join(unknown)} not known apart"
+
+    def _untimed(self) -> list[str]:
+        """Layers below the calls that did something, nobody knows how long."""
+        layers = [self.layers.get(name) for name in ("nfs_client", "block")]
+        return [
+            layer.spec.title
+            for layer in layers
+            if layer is not None
+            and (stats := layer.ops.get(self.verb)) is not None
+            and stats.ops_per_s
+            and stats.latency_us is None
+        ]
 
     def _cached(self) -> Iterator[str]:
         """Reads that nothing below saw."""

@@ -100,6 +100,8 @@ def _line(spans: Iterable[tuple[str, str, Style]], theme: TerminalTheme, y: int)
 def _css(style: Style, theme: TerminalTheme) -> str:
     ink = theme.background_color.hex if style.reverse else _colour(style, theme)
     rules = [f"fill: {ink}"]
+    if style.dim:
+        rules.append("opacity: 0.6")
     if style.bold:
         rules.append("font-weight: bold")
     if style.underline:

@@ -87,6 +87,7 @@ _RICH_LIGHT = {
 }
 _MONO = {
     **dict.fromkeys(_DARK, ""),
+    **dict.fromkeys(("dim", "rule", "trend_r", "trend_w", "trend_o"), "dim"),
     "key": "bold",
     "brand": "bold",
     "warn": "bold",

@@ -80,6 +80,13 @@ def test_requests_of_one_call_that_overlap_take_no_longer_than_the_call() -> Non
     assert found.notes == ("app not known apart",)
 
 
+def test_a_lower_layer_whose_times_are_not_known_is_not_nothing() -> None:
+    untimed = replace(op(1000, 4096, 0), latency_us=None)
+    found = path(syscall=reads(), block=disk("sda", read=untimed))
+    assert steps(found) == {"syscall": 1000}
+    assert found.notes == ("block not known apart",)
+
+
 def test_without_probes_the_queue_is_part_of_the_device() -> None:
     untimed = replace(op(1000, 4096, 0), latency_us=None)
     found = path(

@@ -134,4 +134,4 @@ def test_with_room_for_all_every_breakdown_is_named() -> None:
     state = ViewState(layer="block", chosen=("block", "read"))
     text = breakdown(PanelView(state, judged(), (), UNICODE), 120, 5).lines[0].text
     titles = [table.title for table in judged().specs["block"].tables]
-    assert " ".join(titles) in text
+    assert "  ".join(titles) in text

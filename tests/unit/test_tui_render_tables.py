@@ -254,6 +254,14 @@ def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:
     assert second.endswith("+1 (f)")
     assert {hit.action for hit in frame.hits} == {"findings"}
     assert render_strip((), 80, 2).lines == []
+    first, second = render_strip(FINDINGS, 80, 2).text().splitlines()  # whole, in two lines
+    assert first.endswith("become 8.0 READs of 128 KB each")
+    assert second.split() == ["on", "10.0.0.5:/export.", "+2", "(f)"]
+    (only,) = render_strip(FINDINGS[:1], 80, 1).lines
+    assert (only.text[-1], only.width) == ("~", 80)
+    (first, second) = render_strip(FINDINGS[:1], 110, 2).text().splitlines()
+    assert first.startswith(" ! A warning thing: Application")
+    assert " ".join((first + second).split()).endswith("Mount it with rsize=1048576.")
     assert render_strip(FINDINGS, 80, 0).lines == []
 
 

@@ -26,18 +26,27 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def render_strip(findings: Sequence[Finding], width: int, height: int) -> ScreenFrame:
-    """At most ``height`` lines, the worst findings; a click opens the findings screen."""
-    frame = ScreenFrame()
-    shown = ranked(findings)
-    for at, finding in enumerate(shown[:height]):
-        more = len(shown) - height if at == height - 1 else 0
+    """At most ``height`` lines: the worst finding whole, then others; clicks open all."""
+    lines: list[Line] = []
+    left = ranked(findings)
+    while left and len(lines) < height:
+        finding = left.pop(0)
+        style = SEVERITY_STYLES[finding.severity]
         sign = SIGNS[finding.severity].strip()
-        line = Line(f" {sign} {_title(finding)}: ", SEVERITY_STYLES[finding.severity])
-        line.add(safe_name(finding.cause))
-        if finding.advice:
-            line.add(f" {safe_name(finding.advice)}", "dim")
-        if more > 0:
-            line = line.fitted(width - 10).add(f" +{more} (f)", "dim")
+        begin = f"{sign} {_title(finding)}:"
+        advice = "" if left else safe_name(finding.advice)
+        text = f"{begin} {safe_name(finding.cause)} {advice}".rstrip()
+        parts = textwrap.wrap(text, max(20, width - 2))
+        room = height - len(lines)
+        told = len(begin)
+        for part in filter(None, [*parts[: room - 1], " ".join(parts[room - 1 :])]):
+            lines.append(Line(" ").add(part[:told], style).add(part[told:]))
+            told = max(0, told - len(part) - 1)
+    if left and lines:
+        more = f" +{len(left)} (f)"
+        lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
+    frame = ScreenFrame()
+    for line in lines:
         frame.add(line.fitted(width), (0, width, "findings", ""))
     return frame
 

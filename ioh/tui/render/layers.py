@@ -11,9 +11,8 @@ from ioh.tui.history import TrendPoint, series
 from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import TREND_STYLES
 from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import TREND_INTERVALS, binned, length_text
+from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, binned, length_text
 from ioh.tui.rows import LayerRow
 
 _MIN_TREND = 12

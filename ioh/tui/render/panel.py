@@ -23,10 +23,9 @@ from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped
 from ioh.tui.render.panels import PanelView, breakdown_name
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
-from ioh.tui.render.trends import Trend
+from ioh.tui.render.trends import TREND_STYLES, Trend
 
 STYLES = {"R": "read", "W": "write", "": "other"}
-TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "other"}
 GAP = 2
 SIDES = 4  # columns of the box's sides and of the space beside them
 _NAME = 15  # columns of a layer's number and title

@@ -20,6 +20,7 @@ from ioh.tui.render.line import Line, ScreenFrame, Span, heading
 from ioh.tui.render.sizelat import column_label, hidden_sizes, histogram_of, render_size_latency
 from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
+from ioh.tui.render.trends import TREND_STYLES
 from ioh.tui.state import Narrow, TableState, ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
@@ -165,7 +166,7 @@ def _style(view: PanelView) -> str:
 
 
 def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
-    style = _style(view)
+    style = TREND_STYLES[direction(view.state.chosen[1])]  # as loud as the overview's
     upper = max(1, (height - 2) // 2)
     graphs: tuple[tuple[Measure, str, int], ...] = (
         ("bytes_per_s", "throughput, B/s", upper),
@@ -192,10 +193,11 @@ def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
     at = 3 + display_width(spans[0][0])
     pattern = f"  filter: {cut_to(safe_name(table.pattern), _FILTER)}" if table.pattern else ""
     for other, title in _named_tables(layer, spec, width - at - 1 - display_width(pattern)):
-        spans += [(" ", ""), (title, "tab" if other and other is spec else "dim")]
+        gap = "  " if other else " "
+        spans += [(gap, ""), (title, "tab" if other and other is spec else "dim")]
+        at += len(gap) + display_width(title)
         if other:
-            hits.append((at + 1, at + 1 + display_width(title), "table", other.name))
-        at += 1 + display_width(title)
+            hits.append((at - display_width(title), at, "table", other.name))
     if pattern:
         spans.append((pattern, "warn"))
     frame.add(heading(spans, width, view.glyphs.rule), *hits)
@@ -245,7 +247,7 @@ def _named_tables(
 
     def width(begin: int, end: int) -> int:
         left_out = (begin > 0) + (end < len(titles))
-        return sum(display_width(title) + 1 for title in titles[begin:end]) + 2 * left_out
+        return sum(display_width(title) + 2 for title in titles[begin:end]) + 2 * left_out
 
     begin, end = 0, at + 1
     while begin < at and width(begin, end) > room:

@@ -42,6 +42,7 @@ from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
 ROOMY = 30  # lines from which headings and the time line are always shown
+_TWO_LINES = 20  # lines from which a finding has two of them: most do not fit one of 80 columns
 _MIN_PANEL = 5
 _LEGEND = "  .  none    -  not measured, or too few to tell"
 TELL_S = 10.0  # findings are told of within that time of their evidence
@@ -211,7 +212,7 @@ def _add_footer(
 def _main(
     state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int
 ) -> ScreenFrame:
-    high = 2 if height >= ROOMY else 1
+    high = 2 if height >= (ROOMY if state.layer else _TWO_LINES) else 1
     strip = _strip(data, snapshot, width, high)
     while len(strip.lines) < high:  # a finding moves nothing
         strip.add(Line())

@@ -22,7 +22,7 @@ from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
 
 _NUMBER = 6
-_MIN_KEYS = 22
+_KEYS, _MIN_KEYS = 22, 14
 _MAX_KEY_PART = 24
 _LETTERS = {"r": "R", "w": "W"}
 
@@ -64,9 +64,10 @@ def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
     titled = [column for column in spec.columns if column.title]
     ranked = [column for column in titled if column.derived_name in spec.sort_by]
     ordered = ranked + [column for column in titled if column not in ranked]
-    room = width - max(_MIN_KEYS, width // 3)
-    ends = accumulate(_width(column) + 1 for column in ordered)
-    return ordered[: max(1, sum(end <= room for end in ends))]
+    ends = list(accumulate(_width(column) + 1 for column in ordered))
+    fitting = [sum(end <= width - keys for end in ends) for keys in (width // 3, _KEYS, _MIN_KEYS)]
+    # One of two directions would hide who does the other.
+    return ordered[: max(1, min(fitting[:2]), min(2, fitting[2]))]
 
 
 def _width(column: MetricSpec) -> int:

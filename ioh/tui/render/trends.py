@@ -12,6 +12,7 @@ from ioh.tui.render.line import Line
 from ioh.tui.render.spark import Values, render_bars
 
 TREND_INTERVALS = 60
+TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
 _LABEL, _PEAK = 9, 6
 
 
