@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
-from ioh.findings.sums import measured, sum_metric
+from ioh.findings.sums import measured, sum_metric, sum_rows
 from ioh.findings.window import Stretch, once, rows_of, seconds_of
+from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -83,25 +85,18 @@ def _mean_us(sums: tuple[float, float, float]) -> float | None:
 @once
 def off_disk_bytes(snapshots: Sequence[Snapshot], op: str) -> float:
     """Bytes that programs moved in files of which no block device here knows."""
-    return sum(
-        (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds_of(snapshot, "syscall")
-        for snapshot in snapshots
-        for row in rows_of(snapshot, "syscall", "mount")
-        if is_off_disk(row.key[-1])
-    )
+    by_type = sum_rows(snapshots, "syscall", "mount", (f"{op}_bytes_per_s",), itemgetter(-1))
+    return sum(size for fstype, size in by_type.items() if is_off_disk(fstype))
 
 
 def metric_mean(
     snapshots: Sequence[Snapshot], layer: str, metric: str, weight: str
 ) -> float | None:
     """A ratio metric over several intervals, each weighted by a rate of the same layer."""
-    total = weights = 0.0
-    for seconds, found in measured(snapshots, layer):
-        value, share = found.metrics.get(metric), found.metrics.get(weight)
-        if value is not None and share:
-            total += value * share * seconds
-            weights += share * seconds
-    return total / weights if weights else None
+    return weighted_mean(
+        ((found.metrics.get(weight) or 0.0) * seconds, found.metrics.get(metric))
+        for seconds, found in measured(snapshots, layer)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
 from ioh.model.finding import Confidence, Evidence
 from ioh.model.pairs import OPS
+from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 
 SPAN_S = 5.0
@@ -140,9 +141,7 @@ def _count(stats: PairOp, end: str) -> int:
 
 
 def _mean_us(sums: Sequence[OpSum]) -> float | None:
-    known = [(each.count, each.latency_us) for each in sums if each.latency_us is not None]
-    total = sum(count for count, _ in known)
-    return sum(count * us for count, us in known) / total if total else None
+    return weighted_mean((each.count, each.latency_us) for each in sums)
 
 
 def shares(calls: Calls) -> Iterator[Evidence]:

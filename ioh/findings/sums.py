@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ioh.findings.window import duration_s, once
+from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 
 _NO_OPS: Mapping[str, OpStats] = {}
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,12 @@ class OpSum:
     @property
     def latency_us(self) -> float | None:
         """Mean time of an operation."""
-        return _mean([(x.count, x.latency_us) for _, x in self.found])
+        return weighted_mean([(x.count, x.latency_us) for _, x in self.found])
 
     @property
     def queue_us(self) -> float | None:
         """Mean time that an operation waited."""
-        return _mean([(x.count, x.queue_us) for _, x in self.found])
+        return weighted_mean([(x.count, x.queue_us) for _, x in self.found])
 
     @property
     def max_us(self) -> float | None:
@@ -70,13 +74,6 @@ class OpSum:
     def avg_bytes(self) -> float:
         """Mean size; 0 where nothing happened."""
         return self.bytes / self.count if self.count else 0.0
-
-
-def _mean(counted: Iterable[tuple[int | None, float | None]]) -> float | None:
-    """A mean weighted by operations; None of none."""
-    known = [(count, value) for count, value in counted if count and value is not None]
-    total = sum([count for count, _ in known])
-    return sum([count * value for count, value in known]) / total if total else None
 
 
 @once
@@ -106,3 +103,19 @@ def sum_metric(snapshots: Sequence[Snapshot], layer: str, name: str) -> float | 
         if (value := found.metrics.get(name)) is not None
     ]
     return sum(parts) if parts else None
+
+
+def sum_rows(
+    snapshots: Sequence[Snapshot],
+    layer: str,
+    table: str,
+    columns: Sequence[str],
+    by: Callable[[tuple[str, ...]], _Key],
+) -> dict[_Key, float]:
+    """Increase of counters of a table's rows, from their rates; ``by`` makes its key of a row's."""
+    sums: dict[_Key, float] = defaultdict(float)
+    for seconds, found in measured(snapshots, layer):
+        for row in found.tables.get(table, ()):
+            values = row.values
+            sums[by(row.key)] += sum([values.get(name) or 0.0 for name in columns]) * seconds
+    return sums

@@ -14,6 +14,7 @@ from itertools import permutations
 from math import isfinite
 
 from ioh.model.path import disk_shares
+from ioh.model.rates import weighted_mean
 from ioh.model.sample import Sample, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow
 
@@ -139,7 +140,7 @@ def _pair(
         {op: stats for op, stats in found.items() if stats.client_calls or stats.server_calls},
         _sum(row.values.get("retransmits_per_s") for row in rows),
         _sum(row.values.get("retrans_segs_per_s") for row in tcp),
-        _mean((1.0, row.values.get("srtt_us")) for row in tcp),
+        weighted_mean((1.0, row.values.get("srtt_us")) for row in tcp),
         server.snapshot,
     )
 
@@ -158,11 +159,12 @@ def _op(
     if served is None and is_whole and there is not None and there.source == "bpf":
         served = 0.0  # nobody of this host called
     seconds = 0.0 if there is None else there.interval_s
+    times_us = [row.values.get(f"{op}_latency_us") for row in clients]
     return PairOp(
         _count(_sum(stats.count for stats in ours)),
         None if served is None else _count(served * seconds),
-        _mean((stats.ops_per_s, stats.service_us) for stats in ours),
-        _mean(zip(calls, (row.values.get(f"{op}_latency_us") for row in clients), strict=True)),
+        weighted_mean((stats.ops_per_s, stats.service_us) for stats in ours),
+        weighted_mean(zip(calls, times_us, strict=True)),
     )
 
 
@@ -223,10 +225,3 @@ def _sum(values: Iterable[Value]) -> float | None:
     """Of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
     return float(sum(known)) if known else None
-
-
-def _mean(weighted: Iterable[tuple[Value, Value]]) -> float | None:
-    """Of values with their weights; None where none is known."""
-    known = [(weight, value) for weight, value in weighted if weight and value is not None]
-    total = sum(weight for weight, _ in known)
-    return sum(weight * value for weight, value in known) / total if total else None

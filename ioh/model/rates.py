@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ioh.model.sample import Value
 
 
@@ -55,3 +57,10 @@ def int_delta(older: int | None, newer: int | None) -> int | None:
     if older is None or newer is None or newer < older:
         return None
     return newer - older
+
+
+def weighted_mean(values: Iterable[tuple[Value, Value]]) -> float | None:
+    """Of weights with their values, those that are known; None where there is none."""
+    known = [(weight, value) for weight, value in values if weight and value is not None]
+    total = sum([weight for weight, _ in known])
+    return sum([weight * value for weight, value in known]) / total if total else None

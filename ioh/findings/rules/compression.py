@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, duration_s, rows_of, seconds_of
+from ioh.findings.sums import sum_metric, sum_op, sum_rows
+from ioh.findings.window import Window, duration_s, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -72,12 +73,7 @@ def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     if not any(recent.each(_is_written)):
         return
-    by_type: dict[str, float] = {}
-    for snapshot in recent:
-        seconds = seconds_of(snapshot, "syscall")
-        for row in rows_of(snapshot, "syscall", "mount"):
-            moved = (row.values.get("write_bytes_per_s") or 0.0) * seconds
-            by_type[row.key[-1]] = by_type.get(row.key[-1], 0.0) + moved
+    by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
     kinds = [name for name in by_type if name in _CAN and by_type[name]]
     wrote = sum(by_type[name] for name in kinds)
     if not kinds or wrote < _PURE * sum(by_type.values()):

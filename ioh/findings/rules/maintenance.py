@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from operator import itemgetter
 
 from ioh.findings.format_sentence import percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, duration_s, rows_of, seconds_of
+from ioh.findings.sums import sum_op, sum_rows
+from ioh.findings.window import Window, duration_s, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -69,18 +70,11 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     recent = window.recent(SPAN_S)
     if not any(recent.each(_has_upkeep)):
         return
-    by_name: dict[str, float] = {}
-    total = 0.0
-    for snapshot in recent:
-        interval_s = seconds_of(snapshot, "block")
-        for row in rows_of(snapshot, "block", "process"):
-            moved = sum(
-                (row.values.get(f"{op}_bytes_per_s") or 0.0) * interval_s
-                for op in ("read", "write")
-            )
-            total += moved
-            if _UPKEEP.fullmatch(row.key[1]):
-                by_name[row.key[1]] = by_name.get(row.key[1], 0.0) + moved
+    moved_by = sum_rows(
+        recent, "block", "process", ("read_bytes_per_s", "write_bytes_per_s"), itemgetter(1)
+    )
+    by_name = {name: moved for name, moved in moved_by.items() if _UPKEEP.fullmatch(name)}
+    total = sum(moved_by.values())
     if not by_name or not total:
         return
     seconds = duration_s(recent)

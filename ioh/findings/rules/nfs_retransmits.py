@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from ioh.findings.format_sentence import per_s
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import measured
+from ioh.findings.sums import sum_rows
 from ioh.findings.window import Window, duration_s
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 SPAN_S = 10.0
-
-
-def _sent_again(snapshot: Snapshot) -> list[tuple[str, float, float]]:
-    """Each server's retransmissions and timeouts."""
-    return [
-        (
-            row.key[0],
-            (row.values.get("retransmits_per_s") or 0.0) * interval_s,
-            (row.values.get("timeouts_per_s") or 0.0) * interval_s,
-        )
-        for interval_s, layer in measured((snapshot,), "nfs_client")
-        for row in layer.tables.get("server", ())
-    ]
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Each server."""
     recent = window.recent(SPAN_S)
-    again: dict[str, float] = {}
-    given_up: dict[str, float] = {}
-    for rows in recent.each(_sent_again):
-        for server, retransmits, timeouts in rows:
-            again[server] = again.get(server, 0.0) + retransmits
-            given_up[server] = given_up.get(server, 0.0) + timeouts
+    again, given_up = (
+        sum_rows(recent, "nfs_client", "server", (f"{what}_per_s",), itemgetter(0))
+        for what in ("retransmits", "timeouts")
+    )
     for server, count in again.items():
         if count < limits["again_min"] * 0.99:  # a sum of rates is a whole number but for rounding
             continue

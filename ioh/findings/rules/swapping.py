@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import percent, program, rate, size
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_metric
-from ioh.findings.window import Stretch, Window, duration_s, rows_of
+from ioh.findings.sums import sum_metric, sum_rows
+from ioh.findings.window import Stretch, Window, duration_s
 from ioh.model.finding import Evidence
 
 SPAN_S = 4.0
@@ -59,11 +59,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 def _paged_in(recent: Stretch, into: float) -> str:
     """Who reads most by page faults, if that is much of what is swapped in; "" of nobody."""
-    sums: dict[_Key, float] = {}
-    for snapshot in recent:
-        for row in rows_of(snapshot, "syscall", "process"):
-            moved = (row.values.get("fault_bytes_per_s") or 0.0) * snapshot.interval_s
-            sums[row.key] = sums.get(row.key, 0.0) + moved
+    sums = sum_rows(recent, "syscall", "process", ("fault_bytes_per_s",), tuple)
     most = max(sums, key=lambda key: sums[key], default=())
     if not most or sums[most] / duration_s(recent) < into / 4:
         return ""

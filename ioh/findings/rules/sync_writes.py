@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, rows_of, seconds_of
+from ioh.findings.sums import sum_op, sum_rows
+from ioh.findings.window import Window
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import Snapshot
@@ -116,24 +117,17 @@ def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
 
 def _reads_of(who: str, recent: Sequence[Snapshot]) -> float:
     """Disk reads that processes of that name submitted themselves."""
-    return sum(
-        (row.values.get("reads_per_s") or 0.0) * seconds_of(snapshot, "block")
-        for snapshot in recent
-        for row in rows_of(snapshot, "block", "process")
-        if who.startswith((f"{row.key[1]}[", f"{row.key[1]} "))
-    )
+    by_name = sum_rows(recent, "block", "process", ("reads_per_s",), itemgetter(1))
+    names = [name for name in by_name if who.startswith((f"{name}[", f"{name} "))]
+    return sum(by_name[name] for name in names)
 
 
 def _busiest(recent: Sequence[Snapshot], time: str) -> str:
     """Who spends most of that time; a program that writes most need not be who waits."""
-    by_process: dict[tuple[str, ...], float] = defaultdict(float)
+    by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
     by_name: dict[str, float] = defaultdict(float)
-    for snapshot in recent:
-        seconds = seconds_of(snapshot, "syscall")
-        for row in rows_of(snapshot, "syscall", "process"):
-            spent = (row.values.get(time) or 0.0) * seconds
-            by_process[row.key] += spent
-            by_name[row.key[1]] += spent
+    for (_, name), spent in by_process.items():
+        by_name[name] += spent
     half, several = sum(by_process.values()) / 2, "More than one program"
     for key, spent in by_process.items():
         if spent >= half:

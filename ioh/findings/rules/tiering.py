@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import StatisticsError, correlation, median
 
 from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
@@ -152,14 +153,7 @@ def _time_us(snapshot: Snapshot, ops_min_per_s: float) -> float | None:
 
 def straightness(values: Sequence[float]) -> float:
     """The share, 0 to 1, of what the logarithms of a series vary that a straight line explains."""
-    if len(values) < 2:
-        return 0.0
-    logs = [math.log(value) for value in values]
-    middle, mean = (len(logs) - 1) / 2, sum(logs) / len(logs)
-    covariance = sum((at - middle) * (value - mean) for at, value in enumerate(logs))
-    spread_t = sum((at - middle) ** 2 for at in range(len(logs)))
-    spread = sum((value - mean) ** 2 for value in logs)
-    return covariance**2 / (spread_t * spread) if spread else 0.0
+    return _with_time([math.log(value) for value in values]) ** 2
 
 
 def spearman(values: Sequence[float]) -> float:
@@ -167,21 +161,16 @@ def spearman(values: Sequence[float]) -> float:
 
     Equal values share the mean of their ranks; a constant series has 0.
     """
-    order = sorted(range(len(values)), key=lambda at: values[at])
-    ranks = [0.0] * len(values)
-    at = 0
-    while at < len(order):
-        end = at
-        while end < len(order) and values[order[end]] == values[order[at]]:
-            end += 1
-        for place in order[at:end]:
-            ranks[place] = (at + end - 1) / 2
-        at = end
-    middle = (len(values) - 1) / 2
-    covariance = sum((t - middle) * (rank - middle) for t, rank in enumerate(ranks))
-    spread_t = sum((t - middle) ** 2 for t in range(len(values)))
-    spread_r = sum((rank - middle) ** 2 for rank in ranks)
-    return covariance / (spread_t * spread_r) ** 0.5 if spread_r else 0.0
+    ordered = sorted(values)
+    return _with_time([bisect_left(ordered, x) + bisect_right(ordered, x) for x in values])
+
+
+def _with_time(values: Sequence[float]) -> float:
+    """Correlation of a series with time; 0 of a constant one."""
+    try:
+        return correlation(range(len(values)), values)
+    except StatisticsError:
+        return 0.0
 
 
 RULE = Rule(
