@@ -40,7 +40,7 @@ def refuse_live_options(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Look for cyclic garbage seldom: a recording's values have no cycles, and there are many."""
     before = gc.get_threshold()
     gc.freeze()
@@ -88,7 +88,7 @@ def run_replay(  # noqa: PLR0913
     faults, intervals = Faults(), intervals_from(args)
     span = Span(getattr(args, "begin", None), getattr(args, "end", None))
     with (
-        _few_collections(),
+        few_collections(),
         Ending() as ending,
         contextlib.suppress(Signalled),
         ReplaySource(

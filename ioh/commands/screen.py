@@ -16,7 +16,7 @@ from ioh.commands.bench_screen import line_from
 from ioh.commands.databases import databases_from
 from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from, filters_from, layers_from
-from ioh.commands.playback import refuse_live_options
+from ioh.commands.playback import few_collections, refuse_live_options
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
@@ -132,6 +132,8 @@ def show(
     first: list[Snapshot] = []
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
+            if is_replay:
+                stack.enter_context(few_collections())
             # A recording that cannot be shown is no more than a line; probes take their time.
             feed = None if mode == "live" else make_feed(stack, first.append)
             with starting(draw) as redraw, without_garbage():

@@ -23,7 +23,6 @@ from ioh.model.snapshot import Snapshot
 from ioh.playback.replay import ReplaySource, Span
 from ioh.session.stream import Tick
 
-NICE = 19
 TELL_S = 0.25
 # More than a time line can show; what they are is found again where one goes.
 MAX_BEGINS = 10_000
@@ -163,7 +162,7 @@ class FindingsIndex:
                 os._exit(0)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
-            os.nice(NICE)
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # keys take its CPU at once
             self._scan(lambda data: os.write(fd, data))
         finally:
             os._exit(0)  # the parent sees how far it came

@@ -46,7 +46,6 @@ class _Block:
         rely on that.  ``op`` only of an op.  ``built``: what was made of the numbers as they are.
     """
 
-    group: _Group
     begin: int
     size: int
     nils: int
@@ -156,7 +155,8 @@ class _State:
         self.tables: list[_Table] = []
         self._rows: list[tuple[_Group, tuple[str, ...]] | None] = []  # by number; None: removed
         self.values: list[Value] = []
-        self._blocks: list[_Block] = []
+        # Blocks do not know their group: the two would be garbage that only a collection finds.
+        self._blocks: list[tuple[_Block, _Group]] = []
         self._begins: list[int] = []  # of blocks
         self._changed: set[int] = set()  # places
         self._fresh_blocks = self._fresh_numbers = 0  # since the last sample was built
@@ -167,11 +167,11 @@ class _State:
         self, group: _Group, size: int, nils: int, floats: int, op: OpShape | None = None
     ) -> _Block:
         """Put numbers, all 0, behind all others."""
-        block = _Block(group, len(self.values), size, nils, floats, op)
+        block = _Block(len(self.values), size, nils, floats, op)
         if block.begin + size > MAX_CELLS:
             refuse("more numbers than any sample has")
         self.values += [0] * size
-        self._blocks.append(block)
+        self._blocks.append((block, group))
         self._begins.append(block.begin)
         self._fresh_blocks += 1
         self._fresh_numbers += size + _BLOCK_NUMBERS
@@ -272,7 +272,7 @@ class _State:
 
     def _check(self, at: int, value: float | None) -> None:
         """Refuse what is no integer where one must be."""
-        block = self._blocks[bisect_right(self._begins, at) - 1]
+        block, _ = self._blocks[bisect_right(self._begins, at) - 1]
         if at - block.begin >= (block.nils if value is None else block.floats):
             refuse("a count that is no integer")
         if at < HOST_NUMBERS and value is not None and not isfinite(value):
@@ -283,8 +283,8 @@ class _State:
         end = 0
         for at in sorted(self._changed):
             if at >= end:
-                block = self._blocks[bisect_right(self._begins, at) - 1]
-                block.built = block.group.shown = None
+                block, group = self._blocks[bisect_right(self._begins, at) - 1]
+                block.built = group.shown = None
                 end = block.begin + block.size
                 self._fresh_blocks += 1
                 self._fresh_numbers += block.size + _BLOCK_NUMBERS

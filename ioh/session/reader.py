@@ -19,7 +19,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.frame import MAX_PLAIN_BYTES, V1_BEGIN, Kind
+from ioh.session.frame import V1_BEGIN, Kind
 from ioh.session.index import frame_at, last_tick_until, look_on, read_places
 from ioh.session.joined import Member, member_of, members_in, split_name
 from ioh.session.packing import Unpacker
@@ -146,6 +146,7 @@ class Session(Closing):
         file, host = split_name(path) if fd is None else (path, "")
         self._fd = open_for_reading(file) if fd is None else fd
         self._member: Member | None = None
+        self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 cause = f"{printable(path)} allows no seeking"
@@ -342,20 +343,27 @@ class Session(Closing):
         unpacker = Unpacker()  # one for all: to make it takes longer than to use it
         for entry in self._entries(kind):
             with contextlib.suppress(RecordError):
-                plain = self._plain(entry, unpacker, _MAX_MOMENT_BYTES)
+                plain = unpacker.unpack(self._payload(entry), most_bytes=_MAX_MOMENT_BYTES)
                 yield entry, decode_plain(plain, made)
 
-    def _plain(self, entry: IndexEntry, unpacker: Unpacker, most_bytes: int) -> bytes:
+    def _payload(self, entry: IndexEntry) -> bytes:
         frame = frame_at(self._read, entry.offset)
         if frame is None or frame.kind != entry.kind:
             refuse("damaged")
-        return unpacker.unpack(frame.payload, most_bytes=most_bytes)
+        return frame.payload
 
     def _head_before(self, offset: int) -> Head | None:
-        """The last head before an offset, or where that is damaged one that is not."""
+        """The last head before an offset, or where that is damaged one that is not.
+
+        One that is repeated is not decoded again: whoever derives from samples plans once for each
+        LayerSpec.
+        """
         entries = self._entries(Kind.HEAD)
         at = bisect_right([entry.offset for entry in entries], offset)
         for entry in (*reversed(entries[:at]), *entries[at:])[:_MAX_HEADS]:
             with contextlib.suppress(RecordError):
-                return decode_head(self._plain(entry, Unpacker(), MAX_PLAIN_BYTES))
+                payload = self._payload(entry)
+                if self._head is None or self._head[0] != payload:
+                    self._head = (payload, decode_head(Unpacker().unpack(payload)))
+                return self._head[1]
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -61,3 +62,31 @@ def test_small_samples_are_not_many_between_whole_ones_either() -> None:
     data = recorded(small(3 * MAX_DELTA_TICKS))
     wholes = [frame.number for frame in frames(data) if frame.kind == Kind.WHOLE]
     assert wholes == [0, MAX_DELTA_TICKS + 1, 2 * (MAX_DELTA_TICKS + 1)]
+
+
+def test_samples_anywhere_share_what_describes_their_layers(tmp_path: Path) -> None:
+    path = tmp_path / "x.ioh"
+    path.write_bytes(busy())
+    with Session(str(path)) as session:
+        found = [session.sample_at(tick) for tick in (0, 60, 30)]
+    first, *others = (list(sample.specs.values()) for sample in found if sample is not None)
+    assert len(others) == 2
+    assert all(a is b for other in others for a, b in zip(first, other, strict=True))
+
+
+def test_seeks_leave_no_garbage_that_only_a_collection_finds(tmp_path: Path) -> None:
+    path = tmp_path / "x.ioh"
+    path.write_bytes(busy())
+    gc.collect()
+    gc.disable()
+    try:
+        with Session(str(path)) as session:
+            assert all(session.sample_at(tick) is not None for tick in (5, 50, 20))
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = {type(each) for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not [each for each in left if each.__module__.startswith("ioh.")]
