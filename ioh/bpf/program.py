@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ from ioh.bpf.calls import (
 )
 from ioh.bpf.compiled import Compiled, renumber
 from ioh.bpf.host import HostFacts, run_alone
-from ioh.bpf.maps import MapSpec
 from ioh.bpf.probe_cache import find, keep, key_of
 from ioh.bpf.source import probes_dir
 from ioh.bpf.typed import CASTS, can_trust_pointers, find_cast, load_typed, resolve_casts
@@ -41,28 +40,6 @@ if TYPE_CHECKING:
 _LATE_MAPS = ("late_offsets", "sites")
 _TAKERS_SMALL_HOST = 16384
 _TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
-
-
-@dataclass(frozen=True, slots=True)
-class AttachedProgram:
-    """A probe that runs: keep every descriptor open for as long as it shall.
-
-    Shape:
-        ``maps[i]`` belongs to ``map_fds[i]``.  ``points`` says which way each event was
-        attached, ``missing`` which optional events this kernel does not have.  ``program_fds``
-        begins with ``late`` programs, which are not attached yet (those of a late part, or that of
-        servers' functions), and ends with ``copies`` programs for each of ``points``, in that
-        order.
-    """
-
-    maps: tuple[MapSpec, ...]
-    map_fds: tuple[int, ...]
-    program_fds: tuple[int, ...]
-    link_fds: tuple[int, ...]
-    points: Mapping[str, str]
-    missing: Mapping[str, str]
-    copies: int
-    late: int
 
 
 def attach_layer(
@@ -82,31 +59,16 @@ def attach_layer(
         cast = find_cast(btf) if trusted else None
         host = HostFacts(btf, trusted_loads=trusted, cast=cast, alone=run_alone(btf))
         for form in forms_of(layer, host):
-            attached = attach_program(layer, form, filters, dict(joined))
-            if isinstance(attached, AttachedProgram):
+            outcome = attach_program(layer, form, filters, dict(joined))
+            if not isinstance(outcome, Unavailable):
                 break
     except OSError as error:
         refused = (str(error), "needs a kernel with CONFIG_DEBUG_INFO_BTF, and libbpf")
-        attached = Unavailable(*(lack_behind(error) or refused))
-    if isinstance(attached, Unavailable):
-        return {"reason": attached.reason, "hint": attached.hint}, [], Made()
-    answer = {
-        "maps": [asdict(spec) for spec in attached.maps],
-        "programs": len(attached.program_fds),
-        "has_late": bool(attached.late),
-        "copies": attached.copies,
-        "points": dict(attached.points),
-        "missing": dict(attached.missing),
-        "seconds": round(time.monotonic() - started, 3),
-    }
-    fds = [*attached.map_fds, *attached.program_fds, *attached.link_fds]
-    maps = object_ids("map", attached.map_fds)
-    late = object_ids("program", attached.program_fds[: attached.late])
-    offsets = [maps[at] for at, spec in enumerate(attached.maps) if spec.name in _LATE_MAPS]
-    handing = {event.hands_on: attached.points.get(event.name, "") for event in layer.events}
-    handed = [(handing.get(spec.name), maps[at]) for at, spec in enumerate(attached.maps)]
-    arrays = tuple((tracepoint, number) for tracepoint, (_, number) in handed if tracepoint)
-    return answer, fds, Made(maps, (*offsets, *late), arrays)
+        outcome = Unavailable(*(lack_behind(error) or refused))
+    if isinstance(outcome, Unavailable):
+        return {"reason": outcome.reason, "hint": outcome.hint}, [], Made()
+    outcome[0]["seconds"] = round(time.monotonic() - started, 3)
+    return outcome
 
 
 def c_constant(value: int | str) -> str:
@@ -195,8 +157,14 @@ def attach_program(
     host: HostFacts,
     filters: Filters,
     handed_on: Mapping[str, int] = MappingProxyType({}),
-) -> AttachedProgram | Unavailable:
-    """Compile, verify and attach one layer's probe.
+) -> Outcome | Unavailable:
+    """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
+
+    Shape:
+        Descriptors of maps, programs and links.  The answer's ``points`` say which way each event
+        was attached, ``missing`` which optional events this kernel does not have.  The programs
+        begin with those that are not attached yet (those of a late part, or that of servers'
+        functions), and end with ``copies`` for each of ``points``, in that order.
 
     Returns:
         Unavailable, with the compiler's or verifier's own last line, when the kernel or bcc
@@ -225,16 +193,22 @@ def attach_program(
         return Unavailable(*(lack_behind(error) or refused))
     points = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
     missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
-    return AttachedProgram(
-        compiled.maps,
-        tuple(map_fds),
-        (*programs, *(program for program, _ in handlers)),
-        tuple(links),
-        points,
-        missing,
-        layer.copies(host),
-        len(_late_points(layer)) + bool(layer.server_program),
-    )
+    program_fds = [*programs, *(program for program, _ in handlers)]
+    late = programs[: len(_late_points(layer)) + bool(layer.server_program)]
+    answer = {
+        "maps": [asdict(spec) for spec in compiled.maps],
+        "programs": len(program_fds),
+        "has_late": bool(late),
+        "copies": layer.copies(host),
+        "points": points,
+        "missing": missing,
+    }
+    maps = dict(zip((spec.name for spec in compiled.maps), object_ids("map", map_fds), strict=True))
+    told = tuple(maps[name] for name in maps if name in _LATE_MAPS)
+    handing = [e for e in layer.events if e.hands_on and e.name in points]
+    arrays = tuple((points[e.name], maps[e.hands_on][1]) for e in handing)
+    made = Made(tuple(maps.values()), (*told, *object_ids("program", late)), arrays)
+    return answer, [*map_fds, *program_fds, *links], made
 
 
 def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:

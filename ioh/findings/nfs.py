@@ -10,21 +10,12 @@ from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import measured, sum_metric, sum_rows
 from ioh.findings.window import Stretch, once, rows_of, seconds_of
+from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
-# File systems whose files are on another machine or in memory: their reads reach no disk here.
-OFF_DISK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse", "tmpfs", "ramfs"}
-)
-
 _NOTHING = (0.0, 0.0, 0.0)
-
-
-def is_off_disk(fstype: str) -> bool:
-    """Whether I/O to such a file system submits nothing to a block device of this host."""
-    return fstype in OFF_DISK or fstype.startswith("fuse.")
 
 
 @dataclass(frozen=True, slots=True)

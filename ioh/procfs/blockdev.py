@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ioh.model.file_systems import is_off_disk
 from ioh.model.printable import printable
 from ioh.procfs.diskstats import SECTOR_BYTES, parse_dev, split_dev
 from ioh.procfs.files import ROOT, path_under, read_int, read_line
@@ -21,11 +22,6 @@ _LOOP_MAJOR = 7
 _NEW_TICKS = 5
 _NEW_AT_ONCE = 4  # a thousand disks that come at once are read in turn
 _MAX_DEPTH = 8  # deeper stacks are cut; sysfs cannot hold a cycle, a made-up root can
-
-# File systems whose files end on no block device of this host.
-_NOT_ON_DISK = frozenset(
-    {"tmpfs", "ramfs", "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "afs", "fuse"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +233,7 @@ def _describe_loop(backing_file: str, root: Path, mounts: MountTable | None) -> 
         where = folder_name(mount.source)
     else:
         where = mount.fstype
-    on_disk = mount.fstype not in _NOT_ON_DISK and not mount.fstype.startswith("fuse.")
-    return f"file {printable(path)} on {printable(where)}", on_disk
+    return f"file {printable(path)} on {printable(where)}", not is_off_disk(mount.fstype)
 
 
 class BlockDevices:

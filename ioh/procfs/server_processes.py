@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ioh.model.printable import printable
 from ioh.procfs.files import ROOT, path_under, read_text
+from ioh.procfs.processes import list_pids, read_process_stat
 
 COMM_BYTES = 15
 _LOOK_S = 3.0
 _LOOKS = 2  # at a new process: a program's name comes with exec, after the fork
-_STAT = re.compile(r"^\d+ \((.*)\) \S (\d+) ", re.DOTALL)
 _NAME_CHARS = 60
 
 
@@ -28,8 +28,8 @@ class ServerProcesses:
 
     def __init__(self, names: Collection[str], root: Path = ROOT) -> None:
         self._names = frozenset(name[:COMM_BYTES] for name in names)
-        self._proc = path_under(root, "proc")
-        self._looks: dict[str, int] = {}
+        self._root = root
+        self._looks: dict[int, int] = {}
         self._found: frozenset[int] = frozenset()
         self._due_s = 0.0
 
@@ -41,27 +41,22 @@ class ServerProcesses:
         return self._found
 
     def _look(self) -> None:
-        try:
-            pids = [name for name in os.listdir(self._proc) if name.isdigit()]
-        except OSError:
-            pids = []
         before, self._looks = self._looks, {}
         found = set()
-        for pid in pids:
+        for pid in list_pids(self._root):
             looks = before.get(pid, 0)
             self._looks[pid] = min(looks + 1, _LOOKS)
-            is_due = int(pid) in self._found or looks < _LOOKS
+            is_due = pid in self._found or looks < _LOOKS
             if is_due and self._is_first(pid):
-                found.add(int(pid))
+                found.add(pid)
         self._found = frozenset(found)
 
-    def _is_first(self, pid: str) -> bool:
-        comm, parent = self._comm_and_parent(pid)
-        return comm in self._names and self._comm_and_parent(parent)[0] != comm
-
-    def _comm_and_parent(self, pid: str) -> tuple[str, str]:
-        found = _STAT.match(read_text(f"{self._proc}/{pid}/stat") or "")
-        return (found[1], found[2]) if found else ("", "")
+    def _is_first(self, pid: int) -> bool:
+        stat = read_process_stat(pid, self._root)
+        if stat is None or stat.comm not in self._names:
+            return False
+        parent = read_process_stat(stat.parent_pid, self._root)
+        return parent is None or parent.comm != stat.comm
 
 
 def server_name(pid: int, root: Path = ROOT) -> str | None:

@@ -12,16 +12,19 @@ import signal
 import termios
 import time
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Outcome
+from ioh.bpf.compiled import Compiled
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.program import AttachedProgram, attach_layer
-from ioh.layers.base import Event, raw
+from ioh.bpf.program import attach_layer
+from ioh.layers.base import Event, Late, raw
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.live_host import make_layer
@@ -238,48 +241,52 @@ def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
     assert len(reason) == 300
 
 
-ATTACHED = AttachedProgram(
-    maps=(MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2)),
-    map_fds=(10, 11),
-    program_fds=(20, 21, 22),
-    link_fds=(30, 31),
-    points={"exit": "sys_exit"},
-    missing={"split": "splits"},
-    copies=2,
-    late=1,
-)
-
-
-def attach_real(
-    monkeypatch: pytest.MonkeyPatch, outcome: AttachedProgram | Unavailable | Exception
-) -> Outcome:
-    """What the child works out, with everything that needs a kernel replaced."""
-
-    def attach_program(*_: object) -> AttachedProgram | Unavailable:
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    kernel = SimpleNamespace(function_id=lambda _: None)
-    monkeypatch.setattr("ioh.bpf.program.Btf", lambda *_modules: kernel)
-    monkeypatch.setattr("ioh.bpf.program.can_trust_pointers", lambda _: True)
-    monkeypatch.setattr("ioh.bpf.program.find_cast", lambda _: None)
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A kernel that numbers what it makes; it knows one tracepoint."""
+    known = {"sys_exit": ()}
+    made = SimpleNamespace(function_id=lambda _: None, tracepoint=known.get)
+    maps, programs, links = count(10), count(20), count(30)
+    fakes = {
+        "Btf": lambda *_modules: made,
+        "can_trust_pointers": lambda _: True,
+        "find_cast": lambda _: None,
+        "probe_source": lambda _: "",
+        "create_map": lambda _: next(maps),
+        "load_program": lambda *_: next(programs),
+        "attach_plain": lambda *_: next(links),
+        "object_ids": lambda kind, fds: tuple((kind, fd * 100) for fd in fds),
+        "key_of": lambda *_: "key",
+        "find": lambda _: Compiled(MAPS, dict.fromkeys(("on_exit", "on_issue"), b"")),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(f"ioh.bpf.program.{name}", fake)
     monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
-    monkeypatch.setattr("ioh.bpf.program.attach_program", attach_program)
-    monkeypatch.setattr(
-        "ioh.bpf.program.object_ids", lambda kind, fds: tuple((kind, fd * 100) for fd in fds)
-    )
-    layer = make_layer("a", 10)
-    layer.events = (Event("exit", (raw("sys_exit", "on_exit"),), hands_on="totals"),)
-    return attach_layer(layer, Filters(pid=7), {})
+    return made
+
+
+MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("late_offsets", 2, 4, 4, 2))
 
 
 def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
-    monkeypatch: pytest.MonkeyPatch,
+    kernel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, fds, made = attach_real(monkeypatch, ATTACHED)
+    layer = make_layer("a", 10)
+    layer.events = (
+        Event("exit", (raw("sys_exit", "on_exit"),), hands_on="totals"),
+        Event(
+            "split",
+            (raw("block_split", "on_split"),),
+            gives="splits",
+            needed=False,
+            hands_on="none",
+        ),
+    )
+    layer.late = Late((raw("block_rq_issue", "on_issue"),), without="no queues")
+    monkeypatch.setattr(layer, "copies", lambda _: 2)
+    answer, fds, made = attach_layer(layer, Filters(pid=7), {})
     assert fds == [10, 11, 20, 21, 22, 30, 31]
-    assert [MapSpec(**spec) for spec in answer["maps"]] == list(ATTACHED.maps)
+    assert tuple(MapSpec(**spec) for spec in answer["maps"]) == MAPS
     assert (answer["programs"], answer["copies"], answer["has_late"]) == (3, 2, True)
     assert (answer["points"], answer["missing"]) == ({"exit": "sys_exit"}, {"split": "splits"})
     assert json.loads(json.dumps(answer)) == answer
@@ -299,8 +306,14 @@ def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
     ],
 )
 def test_what_cannot_be_attached_is_told(
-    monkeypatch: pytest.MonkeyPatch, outcome: Unavailable | OSError, reason: str, hint: str
+    kernel: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Unavailable | OSError,
+    reason: str,
+    hint: str,
 ) -> None:
-    answer, fds, made = attach_real(monkeypatch, outcome)
+    attach = Mock(side_effect=[outcome])
+    monkeypatch.setattr("ioh.bpf.program.attach_program", attach)
+    answer, fds, made = attach_layer(make_layer("a", 10), Filters(pid=7), {})
     assert answer["reason"].startswith(reason)
     assert (answer["hint"], fds, made) == (hint, [], Made())

@@ -12,7 +12,7 @@ from ioh.procfs.server_processes import ServerProcesses, server_name, session_na
 def process(root: Path, pid: int, comm: str, parent: int, *words: str) -> None:
     folder = root / "proc" / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stat").write_text(f"{pid} ({comm}) S {parent} 1 1 0")
+    (folder / "stat").write_text(f"{pid} ({comm}) S {parent}" + 18 * " 0")
     (folder / "cmdline").write_text("\0".join((*words, "")))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import percent
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.sums import measured
 from ioh.findings.window import Window
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import LayerSnapshot
@@ -30,8 +31,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     for name, layer in window.newest.layers.items():
         if not isinstance(layer, LayerSnapshot) or not sum(layer.lost.values()):
             continue
-        seen = [s.layers[name] for s in recent if isinstance(s.layers.get(name), LayerSnapshot)]
-        known = [x for x in seen if isinstance(x, LayerSnapshot)]
+        known = [found for _, found in measured(recent, name)]
         lost = sum(sum(x.lost.values()) for x in known)
         counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
         share = lost / (lost + counted)
