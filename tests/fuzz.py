@@ -33,7 +33,7 @@ from ioh.model.errors import IohError
 from ioh.session.frame import MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
 from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from ioh.session.reader import Session
-from ioh.session.v1.records import BEGINS, STREAM, ZSTD, Scanner
+from ioh.session.v1.records import BEGINS, HEAD, STREAM, ZSTD
 from tests import demo_samples, fakes
 from tests.hostile_recordings import v1_frame
 from tests.sessions import recorded, small
@@ -53,7 +53,8 @@ _VALUES: tuple[object, ...] = (
 )  # fmt: skip
 
 
-def _frames(scanner: FrameScanner, data: bytes) -> list[Frame]:
+def _frames(data: bytes) -> list[Frame]:
+    scanner = FrameScanner()
     scanner.feed(data)
     return [event for event in scanner.events(at_end=True) if isinstance(event, Frame)]
 
@@ -73,7 +74,7 @@ def bases() -> list[list[Record]]:
         recorded(demo_samples.samples()[:3]),
     ):
         unpacker, records = Unpacker(), []
-        for frame in _frames(FrameScanner(), data):
+        for frame in _frames(data):
             own = unpacker if frame.kind in {Kind.WHOLE, Kind.DELTA} else Unpacker()
             plain = own.unpack(frame.payload, begins=frame.kind != Kind.DELTA)
             records.append((frame.kind, frame.number, frame.time_unix_s, _decoded(plain)))
@@ -87,10 +88,11 @@ def v1_base() -> list[Record]:
     data = (ROOT / "tests/data/session-v1.ioh").read_bytes()
     records: list[Record] = []
     stream = Unpacker(2 * MAX_PLAIN_BYTES)
-    for frame in _frames(Scanner(), data)[:9]:
-        kind, flags = frame.kind & 0xFF, frame.kind >> 8
+    for _ in range(9):
+        _, kind, flags, length, *_ = HEAD.unpack_from(data)
+        whole, data = data[HEAD.size : HEAD.size + length], data[HEAD.size + length :]
         at = _MOMENT_BYTES if kind in b"SDC" else 0
-        head, payload = frame.payload[:at], frame.payload[at:]
+        head, payload = whole[:at], whole[at:]
         if flags & STREAM:
             payload = stream.unpack(payload, begins=bool(flags & BEGINS))
         elif flags & ZSTD:

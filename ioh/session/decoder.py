@@ -210,12 +210,12 @@ class _State:
         if at == len(known) and name in self.layers:
             refuse("a layer that comes twice")
         others = [layer.shape for other, layer in self.layers.items() if other != name]
-        if sum(len(ops) for each in (shape, *others) for ops in _owners(each)) > MAX_ALL_OPS:
+        if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
             refuse("more ops than any sample has")
         parts = [part for part, _ in shape.parts]
         names = (parts, shape.metrics, shape.lost, shape.gauge_hists)
         layer = _Layer(shape, [list(map(to_text, each)) for each in names])
-        for ops in _owners(shape):
+        for ops in owners_of(shape):
             group = _Group()
             for op in ops:
                 size = OP_NUMBERS + sum(hist_sizes(op))
@@ -319,7 +319,7 @@ class _State:
         )
 
 
-def _owners(shape: LayerShape) -> list[list[OpShape]]:
+def owners_of(shape: LayerShape) -> list[list[OpShape]]:
     """The ops of a layer, and of each of its parts."""
     return [shape.ops, *(ops for _, ops in shape.parts)]
 

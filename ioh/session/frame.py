@@ -95,14 +95,9 @@ def make_frame(kind: int, number: int, time_unix_s: float, payload: bytes) -> by
 class FrameScanner:
     """Finds frames in a stream that is fed to it piece by piece; never looks back.
 
-    Shape:
-        ``marker`` and ``head_bytes`` are of the format.
-
     Args:
         offset: Where in the stream the first piece begins.
     """
-
-    marker, head_bytes = MARKER, HEAD_BYTES
 
     def __init__(self, offset: int = 0) -> None:
         self._data = bytearray()
@@ -123,21 +118,21 @@ class FrameScanner:
         Raises:
             IohError: There are more places that only look like records than damage explains.
         """
-        at, data, head_bytes = 0, self._data, self.head_bytes
-        while len(data) - at >= head_bytes:
-            head = self._head(at) if data[at : at + 4] == self.marker else None
+        at, data = 0, self._data
+        while len(data) - at >= HEAD_BYTES:
+            head = self._head(at) if data[at : at + 4] == MARKER else None
             if head is None or head[1] > MAX_PAYLOAD_BYTES:
                 at = self._skip(at, at_end=at_end)
                 continue
             kind, length, number, time_unix_s, check = head
-            end = at + head_bytes + length
+            end = at + HEAD_BYTES + length
             if end > len(data):
                 if not at_end:
                     break
                 at = self._skip(at, at_end=True)  # a false head may hide whole records
                 continue
-            payload = bytes(data[at + head_bytes : end])
-            if self._crc(payload) == check:
+            payload = bytes(data[at + HEAD_BYTES : end])
+            if crc32(payload) == check:
                 if self._bad_from is not None:
                     yield from self._close_damage(self._offset + at)
                 yield Frame(self._offset + at, kind, number, time_unix_s, payload)
@@ -164,23 +159,20 @@ class FrameScanner:
             return None
         return kind, length, number, time_unix_s, check
 
-    def _crc(self, payload: bytes) -> int:
-        return crc32(payload)
-
     def _skip(self, at: int, *, at_end: bool) -> int:
         """The next place where a record may begin.
 
         Raises:
             IohError: As events().
         """
-        self._false_heads += self._data[at : at + 4] == self.marker
+        self._false_heads += self._data[at : at + 4] == MARKER
         if self._false_heads > MAX_FALSE_HEADS:
             cause = f"more than {MAX_FALSE_HEADS:,} places of the recording are damaged"
             raise IohError(cause, "Cut out what is whole, or record again")
-        to = self._data.find(self.marker, at + 1)
+        to = self._data.find(MARKER, at + 1)
         if to < 0:
             # The last bytes may be the beginning of a marker.
-            to = len(self._data) if at_end else max(at + 1, len(self._data) - len(self.marker) + 1)
+            to = len(self._data) if at_end else max(at + 1, len(self._data) - len(MARKER) + 1)
         self._note_bad(at)
         return to
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ioh.commands import main
+from ioh.model.errors import IohError
 from ioh.session.check import check
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
@@ -44,6 +45,27 @@ def test_the_session_of_each_format_holds_what_was_put_in(recording: Path) -> No
     assert (found.ticks, found.faults, found.is_ended) == (68, [], True)
     assert found.header is not None
     assert found.header.format_version == 2
+
+
+def test_of_format_1_all_before_a_cut_or_damage_is_converted(tmp_path: Path) -> None:
+    data = (DATA / "session-v1.ioh").read_bytes()
+    hurt = data[:30_000] + bytes([data[30_000] ^ 1]) + data[30_001:]
+    copies = []
+    for name, piece in (("cut", data[:30_000]), ("hurt", hurt)):
+        path, new = tmp_path / f"{name}.ioh", tmp_path / f"{name}-new.ioh"
+        path.write_bytes(piece)
+        if name == "cut":
+            found = check(str(path), str(new))
+            assert (found.is_torn, found.is_ended, len(found.faults)) == (True, False, 1)
+        else:
+            with pytest.raises(IohError, match=r"byte \d+ of a recording of format 1 is damaged"):
+                check(str(path), str(new))
+        with Session(str(new)) as session:
+            copies.append([item.sample for item in session.ticks(0)])
+    assert copies[0] == copies[1]
+    samples = list(itertools.islice(fakes.seeded(), 64))
+    assert copies[0] == samples[: len(copies[0])]
+    assert 10 < len(copies[0]) < 64
 
 
 def test_its_text_is_as_committed(

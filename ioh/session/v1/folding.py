@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress, count, pairwise
 from operator import mul
 from typing import NamedTuple, TypeVar
@@ -17,7 +16,8 @@ from ioh.model.hist import (
     UNITS_PER_US,
 )
 from ioh.model.sample import Value
-from ioh.session.records import OP_NUMBERS, LayerShape, OpShape, places_of, refuse
+from ioh.session.decoder import owners_of, rest_of
+from ioh.session.records import HOST_NUMBERS, OP_NUMBERS, LayerShape, places_of, refuse
 
 _T = TypeVar("_T")
 # A byte of common cells is a gap of 0, 1 or 2 (longer: 2 and the rest elsewhere), times 85, and
@@ -41,15 +41,6 @@ _BYTES = tuple(size for size in _SIZES for _ in range(LATENCY_BUCKETS))
 _COUNT, _BYTES_TOTAL, _LATENCY_NS, _QUEUED, _STARTED = 0, 1, 3, 5, 6
 _MAXIMA = (7, 8)
 Cells = dict[int, dict[int, int]]  # histogram -> cell -> increment
-
-
-@dataclass(slots=True)
-class Numbers:
-    """What changed of a vector of numbers: increments, and values set, by position."""
-
-    older: Sequence[Value]
-    incs: dict[int, int]
-    sets: dict[int, Value]
 
 
 def by_place(gaps: Sequence[int], values: Sequence[_T]) -> dict[int, _T]:
@@ -107,8 +98,7 @@ def unpack_cells(common: bytes, rest: bytes, starts: Sequence[int]) -> Cells:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Op:
+class _Op(NamedTuple):
     """Where an op lies: its first number, its histograms; None where it has none."""
 
     at: int
@@ -116,153 +106,127 @@ class _Op:
     size_lat: int | None
 
 
-@dataclass(slots=True)
-class _Layer:
-    own: dict[bytes, _Op] = field(default_factory=dict)
-    parts: list[dict[bytes, _Op]] = field(default_factory=list)
+def _places(shapes: Sequence[LayerShape]) -> list[list[dict[bytes, _Op]]]:
+    """Of each layer, where its own ops lie, and those of each part."""
+    layers, at, hists = [], HOST_NUMBERS, 0
+    for shape in shapes:
+        owners: list[dict[bytes, _Op]] = []
+        for ops in owners_of(shape):
+            owners.append({})
+            for op in ops:
+                has = op.latency == 2, op.size_lat == 2
+                latency, size_lat = hists, hists + has[0]
+                owners[-1][op.name] = _Op(
+                    at, latency if has[0] else None, size_lat if has[1] else None
+                )
+                at, hists = at + OP_NUMBERS, hists + sum(has)
+        at += rest_of(shape)
+        layers.append(owners)
+    return layers
 
 
-class _Pair(NamedTuple):
-    """An op with both histograms, and the one by size of the layer's own op of its name."""
-
-    at: int
-    latency: int
-    size_lat: int
-    own: int
-
-
-class Folding:
-    """Puts back into a sample's increments what follows from others.
+def unfold(
+    layers: Sequence[tuple[LayerShape, Sequence[int] | None]],
+    older: Mapping[int, Value],
+    incs: dict[int, int],
+    cells: Cells,
+    hists: Sequence[Sequence[int]],
+) -> None:
+    """Put back into a sample's increments, in place, what follows from others.
 
     Args:
-        shapes: Of each layer.
-        begins: Where the numbers of each layer begin.
-        members: Of each layer, the parts that add up to the layer's own ops; None: all.
+        layers: Each one's shape, and the parts that add up to its own ops; None: all.
+        older: The numbers before, of those that may have been folded.
+        incs: Increments of plain numbers.
+        cells: Increments of each histogram by cell.
+        hists: The histograms before.
+
+    Raises:
+        RecordError: There are no such parts.
     """
-
-    def __init__(
-        self,
-        shapes: Sequence[LayerShape],
-        begins: Sequence[int],
-        members: Sequence[frozenset[int] | None],
-    ) -> None:
-        self._whole_of: dict[int, int] = {}  # number of a part -> number of the whole
-        self._whole_hist: dict[int, int] = {}
-        pairs: list[_Pair] = []
-        hists = 0
-        for shape, begin, chosen in zip(shapes, begins, members, strict=True):
-            layer, at = _Layer(), begin
-            if shape.reason is None:
-                layer.own, at, hists = _ops(shape.ops, at, hists)
-                for _, ops in shape.parts:
-                    part, at, hists = _ops(ops, at, hists)
-                    layer.parts.append(part)
-            pairs += _pairs(layer)
-            joined = range(len(layer.parts)) if chosen is None else chosen
-            if max(joined, default=-1) >= len(layer.parts):
-                refuse("no such parts of a layer")
-            for number in sorted(joined):
-                self._join(layer, layer.parts[number], is_only=len(joined) == 1)
-        wholes = set(self._whole_hist.values())
-        self._pairs = [pair for pair in pairs if pair.size_lat not in wholes]
-
-    def _join(self, layer: _Layer, part: Mapping[bytes, _Op], *, is_only: bool) -> None:
-        for name, op in part.items():
-            own = layer.own.get(name)
-            if own is None:
-                continue
-            for at in range(OP_NUMBERS):
-                if is_only or at not in _MAXIMA:
-                    self._whole_of[op.at + at] = own.at + at
-            if op.latency is not None and own.latency is not None:
-                self._whole_hist[op.latency] = own.latency
-            if op.size_lat is not None and own.size_lat is not None:
-                self._whole_hist[op.size_lat] = own.size_lat
-
-    def unfold(self, numbers: Numbers, cells: Cells, hists: Sequence[Sequence[int]]) -> None:
-        """Put back, in place, what is not stored.
-
-        Args:
-            numbers: Increments of plain numbers.
-            cells: Increments of each histogram by cell.
-            hists: The histograms before.
-        """
-        self._add_sizes(cells, hists)
-        self._add_sums(numbers, cells)
-        self._add_parts(numbers, cells)
-
-    def _add_sizes(self, cells: Cells, hists: Sequence[Sequence[int]]) -> None:
-        """In each column, what the most frequent size so far has."""
-        for _, latency, size_lat, own in self._pairs:
-            if latency not in cells and size_lat not in cells:
-                continue
-            found = cells.setdefault(size_lat, {})
-            excess: dict[int, int] = {}
-            for at, inc in cells.get(latency, {}).items():
-                excess[_COLUMN[at]] = excess.get(_COLUMN[at], 0) + inc
-            for at, inc in found.items():
-                excess[at % LATENCY_BUCKETS] = excess.get(at % LATENCY_BUCKETS, 0) - inc
-            for column, left in excess.items():
-                counts = hists[own][column::LATENCY_BUCKETS]
-                usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
-                _put(found, usual, 2 * found.get(usual, 0) + left)
-
-    def _add_sums(self, numbers: Numbers, cells: Cells) -> None:
-        """Add to an op's sums what follows from its histograms' increments."""
-        older = numbers.older
-        for first, latency, size_lat, _ in self._pairs:
-            by_time, by_size = cells.get(latency), cells.get(size_lat)
-            if not by_time or not by_size:
-                continue
-            ops = sum(by_time.values())
-            told = {
-                _COUNT: ops,
-                _BYTES_TOTAL: sum(map(mul, map(_BYTES.__getitem__, by_size), by_size.values())),
-                _LATENCY_NS: sum(map(mul, map(_NS.__getitem__, by_time), by_time.values())),
-            }
-            told |= {at: ops for at in (_QUEUED, _STARTED) if older[first + at]}
-            for number, inc in told.items():
-                at = first + number
-                if type(older[at]) is int and at not in numbers.sets:
-                    _put(numbers.incs, at, numbers.incs.get(at, 0) + inc)
-
-    def _add_parts(self, numbers: Numbers, cells: Cells) -> None:
-        """Add the increments of parts to those of the whole."""
-        incs = numbers.incs
-        for at in [at for at in incs if at in self._whole_of]:
-            whole = self._whole_of[at]
-            if type(numbers.older[whole]) is int and whole not in numbers.sets:
-                _put(incs, whole, incs.get(whole, 0) + incs[at])
-        for hist in [hist for hist in cells if hist in self._whole_hist]:
-            whole_cells = cells.setdefault(self._whole_hist[hist], {})
-            for at, inc in cells[hist].items():
-                _put(whole_cells, at, whole_cells.get(at, 0) + inc)
+    pairs: list[tuple[_Op, int]] = []  # ops with both histograms; the own op's one by size
+    whole_of: dict[int, int] = {}  # number of a part -> number of the whole
+    whole_hist: dict[int | None, int | None] = {}
+    places = _places([shape for shape, _ in layers])
+    for (own, *parts), (_, members) in zip(places, layers, strict=True):
+        pairs += _pairs(own, parts)
+        joined = set(range(len(parts)) if members is None else members)
+        if max(joined, default=-1) >= len(parts):
+            refuse("no such parts of a layer")
+        summed = [n for n in range(OP_NUMBERS) if len(joined) == 1 or n not in _MAXIMA]
+        for name, op in ((name, op) for part in joined for name, op in parts[part].items()):
+            if (whole := own.get(name)) is not None:
+                whole_of |= {op.at + number: whole.at + number for number in summed}
+                hists_of = zip(op[1:], whole[1:], strict=True)
+                whole_hist |= {part: mine for part, mine in hists_of if None not in (part, mine)}
+    wholes = set(whole_hist.values())
+    pairs = [(op, own_sizes) for op, own_sizes in pairs if op.size_lat not in wholes]
+    for op, own_sizes in pairs:
+        _add_sizes(op, cells, hists[own_sizes])
+    for op, _ in pairs:
+        _add_sums(op, older, incs, cells)
+    _add_parts(whole_of, older, incs)
+    for hist in [hist for hist in cells if hist in whole_hist]:
+        whole_cells = cells.setdefault(whole_hist[hist] or 0, {})
+        for at, inc in cells[hist].items():
+            _put(whole_cells, at, whole_cells.get(at, 0) + inc)
 
 
-def _ops(shapes: Iterable[OpShape], at: int, hists: int) -> tuple[dict[bytes, _Op], int, int]:
-    found = {}
-    for shape in shapes:
-        latency = hists if shape.latency == 2 else None
-        hists += shape.latency == 2
-        size_lat = hists if shape.size_lat == 2 else None
-        hists += shape.size_lat == 2
-        found[shape.name] = _Op(at, latency, size_lat)
-        at += OP_NUMBERS
-    return found, at, hists
+def _pairs(
+    own: Mapping[bytes, _Op], parts: Iterable[Mapping[bytes, _Op]]
+) -> Iterator[tuple[_Op, int]]:
+    for name, op in ((name, op) for ops in (own, *parts) for name, op in ops.items()):
+        whole = own.get(name)
+        if whole is not None and whole.size_lat is not None and None not in op:
+            yield op, whole.size_lat
 
 
-def _pairs(layer: _Layer) -> Iterable[_Pair]:
-    for ops in (layer.own, *layer.parts):
-        for name, op in ops.items():
-            own = layer.own.get(name)
-            size_lat = own.size_lat if own is not None else None
-            if op.latency is not None and op.size_lat is not None and size_lat is not None:
-                yield _Pair(op.at, op.latency, op.size_lat, size_lat)
+def _add_parts(
+    whole_of: Mapping[int, int], older: Mapping[int, Value], incs: dict[int, int]
+) -> None:
+    for at in [at for at in incs if at in whole_of]:
+        if (place := whole_of[at]) in older:
+            _put(incs, place, incs.get(place, 0) + incs[at])
 
 
-def starts_of(hists: Iterable[Sequence[object]]) -> list[int]:
-    """Where each histogram begins when all lie end to end, and where the last one ends."""
-    return [0, *accumulate(map(len, hists))]
+def _add_sizes(op: _Op, cells: Cells, own_sizes: Sequence[int]) -> None:
+    """In each column, what the most frequent size so far has."""
+    latency, size_lat = op.latency, op.size_lat
+    if latency is None or size_lat is None or not (latency in cells or size_lat in cells):
+        return
+    found = cells.setdefault(size_lat, {})
+    excess: dict[int, int] = {}
+    for at, inc in cells.get(latency, {}).items():
+        excess[_COLUMN[at]] = excess.get(_COLUMN[at], 0) + inc
+    for at, inc in found.items():
+        excess[at % LATENCY_BUCKETS] = excess.get(at % LATENCY_BUCKETS, 0) - inc
+    for column, left in excess.items():
+        counts = own_sizes[column::LATENCY_BUCKETS]
+        usual = counts.index(max(counts)) * LATENCY_BUCKETS + column
+        _put(found, usual, 2 * found.get(usual, 0) + left)
+
+
+def _add_sums(op: _Op, older: Mapping[int, Value], incs: dict[int, int], cells: Cells) -> None:
+    """Add to an op's sums what follows from its histograms' increments."""
+    by_time, by_size = cells.get(op.latency or 0), cells.get(op.size_lat or 0)
+    if not by_time or not by_size:
+        return
+    ops = sum(by_time.values())
+    told = {
+        _COUNT: ops,
+        _BYTES_TOTAL: sum(map(mul, map(_BYTES.__getitem__, by_size), by_size.values())),
+        _LATENCY_NS: sum(map(mul, map(_NS.__getitem__, by_time), by_time.values())),
+    }
+    told |= {number: ops for number in (_QUEUED, _STARTED) if older.get(op.at + number)}
+    for number, inc in told.items():
+        at = op.at + number
+        if at in older:
+            _put(incs, at, incs.get(at, 0) + inc)
+
+
+def starts_of(vectors: Iterable[Sequence[object]]) -> list[int]:
+    """Where each begins when all lie end to end, and where the last one ends."""
+    return [0, *accumulate(map(len, vectors))]
 
 
 def _put(incs: dict[int, int], at: int, inc: int) -> None:
