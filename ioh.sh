@@ -12,7 +12,7 @@
 #   ./ioh.sh --bench [arguments]         what ioh costs, compared with bpftrace
 #   ./ioh.sh --soak [minutes]            whether it stays flat and loses nothing, for hours
 #   ./ioh.sh --fuzz [seconds [seed]]     recordings that mean harm, an hour of them
-#   ./ioh.sh --setup                     install what is missing, then stop
+#   ./ioh.sh --setup [yes]               install what is missing (yes: of the tests, too), then stop
 #   ./ioh.sh --install [PREFIX]          a root-owned copy in PREFIX (/opt/ioh), `ioh` on the PATH
 #   ./ioh.sh --uninstall [PREFIX]        remove that copy and its links
 #

@@ -16,6 +16,8 @@ from ioh.bpf.host import HostFacts
 from ioh.bpf.maps import Map, MapSpec
 from ioh.procfs.mountinfo import MountTable
 
+# Why a layer may be unavailable here that works on a real kernel.
+HERE = "the kernel is tests/unit/fake_kernel.py: give it what the layer needs of a kernel"
 CPUS = 3
 _ARRAYS = {2, 6}
 

@@ -14,7 +14,7 @@ from ioh.bpf.program import choose_points, probe_source
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
-from tests.unit.fake_kernel import linux_6_18
+from tests.unit.fake_kernel import HERE, linux_6_18
 
 _SIZES = {"u8": 1, "char": 1, "u16": 2, "u32": 4, "int": 4, "u64": 8, "s64": 8}
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -195,7 +195,7 @@ def text_of(layer: type[Layer]) -> ProbeText:
     """A layer's probe as it is compiled for a kernel that has everything."""
     host = linux_6_18().host()
     defines, chosen = layer.defines(host, Filters()), choose_points(layer.events, host)
-    assert not isinstance(defines, Unavailable)
-    assert not isinstance(chosen, Unavailable)
+    assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
+    assert not isinstance(defines, Unavailable), f"{defines.reason}; {HERE}"
     on = {f"ON_{event.upper()}": index + 1 for event, index in chosen.items()}
     return ProbeText(layer.probe, {**defines, **on})

@@ -16,7 +16,7 @@ from ioh.layers.base import Event, raw
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.blockdev import BlockDevice
-from tests.unit.fake_kernel import KERNELS, FakeBtf, linux_5_10, linux_6_18
+from tests.unit.fake_kernel import HERE, KERNELS, FakeBtf, linux_5_10, linux_6_18
 from tests.unit.probe_text import ProbeText
 
 LAYERS = [name for name, layer in all_layers().items() if layer.probe]
@@ -38,9 +38,9 @@ def defines_of(
     layer = all_layers()[name]
     host = btf.host(machine, trusted=trusted, preempted=preempted, casts=casts)
     chosen = choose_points(layer.events, host)
-    assert not isinstance(chosen, Unavailable), chosen
+    assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
     defines = all_defines(layer, host, filters or Filters(), chosen)
-    assert not isinstance(defines, Unavailable), defines
+    assert not isinstance(defines, Unavailable), f"{defines.reason}; {HERE}"
     return defines
 
 
@@ -165,7 +165,7 @@ def test_without_one_tracepoint(name: str, tracepoint: str) -> None:
         assert isinstance(chosen, Unavailable)
         assert tracepoint in chosen.reason
         return
-    assert not isinstance(chosen, Unavailable)
+    assert not isinstance(chosen, Unavailable), f"{chosen.reason}; {HERE}"
     assert not {event.name for event in hit} & chosen.keys()
     text = ProbeText(layer.probe, defines_of(name, btf))
     assert text.undefined() == set()

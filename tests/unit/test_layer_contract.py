@@ -59,7 +59,8 @@ def text_of(name: str) -> ProbeText:
 
 def test_layers_are_found_in_the_order_of_the_path() -> None:
     assert {"syscall", "tcp", "block"} <= LAYERS.keys()
-    assert all(a.spec.rank < b.spec.rank for a, b in pairwise(LAYERS.values()))
+    ranks = {name: layer.spec.rank for name, layer in LAYERS.items()}
+    assert all(a < b for a, b in pairwise(ranks.values())), f"two of one rank: {ranks}"
     assert [layer.spec.name for layer in LAYERS.values()] == list(LAYERS)
     assert len({layer.spec.title for layer in LAYERS.values()}) == len(LAYERS)
     assert len(Layer.registry) == len(LAYERS)
@@ -71,8 +72,9 @@ def test_the_probes_header_says_what_it_measures(name: str) -> None:
     header = source.split("*/")[0]
     assert header.startswith("/*\n * ")
     sections = re.findall(r"(?m)^ \* ([A-Z]\w+) +\S", header)
-    assert {"Kernels", "Cost", "Not"} <= set(sections)
-    assert {"Timed", "Counted"} & set(sections)
+    asked = 'each begins a line with " * "; clang-format joins lines where one is too long'
+    assert {"Kernels", "Cost", "Not"} <= set(sections), asked
+    assert {"Timed", "Counted"} & set(sections), asked
 
 
 @pytest.mark.parametrize("name", PROBED)

@@ -122,13 +122,13 @@ def test_from_proc(name: str) -> None:
     older, newer = layer.read_proc(), layer.read_proc()
     if isinstance(older, Unavailable):  # /proc does not count everything
         assert older.reason
-        assert older.hint
+        assert older.hint, "Unavailable says what would help, too"
         return
     assert isinstance(newer, LayerSample)
     for sample in (older, newer):
         assert sample.source == "proc"
         assert sample.ops.keys() <= {*layer.spec.ops, *layer.spec.groups}
-        assert sample.ops
+        assert sample.ops, "metrics alone show no I/O: read_proc() counts an op, or is Unavailable"
         check_shape(layer, sample)
         assert sample.lost == {}
     check_shown(layer, older, newer)

@@ -17,6 +17,7 @@ COPIED = ("ioh", "probes", "tests", "docs", "man", "contrib", "screenshots")
 CONTRACTS = (
     "test_layer_contract.py",
     "test_layer_read.py",
+    "test_attach_choice.py",
     "test_demo.py",
     "test_manual.py",
     "test_docs.py::test_every_layer_has_its_page",
