@@ -118,6 +118,14 @@ def test_a_trend_says_how_long_it_is(intervals: int, length_s: float, title: str
     assert length_text(points, 60) == title
 
 
+def test_the_first_intervals_are_no_measure_of_a_trend() -> None:
+    first, *rest = (replace(point_of(minute()[0]), interval_s=s) for s in (0.1, 0.7, 1.0, 1.0, 44))
+    begun = [*[None] * 57, first, *rest[:2]]
+    assert length_text(begun, 60) == ""
+    assert length_text([*begun[1:], rest[2]], 60) == "60s"
+    assert length_text([*begun[2:], *rest[2:]], 60) == "60s"
+
+
 def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
     rows = layer_rows(minute()[-1], only="block")
     frame = render_layers(rows, VIEW, 100, 0)

@@ -14,6 +14,7 @@ from ioh.tui.render.spark import Values, render_bars
 TREND_INTERVALS = 60
 TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
 _LABEL, _PEAK = 9, 6
+_USUAL = 4  # intervals from which the middle one is usual: the first ones are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,10 @@ def binned(values: Values, width: int, tick: int) -> list[float | None]:
 
 
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
-    """How long the trends are: ``60s``."""
+    """How long the trends are: ``60s``; "" where that is not known yet."""
     shown = points[-width * per_column(width) :]
     known = [point.interval_s for point in shown if point is not None]
-    if not known:
+    if len(known) < min(_USUAL, len(shown)) or not known:
         return ""
     usual = sorted(known)[len(known) // 2]  # one may be long, as when nothing was measured
     seconds = usual * len(shown)
