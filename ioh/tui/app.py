@@ -197,21 +197,17 @@ class IohApp(App[int]):
                 view.past.take(found.tick, found.snapshot)
         self.redraw()
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether there is nothing else to look at."""
-        return len(self._views) == 1
-
-    def look_at(self, name: str = "") -> None:
-        """Look at a host by its name, or at the next one; time stays as it is."""
+    def look_at(self, name: str = "") -> bool:
+        """Look at a host by its name, or at the next one, at the same time; False for none."""
         names = self._hosts.names if self._hosts else ()
         at = names.index(name) if name in names else self._views.index(self.view) + 1
         before, self.view = self.view, self._views[at % len(self._views)]
         if before is self.view:
-            return
+            return len(self._views) > 1
         self.view.go_where(before)
         layer = self.state.layer if self.state.layer in self._layers() else ""
         self.state = replace(self.state, narrow=None, layer=layer)
+        return True
 
     def _check(self) -> None:
         """Notice what does not come: a late tick, the end of a message; or what does: fg."""

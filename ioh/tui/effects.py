@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ioh.model.errors import ExitCode
 from ioh.tui import export_actions
+from ioh.tui.driver import TerminalDriver
+from ioh.tui.options import ScreenOptions, ThemeName
+from ioh.tui.prefetch import Found
 from ioh.tui.render.header import clock
-
-if TYPE_CHECKING:
-    from ioh.tui.app import IohApp
-    from ioh.tui.prefetch import Found
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.panels import PanelView
+from ioh.tui.state import ViewState
+from ioh.tui.view import View
 
 Argument = str | int | float
+
+
+class Application(Protocol):
+    """What effects need of the application, beside what every one of textual has."""
+
+    state: ViewState
+    view: View
+    options: ScreenOptions
+    theme_name: ThemeName
+
+    @property
+    def terminal(self) -> TerminalDriver | None: ...  # noqa: D102
+    def do(self, action: str, argument: str | float = "") -> None: ...  # noqa: D102
+    def say(self, text: str, style: str = "") -> None: ...  # noqa: D102
+    def look_at(self, name: str = "") -> bool: ...  # noqa: D102
+    def frame(self) -> ScreenFrame: ...  # noqa: D102
+    def panel_view(self) -> PanelView | None: ...  # noqa: D102
+    def change_theme(self, theme: ThemeName) -> None: ...  # noqa: D102
+    def exit(self, result: int | None = None) -> None: ...  # noqa: D102
+    def copy_to_clipboard(self, text: str) -> None: ...  # noqa: D102
 
 
 class Effects:
@@ -27,7 +50,7 @@ class Effects:
         app: Whose keys they are.
     """
 
-    def __init__(self, app: IohApp) -> None:
+    def __init__(self, app: Application) -> None:
         self._app = app
         self.actions: dict[str, Callable[[Argument], str]] = {
             "quit": self._quit,
@@ -73,32 +96,31 @@ class Effects:
 
     def _host(self, argument: Argument) -> str:
         """Look at another host."""
-        if self._app.is_alone:
-            return "there is no other host: ioh --host A --host B shows several"
-        self._app.look_at(str(argument))
-        return ""
+        if self._app.look_at(str(argument)):
+            return ""
+        return "there is no other host: ioh --host A --host B shows several"
 
     def _set_mark(self, argument: Argument) -> str:
         """Now, or at the interval shown; what is measured then can be compared with later."""
         app, text = self._app, str(argument).strip()
-        if app.shown is None or not text:
+        if app.view.shown is None or not text:
             return "a mark needs a text"
-        is_now = app.travel.position.is_following and self._app.view.feed.mode == "live"
-        app.view.baseline.pin(app.shown, text)
-        return self._app.view.feed.set_mark(text, None if is_now else app.shown.time_unix_s)
+        is_now = app.view.travel.position.is_following and app.view.feed.mode == "live"
+        app.view.baseline.pin(app.view.shown, text)
+        return app.view.feed.set_mark(text, None if is_now else app.view.shown.time_unix_s)
 
     def _compare(self, argument: Argument) -> str:
         """Show what has changed since the interval pinned, or since a mark; else pin it."""
         del argument
         app = self._app
-        if app.shown is None:
+        if app.view.shown is None:
             return ""
         is_open = app.state.screen == "compare"
-        mark = app.view.baseline.nearest(app.shown)
+        mark = app.view.baseline.nearest(app.view.shown)
         if is_open or (app.view.baseline.snapshot is None and mark is None):
-            app.view.baseline.pin(app.shown)
+            app.view.baseline.pin(app.view.shown)
             app.state = replace(app.state, screen="main", scroll=0)
-            when = clock(app.shown.time_unix_s, utc=app.options.utc)
+            when = clock(app.view.shown.time_unix_s, utc=app.options.utc)
             return f"{when} is pinned: A compares what is shown with it"
         if app.view.baseline.snapshot is None and mark is not None:
             app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
@@ -140,10 +162,10 @@ class Effects:
     def _save(self, argument: Argument) -> str:
         del argument
         app = self._app
-        if app.shown is None:
+        if app.view.shown is None:
             return "nothing to save yet"
         utc = app.options.utc
-        return export_actions.save(app.frame(), app.shown, app.theme_name, utc=utc)
+        return export_actions.save(app.frame(), app.view.shown, app.theme_name, utc=utc)
 
     def _mouse(self, argument: Argument) -> str:
         del argument

@@ -12,12 +12,12 @@ from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import STYLES, megabytes
+from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_flow import is_losing
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import TREND_STYLES, binned, length_text
+from ioh.tui.render.trends import STYLES, TREND_STYLES, binned, length_text
 from ioh.tui.rows import LayerRow
 
 _LABEL = 16  # columns of the number, the title, and the op's letter

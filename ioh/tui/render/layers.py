@@ -12,7 +12,7 @@ from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
 from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import TREND_INTERVALS, TREND_STYLES, binned, length_text
+from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, binned, length_text
 from ioh.tui.rows import LayerRow
 
 _MIN_TREND = 12
@@ -125,10 +125,6 @@ def _hidden(view: LayersView, width: int) -> str:
     return said if len(said) <= width else text
 
 
-def _color(row: LayerRow) -> str:
-    return {"R": "read", "W": "write", "": "other"}[row.direction]
-
-
 def _label(row: LayerRow, glyphs: Glyphs) -> str:
     mark = f" {glyphs.branch} " if row.is_part else " "
     return f"{row.direction or ' '}{mark}{row.label}"
@@ -141,7 +137,7 @@ def _render_row(
     label_width: int,
 ) -> Line:
     is_chosen = row.key == view.chosen and bool(row.op)
-    style = ("sel" if view.has_focus else "sel2") if is_chosen else _color(row)
+    style = ("sel" if view.has_focus else "sel2") if is_chosen else STYLES[row.direction]
     label = _label(row, view.glyphs)
     line = Line().left(label, label_width, style if row.op or row.is_part else "dim")
     if not row.op:

@@ -21,11 +21,10 @@ from ioh.tui.history import Measure, series
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped
-from ioh.tui.render.panels import PanelView, breakdown_name
+from ioh.tui.render.panels import PanelView, breakdown_name, busiest
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
-from ioh.tui.render.trends import TREND_STYLES, Trend
+from ioh.tui.render.trends import STYLES, TREND_STYLES, Trend, render_trends
 
-STYLES = {"R": "read", "W": "write", "": "other"}
 GAP = 2
 SIDES = 4  # columns of the box's sides and of the space beside them
 _NAME = 15  # columns of a layer's number and title
@@ -79,8 +78,28 @@ def block_widths(inner: int, *, has_table: bool) -> tuple[int, int, int]:
     return trends, histogram, rest - GAP - trends
 
 
-def blocks(pieces: Sequence[tuple[ScreenFrame, int]]) -> ScreenFrame:
-    """Blocks side by side, those without any width left out."""
+def blocks(  # noqa: PLR0913
+    view: PanelView,
+    layer: LayerSnapshot,
+    size: tuple[int, int],
+    trends: Sequence[Trend],
+    middle: Callable[[int], ScreenFrame],
+    *,
+    table_from: int = _TABLE_FROM,
+) -> ScreenFrame:
+    """Trends, what the ``middle`` makes of its columns, and the busiest rows, side by side.
+
+    The rows are left out below ``table_from`` columns, unless they are walked; what has no
+    column always is.
+    """
+    width, height = size
+    is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
+    has_table = bool(layer.spec.tables) and (width >= table_from or is_asked)
+    left, center, right = block_widths(width, has_table=has_table)
+    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
+    pieces = [(ScreenFrame(lines), left), (middle(center), center)]
+    if right:
+        pieces.append((busiest(view, layer, right, height), right))
     made, width = ScreenFrame(), 0
     for piece, columns in pieces:
         if columns > 0:

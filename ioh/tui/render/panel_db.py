@@ -11,12 +11,11 @@ from ioh.tui.render.panel import (
     add_letter,
     axis_of,
     begin_title,
-    block_widths,
     blocks,
 )
-from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import histogram_of, shaded
-from ioh.tui.render.trends import Trend, render_trends
+from ioh.tui.render.trends import Trend
 
 # What has a line, the most wanted first, by a word that fits beside it.
 _STEPS = {
@@ -50,21 +49,13 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
 
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, the steps' latencies on the axis of all panels, and what is waited for."""
-    is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
-    left, middle, right = block_widths(width, has_table=width >= 90 or is_asked)
     trends = []
     for rank, (op, _, short) in enumerate(_MAIN):
         rate, latency = (series(view.points, (layer.spec.name, op), each) for each in _MEASURES)
         trends.append(Trend(f"{short}/s", "trend_o", rate, format_scaled, rank))
         trends.append(Trend(f"{short} ms", "trend_o", latency, format_ms, 2 + rank))
-    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
-    pieces = [
-        (ScreenFrame(lines if left else []), left),
-        (ScreenFrame(_steps(view, layer, width, height)), middle),
-    ]
-    if right:
-        pieces.append((busiest(view, layer, right, height), right))
-    return blocks(pieces)
+    steps = ScreenFrame(_steps(view, layer, width, height))
+    return blocks(view, layer, (width, height), trends, lambda _: steps)
 
 
 def _steps(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:

@@ -13,14 +13,13 @@ from ioh.tui.render.panel import (
     add_rates,
     axis_of,
     begin_title,
-    block_widths,
     blocks,
     megabytes,
     trends_of,
 )
-from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import shaded
-from ioh.tui.render.trends import Trend, render_trends
+from ioh.tui.render.trends import Trend
 
 RETRANS_PCT = 0.5  # as the rule about them has it
 
@@ -55,10 +54,7 @@ def _percent(value: float | None) -> str:
 
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, connections by round-trip time and retransmits, and the busiest of a breakdown."""
-    name, state = layer.spec.name, view.state
-    is_asked = state.focus == "top" and state.chosen[0] == name
-    has_table = bool(layer.spec.tables) and (width >= 90 or is_asked)
-    left, middle, right = block_widths(width, has_table=has_table)
+    name = layer.spec.name
     trends: list[Trend] = []
     for op, _ in main_stats(layer.spec, layer.ops):
         trends += trends_of(view, (name, op), op, ("bytes_per_s",))
@@ -67,14 +63,8 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
     trends.append(Trend("retr %", style, again, format_short, 1))
     rtt = fact_series(view.points, (name, "srtt_us"))
     trends.append(Trend("rtt ms", "trend_o", rtt, format_ms, 2))
-    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
-    pieces = [
-        (ScreenFrame(lines if left else []), left),
-        (ScreenFrame(_middle(view, layer, width)), middle),
-    ]
-    if right:
-        pieces.append((busiest(view, layer, right, height), right))
-    return blocks(pieces)
+    middle = ScreenFrame(_middle(view, layer, width))
+    return blocks(view, layer, (width, height), trends, lambda _: middle)
 
 
 def _middle(view: PanelView, layer: LayerSnapshot, width: int) -> list[Line]:

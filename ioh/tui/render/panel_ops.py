@@ -13,18 +13,16 @@ from ioh.tui.history import Measure
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import (
     SIZES,
-    STYLES,
     add_letter,
     axis_of,
     begin_title,
-    block_widths,
     blocks,
     op_title,
     trends_of,
 )
-from ioh.tui.render.panels import PanelView, busiest
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import SIZE_COLUMNS, histogram_of, shaded, size_label, used_sizes
-from ioh.tui.render.trends import render_trends
+from ioh.tui.render.trends import STYLES
 from ioh.tui.rows import cached_share
 
 _MEASURES: tuple[Measure, ...] = ("bytes_per_s", "latency_us")
@@ -47,23 +45,13 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
 
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, histogram and table side by side, as many of them as fit."""
-    has_table = bool(layer.spec.tables) and (
-        width >= 90 or (view.state.focus == "top" and view.state.chosen[0] == layer.spec.name)
-    )
-    left, middle, right = block_widths(width, has_table=has_table)
     trends = [
         trend
         for op, _ in _main(layer)
         for trend in trends_of(view, (layer.spec.name, op), direction(op) or op, _MEASURES)
     ]
-    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
-    pieces = [
-        (ScreenFrame(lines if left else []), left),
-        (ScreenFrame(_histogram(view, layer, width, height)), middle),
-    ]
-    if right:
-        pieces.append((busiest(view, layer, right, height), right))
-    return blocks(pieces)
+    histogram = ScreenFrame(_histogram(view, layer, width, height))
+    return blocks(view, layer, (width, height), trends, lambda _: histogram)
 
 
 def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:

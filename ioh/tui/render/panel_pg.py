@@ -11,10 +11,10 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.history import Measure, series
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import add_letter, begin_title, block_widths, blocks, megabytes
-from ioh.tui.render.panels import PanelView, busiest, table_spec
+from ioh.tui.render.panel import add_letter, begin_title, blocks, megabytes
+from ioh.tui.render.panels import PanelView, table_spec
 from ioh.tui.render.top import TopView, render_top
-from ioh.tui.render.trends import Trend, render_trends
+from ioh.tui.render.trends import Trend
 from ioh.tui.rows import cached_share
 
 _WAITS = "wait"
@@ -45,19 +45,19 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
 
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, what sessions wait for, and the breakdown that was chosen; the last two if narrow."""
-    left, middle, right = block_widths(width, has_table=True)
     trends = [
         Trend(f"{word}{unit}" if unit == "/s" else f"{word} {unit}", style, values, text, rank)
         for rank, (op, word, measure, unit, text, style) in enumerate(_SHOWN)
         for values in [series(view.points, (layer.spec.name, op), measure)]
     ]
-    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
-    pieces = [
-        (ScreenFrame(lines if left else []), left),
-        (_beside(view, layer, middle, height), middle),
-        (busiest(view, layer, right, height), right),
-    ]
-    return blocks(pieces)
+    return blocks(
+        view,
+        layer,
+        (width, height),
+        trends,
+        lambda columns: _beside(view, layer, columns, height),
+        table_from=0,
+    )
 
 
 def _beside(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:

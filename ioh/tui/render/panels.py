@@ -20,7 +20,7 @@ from ioh.tui.render.line import Line, ScreenFrame, Span, heading
 from ioh.tui.render.sizelat import column_label, hidden_sizes, histogram_of, render_size_latency
 from ioh.tui.render.spark import render_chart
 from ioh.tui.render.top import TopView, chosen_rows, render_top
-from ioh.tui.render.trends import TREND_STYLES
+from ioh.tui.render.trends import STYLES, TREND_STYLES
 from ioh.tui.state import Narrow, TableState, ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
@@ -113,7 +113,7 @@ def _body(
 def _size_latency(
     view: PanelView, layer: LayerSnapshot, stats: OpStats, width: int, height: int
 ) -> Iterator[Line]:
-    style = _style(view)
+    style = STYLES[direction(view.state.chosen[1])]
     hist = histogram_of(layer, stats)
     yield from render_size_latency(hist, width, height, view.glyphs, style)
     if hist is None:
@@ -159,10 +159,6 @@ def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
             bar = round(counts[bucket] / largest * max(1, width - 16))
             line = Line().right(column_label(bucket), 6, "head").right(str(counts[bucket]), 7)
             yield line.add(" ").add("#" * bar, "read")
-
-
-def _style(view: PanelView) -> str:
-    return {"R": "read", "W": "write"}.get(direction(view.state.chosen[1]), "other")
 
 
 def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from ioh.tui.render.line import Line
 from ioh.tui.render.spark import Values, render_bars
 
 TREND_INTERVALS = 60
+STYLES = {"R": "read", "W": "write", "": "other"}
 TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
 _LABEL, _PEAK = 9, 6
 _USUAL = 4  # intervals from which the middle one is usual: the first ones are short
