@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
-from ioh.feeds.sample_tee import SampleTee
 from ioh.model.errors import IohError
 from ioh.model.feed import RecordingState
 from ioh.model.printable import printable
+from ioh.model.sample import Sample
 from ioh.rights.files import can_create_here
 from ioh.session.marks import MarkServer
 from ioh.session.output import FileOutput, first_free
@@ -19,35 +20,50 @@ from ioh.session.rotation import Recorder
 
 
 class ScreenRecorder:
-    """Records what a tee passes on into ``ioh-HOST-DATE.ioh``; toggle() from any one thread.
+    """Passes the samples of a source on; while R asks for it, into ``ioh-HOST-DATE.ioh``, too.
 
     ``ioh mark`` finds it as it finds any other recording.  Nothing that fails here ends the view.
+    The samples are read by one thread, toggle() may be called from any other one.
 
     Args:
-        tee: Where the samples go by.
+        samples: The source.
         on_mark: Called with each mark, from another thread.
         sample_soon: Asks for a sample to be marked; None where none comes for the asking.
     """
 
     def __init__(
         self,
-        tee: SampleTee,
+        samples: Iterable[Sample],
         on_mark: Callable[[str], None],
         sample_soon: Callable[[], None] | None,
     ) -> None:
-        self._tee, self._on_mark, self._sample_soon = tee, on_mark, sample_soon
-        self._recorder: Recorder | None = None
+        self._samples, self._on_mark, self._sample_soon = samples, on_mark, sample_soon
+        self._lock = threading.Lock()
+        self._last: Sample | None = None
+        self._recorder: Recorder | None = None  # while one is under way
         self._marks: MarkServer | None = None
-        self._told_path = ""
         self._since_unix_s = 0.0
-        self._told = ""
+        self._failure = ""  # why the last one ended, as it comes
+        self._told_path = self._told = ""
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield every sample of the source; the recording ends with it."""
+        try:
+            for sample in self._samples:
+                with self._lock:
+                    self._last = sample
+                    self._write(sample)
+                yield sample
+        finally:
+            with self._lock:
+                self._end()
 
     @property
     def state(self) -> RecordingState:
         """How it stands."""
         recorder = self._recorder
-        if recorder is None or not self._tee.is_recording:
-            return RecordingState(failure=printable(self._tee.failure))
+        if recorder is None:
+            return RecordingState(failure=printable(self._failure))
         failure = printable(recorder.paused_why)
         path = printable(recorder.name)
         return RecordingState(path, self._since_unix_s, recorder.size_bytes, failure)
@@ -62,9 +78,12 @@ class ScreenRecorder:
         Returns:
             One printable line saying what happened.
         """
-        if self._tee.is_recording:
-            return self._stop()
+        recorder = self._recorder
         self.close()  # of one that failed, what is left
+        if recorder is not None:
+            if self._failure:
+                return f"recording ended: {printable(self._failure)}"
+            return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
         try:
             return self._start(_new_output(hostname), cycle_s)
         except IohError as error:
@@ -75,7 +94,7 @@ class ScreenRecorder:
     def mark(self, text: str) -> str:
         """Mark this moment of the recording under way; returns what was done, printable."""
         recorder = self._recorder
-        if recorder is None or not self._tee.is_recording:
+        if recorder is None:
             return "marked"
         try:
             recorder.mark(text)
@@ -93,17 +112,18 @@ class ScreenRecorder:
             return ""
         self._told = failure
         if not failure:
-            return "recording again; see the gap" if self._tee.is_recording else ""
-        if self._tee.is_recording:
+            return "recording again; see the gap" if recorder is not None else ""
+        if recorder is not None:
             return f"recording is paused: {failure}; it resumes as soon as there is space"
         return f"recording ended: {failure}"
 
     def close(self) -> None:
         """End it in order, if one is under way."""
-        self._tee.stop()
+        with self._lock:
+            self._end()
         if self._marks is not None:
             self._marks.close()
-        self._marks = self._recorder = None
+        self._marks = None
 
     def _start(self, made: tuple[FileOutput, str], cycle_s: float) -> str:
         output, remark = made
@@ -112,8 +132,6 @@ class ScreenRecorder:
             lambda part: output if part == 1 else FileOutput(part_name(path, part)),
             cycle_s=cycle_s,
         )
-        self._since_unix_s, self._recorder = time.time(), recorder
-        self._told = ""
 
         def mark(text: str) -> bool:
             self._on_mark(text)
@@ -124,15 +142,33 @@ class ScreenRecorder:
         self._marks = MarkServer(
             lambda: recorder.name, mark, paused_why=lambda: recorder.paused_why
         )
-        self._tee.start(recorder)
+        with self._lock:
+            self._since_unix_s, self._recorder = time.time(), recorder
+            self._told = self._failure = ""
+            if self._last is not None:
+                self._write(self._last)  # the baseline of the next
         return f"recording into {printable(path)}{remark}"
 
-    def _stop(self) -> str:
-        recorder = self._recorder
-        self.close()
-        if self._tee.failure or recorder is None:
-            return f"recording ended: {printable(self._tee.failure)}"
-        return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
+    def _write(self, sample: Sample) -> None:
+        """Record a sample, if a recording is under way; one that fails ends."""
+        try:
+            if self._recorder is not None:
+                self._recorder.write(sample)
+        except (OSError, ValueError, IohError) as error:
+            self._fail(error)
+            self._end()
+
+    def _end(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        try:
+            if recorder is not None:
+                recorder.close()
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError | ValueError | IohError) -> None:
+        reason = error.strerror if isinstance(error, OSError) else getattr(error, "cause", None)
+        self._failure = self._failure or reason or str(error)  # not what follows from the first
 
 
 def recording_folder() -> tuple[str, str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 
 from ioh.feeds.findings_cache import MakeJudge, no_judge
 from ioh.feeds.recorded_feed import RecordedFeed
-from ioh.feeds.sample_tee import SampleTee
 from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
 from ioh.model.feed import (
@@ -91,8 +90,7 @@ class StreamFeed(RecordedFeed):
         self._choose, self._awaited, self._set_speed = choose, awaited, set_speed
         self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
         self._judge = make_judge()
-        self._tee = SampleTee(samples)
-        self._recorder = ScreenRecorder(self._tee, self.mark, sample_soon)
+        self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
         self._begins: dict[tuple[str, str, float], float] = {}  # of findings
@@ -132,7 +130,7 @@ class StreamFeed(RecordedFeed):
             tell(News(status=status))
         elapsed_s = 0.0
         intervals = Intervals(self._choose)
-        for sample in self._tee:
+        for sample in self._recorder:
             found = intervals.take(sample)
             tick = self._keep(intervals.newest)
             if found is not None:

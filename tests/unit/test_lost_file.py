@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds.sample_tee import SampleTee
 from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
 from ioh.model.feed import RecordingState
@@ -306,10 +305,9 @@ def test_the_screen_s_recording_goes_on_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tap = SampleTee(SAMPLES)
-    recording = ScreenRecorder(tap, lambda _: None, None)
+    recording = ScreenRecorder(SAMPLES, lambda _: None, None)
     said = []
-    for tick, _ in enumerate(tap):
+    for tick, _ in enumerate(recording):
         if tick == 1:
             said.append(recording.toggle("db", 1.0))
             path = Path(recording.state.path)
@@ -333,10 +331,9 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    tap = SampleTee(SAMPLES)
-    recording = ScreenRecorder(tap, lambda _: None, None)
+    recording = ScreenRecorder(SAMPLES, lambda _: None, None)
     said = []
-    for tick, _ in enumerate(tap):
+    for tick, _ in enumerate(recording):
         if tick == 1:
             recording.toggle("db", 1.0)
             path = Path(recording.state.path)
