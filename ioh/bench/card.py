@@ -8,11 +8,11 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 
-from ioh.bench.columns import plain_cell
 from ioh.bench.grade import LETTERS, UNGRADED, Card, CellGrade, Grade
 from ioh.bench.lines import show_ms
 from ioh.bench.results import HIST_EDGES_US
 from ioh.model.printable import printable
+from ioh.sinks.csv import guarded
 
 _HEAD = ("system", "cell", "of", "latency_letter", "scale_letter", "latency_ms", "scale")
 _OF = {"mean": "avg"}  # letters.csv's names
@@ -35,7 +35,7 @@ def card_csv(cards: Mapping[str, Card]) -> str:
                 of = _OF.get(grade.of, grade.of)
                 letters = (grade.letter, grade.scale_letter)
                 numbers = (_one(grade.latency_ms), _one(grade.scale))
-                writer.writerow((plain_cell(system), cell.cell.name, of, *letters, *numbers))
+                writer.writerow((guarded(system), cell.cell.name, of, *letters, *numbers))
     return out.getvalue()
 
 

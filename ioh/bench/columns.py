@@ -13,6 +13,7 @@ from ioh.bench.plans import show_size, size_of
 from ioh.bench.results import HIST_COLUMNS, Figures, Results, Test
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
+from ioh.sinks.csv import guarded
 
 _PERCENTILES = {
     "p95_00": "p95_us",
@@ -53,8 +54,8 @@ def _rows(test: Test, system: str) -> Iterator[list[str]]:
         mb = None if figures.bytes_per_s is None else figures.bytes_per_s / (1 << 20)
         us = (figures.mean_us, figures.min_us, figures.max_us, figures.std_us)
         yield [
-            plain_cell(system),
-            plain_cell(name),
+            guarded(system),
+            guarded(name),
             str(spec.users),
             show_size(spec.block_bytes).upper(),
             "" if mb is None else f"{mb:.3f}",
@@ -63,12 +64,6 @@ def _rows(test: Test, system: str) -> Iterator[list[str]]:
             *_percent(figures),
             *(_ms(getattr(figures, field)) for field in _PERCENTILES.values()),
         ]
-
-
-def plain_cell(text: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
-    text = printable(text)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _ms(us: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ioh.commands.intervals import Faults, tell_remarks
+from ioh.commands.intervals import Faults, intervals_from, tell_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
@@ -110,16 +110,11 @@ def _parquet(args: argparse.Namespace) -> int:
 
 
 def _openmetrics(args: argparse.Namespace) -> int:
-    from ioh.commands.intervals import choose_layers
-    from ioh.model.span import Downsampler, chosen_layers
     from ioh.playback.replay import ReplaySource, Span, no_interval
     from ioh.session.stream import Tick
     from ioh.sinks.openmetrics import OpenMetrics
 
-    faults, ticks = Faults(), 0
-    downsampler = Downsampler(args.cycle_s or 0.0)
-    names: frozenset[str] | None = None
-    first_ns: int | None = None
+    faults, intervals, ticks = Faults(), intervals_from(args), 0
     span = Span(args.begin, args.end)
     with (
         ReplaySource(args.file, span, speed=None, with_tables=False) as source,
@@ -127,16 +122,13 @@ def _openmetrics(args: argparse.Namespace) -> int:
     ):
         for item in source:
             faults.take(item)
-            if not isinstance(item, Tick):
-                continue
-            ticks += 1
-            if first_ns is None:
-                first_ns, names = item.sample.mono_ns, choose_layers(args, item.sample)
-            sample = downsampler.take(chosen_layers(item.sample, names))
-            if sample is not None:
-                metrics.take(sample)
-            if args.run_s is not None and (item.sample.mono_ns - first_ns) / 1e9 >= args.run_s:
-                break
+            if isinstance(item, Tick):
+                ticks += 1
+                intervals.take(item.sample)
+                if intervals.has_taken(item.sample):
+                    metrics.take(intervals.newest)
+                if args.run_s is not None and intervals.seen_s >= args.run_s:
+                    break
         if ticks < 2:
             faults.report()
             raise no_interval(args.file, span)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -181,19 +180,14 @@ def write_rounds(  # noqa: PLR0913
     Returns:
         Whether there was any.
     """
+    from ioh.playback.joined import with_own_pairs
+
     engines: dict[str, Engine | None] = {}
     first_s: float | None = None
     known: set[tuple[str, str]] = set()
     for each in rounds:
         found = pairs(each.intervals, known)
-        given = {
-            part.name: replace(
-                part.snapshot,
-                pairs=tuple(p for p in found if p.client == part.name),
-                name=part.name,
-            )
-            for part in each.intervals
-        }
+        given = {p.name: with_own_pairs(p.snapshot, found, p.name) for p in each.intervals}
         for name, snapshot in given.items():
             if name not in engines:
                 engines[name] = engine_from(args)

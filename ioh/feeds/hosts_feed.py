@@ -19,6 +19,7 @@ from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, Snapshot
+from ioh.playback.joined import with_own_pairs
 
 _STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds
 _Together = tuple[tuple[Pair, ...], tuple[Finding, ...]]
@@ -219,8 +220,7 @@ class HostsFeed(Closing):
         for part in each.intervals:
             self.recorder.write(part)
             at = self.names.index(part.name)
-            own = tuple(pair for pair in found if pair.client == part.name)
-            snapshot = replace(part.snapshot, pairs=own, name=part.name)
+            snapshot = with_own_pairs(part.snapshot, found, part.name)
             put.append((at, *self.feeds[at].put(replace(part, snapshot=snapshot))))
             self._found[at] = (each.time_unix_s, put[-1][2].findings)
         for pair in found:

@@ -36,11 +36,12 @@ class Span:
 class ReplaySource(Closing):
     """A session as it goes by; a context manager and an iterator of items.
 
+    A file that is still being recorded is followed.
+
     Args:
         path: A file, or ``-`` for stdin, which may be a pipe.
         span: Which part of it.
         speed: 1 for the pace of the recording, 2 for twice that; None for no waiting.
-        follow: Wait for what is still being recorded into the file.
         with_tables: False leaves breakdowns out, which is much faster.
         with_parts: False leaves single devices and mounts out.
         utc: Whether clock times of ``span`` are UTC.
@@ -57,7 +58,6 @@ class ReplaySource(Closing):
         span: Span | None = None,
         *,
         speed: float | None = 1.0,
-        follow: bool = True,
         with_tables: bool = True,
         with_parts: bool = True,
         utc: bool = False,
@@ -66,7 +66,7 @@ class ReplaySource(Closing):
     ) -> None:
         self._span = span or Span()
         self._on_wait = on_wait
-        self._speed, self._follow = speed, follow
+        self._speed = speed
         self.with_tables, self.with_parts, self._utc = with_tables, with_parts, utc
         self._stopped = False
         self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
@@ -130,7 +130,7 @@ class ReplaySource(Closing):
 
     def _awaits_more(self, session: Session, at: int) -> bool:
         """Wait a moment at the end of the file; False when nothing will come."""
-        if not self._follow or not session.is_growing:
+        if not session.is_growing:
             # What was written between the last read and the end of the lock is still to come.
             return session.size_bytes > at
         self._on_wait()

@@ -55,7 +55,7 @@ def wait_for(ioh: Ioh, what: Callable[[], Any], seconds: int = 40) -> None:
 
 
 def samples_of(path: Path) -> list[LayerSample]:
-    with ReplaySource(str(path), speed=None, follow=False) as source:
+    with ReplaySource(str(path), speed=None) as source:
         found = [item.sample for item in source if isinstance(item, Tick)]
     layers = [sample.layers["pg"] for sample in found]
     return [x for x in layers if isinstance(x, LayerSample) and x.metrics["sessions"] is not None]
