@@ -46,8 +46,6 @@ class Engine:
         self._rules = [rule for rule in chosen if rule.name not in config.off]
         self._limits = {rule.name: config.limits_of(rule) for rule in self._rules}
         self._states: dict[str, dict[str, _State]] = {rule.name: {} for rule in self._rules}
-        self._sources: tuple[tuple[str, str], ...] | None = None  # of which _lacking was told
-        self._lacking: dict[str, str] = {}
         self._window = Window(
             max((rule.span_s for rule in self._rules), default=1.0),
             chain.from_iterable(rule.recalls for rule in self._rules),
@@ -71,9 +69,13 @@ class Engine:
         self._window.add(snapshot)
         said: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
-        missing = self._missing(snapshot)
+        sources = {
+            name: layer.source
+            for name, layer in snapshot.layers.items()
+            if isinstance(layer, LayerSnapshot)
+        }
         for rule in self._rules:
-            lacking = missing.get(rule.name)
+            lacking = _lacking(rule, sources)
             outcome = (
                 rule.judge(self._window, self._limits[rule.name])
                 if lacking is None
@@ -92,25 +94,6 @@ class Engine:
                 findings += self._update(rule, verdicts, snapshot)
         findings.sort(key=worst_first)
         return replace(snapshot, findings=tuple(findings), not_evaluated=tuple(not_evaluated))
-
-    def _missing(self, snapshot: Snapshot) -> Mapping[str, str]:
-        """By rule, the first layer that it needs and this Snapshot lacks."""
-        sources = tuple(
-            (name, layer.source)
-            for name, layer in snapshot.layers.items()
-            if isinstance(layer, LayerSnapshot)
-        )
-        if sources != self._sources:
-            known = dict(sources)
-            self._lacking = {}
-            for rule in self._rules:
-                for name in (*rule.needs, *rule.probed):
-                    source = known.get(name)
-                    if source is None or (source == "proc" and name in rule.probed):
-                        self._lacking[rule.name] = name
-                        break
-            self._sources = sources
-        return self._lacking
 
     def _update(
         self, rule: Rule, verdicts: tuple[Verdict, ...], snapshot: Snapshot
@@ -131,6 +114,17 @@ class Engine:
             if subject not in said and is_gone:
                 del states[subject]
         return [_finding(rule, state) for state in states.values() if state.is_on]
+
+
+def _lacking(rule: Rule, sources: Mapping[str, str]) -> str | None:
+    """The first layer that a rule needs and that was not measured, or not in the way it needs."""
+    for name in rule.needs:
+        if name not in sources:
+            return name
+    for name in rule.probed:
+        if sources.get(name, "proc") == "proc":
+            return name
+    return None
 
 
 def _follows(before: Snapshot, after: Snapshot) -> bool:

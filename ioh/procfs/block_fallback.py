@@ -134,7 +134,7 @@ class BlockFallback:
         root: Path = ROOT,
         devices: BlockDevices | None = None,
     ) -> None:
-        self._table = next((t for t in spec.tables if t.name == "device"), None)
+        self._table = next(t for t in spec.tables if t.name == "device")
         self._device = device
         self._root = root
         self._devices = devices if devices is not None else BlockDevices(root)
@@ -182,7 +182,7 @@ class BlockFallback:
         rows: dict[tuple[str, ...], Row] = {}
         for dev in devs:
             account = self._accounts.get(dev)
-            if self._table is None or account is None or account.is_active or not account.read:
+            if account is None or account.is_active or not account.read:
                 continue
             account.is_active = True
             rows[account.key] = _row(self._table, account, account.read)
@@ -261,7 +261,7 @@ class BlockFallback:
                 uncounted.append(device.name)
             if account.is_active:
                 parts[account.key[0]] = account.ops
-            if self._table is not None and (account.is_active or disk.inflight):
+            if account.is_active or disk.inflight:
                 rows[account.key] = _row(self._table, account, disk)
         notes: tuple[str, ...] = _NOTES
         if uncounted:
@@ -270,7 +270,7 @@ class BlockFallback:
             source="proc",
             ops=ops_of(total),
             metrics={name: total[_SLOT[name]] for name in _MERGES},
-            tables={} if self._table is None else {"device": rows},
+            tables={"device": rows},
             parts=parts,
             notes=notes,
         )

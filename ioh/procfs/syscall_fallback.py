@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, TableSpec
+from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Unavailable
 from ioh.procfs.files import ROOT, path_under
@@ -64,8 +64,7 @@ class SyscallFallback:
     """
 
     def __init__(self, spec: LayerSpec, filters: Filters, root: Path = ROOT) -> None:
-        self._table = next((t for t in spec.tables if t.name == "process"), None)
-        self._groups = [name for name in ("read", "write") if name in spec.groups]
+        self._table = next(t for t in spec.tables if t.name == "process")
         self._filters = filters
         self._comm = None if filters.comm is None else printable(filters.comm)
         self._root = root
@@ -221,24 +220,21 @@ class SyscallFallback:
         notes = (*self._filters.note("pid", "comm", "cgroup"), *_NOTES)
         if unreadable:
             notes += (f"{unreadable} of {count} processes are other users': run as root",)
-        sums = {
-            "read": OpTotals(count_total=self._sum[0], bytes_total=self._sum[1]),
-            "write": OpTotals(count_total=self._sum[2], bytes_total=self._sum[3]),
-        }
         return LayerSample(
             source="proc",
-            ops={name: sums[name] for name in self._groups},
-            tables={} if self._table is None else {"process": self._rows(self._table)},
+            ops={
+                "read": OpTotals(count_total=self._sum[0], bytes_total=self._sum[1]),
+                "write": OpTotals(count_total=self._sum[2], bytes_total=self._sum[3]),
+            },
+            tables={"process": self._rows()},
             notes=notes,
         )
 
-    def _rows(self, table: TableSpec) -> dict[tuple[str, ...], Row]:
-        names = [column.name for column in table.raw_columns]
-        slots = [_COLUMNS.index(name) if name in _COLUMNS else None for name in names]
-        return {
-            (str(pid), process.stat.comm): tuple(
-                None if slot is None else process.grown[slot] for slot in slots
-            )
-            for pid, process in self._processes.items()
-            if any(process.grown)
-        }
+    def _rows(self) -> dict[tuple[str, ...], Row]:
+        names = [column.name for column in self._table.raw_columns]
+        rows: dict[tuple[str, ...], Row] = {}
+        for pid, process in self._processes.items():
+            if any(process.grown):
+                known = dict(zip(_COLUMNS, process.grown, strict=True))
+                rows[str(pid), process.stat.comm] = tuple(map(known.get, names))
+        return rows
