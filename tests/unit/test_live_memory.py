@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
 
 from ioh.live import source as source_module
-from ioh.live.source import LiveSource
-from ioh.model.filters import Filters
+from tests.unit.live_host import Host, source
 
 FRAGMENTED = """
 from ioh.live.memory import give_back
@@ -52,15 +47,13 @@ def test_holes_between_what_stays_go_back() -> None:
     assert int(done.stdout) > 25_000_000  # of 54 MB that were freed
 
 
-def test_a_live_source_does_so_with_each_look_at_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_source_does_so_now_and_then(host: Host) -> None:
     given: list[float] = []
-    monkeypatch.setattr(source_module, "give_back", lambda: given.append(1.0))
-    monkeypatch.setattr(source_module, "COST_PERIOD_S", 0.05)
-    monkeypatch.setattr(source_module, "FIRST_INTERVAL_S", 0.01)
-    for what in ("_measure_cost", "_drop"):
-        monkeypatch.setattr(LiveSource, what, lambda _: None)
-    with LiveSource((), Filters(), 0.02, use_bpf=False) as source:
-        samples: Iterator[Any] = iter(source)
+    host.patch.setattr(source_module, "give_back", lambda: given.append(1.0))
+    host.patch.setattr(source_module, "COST_PERIOD_S", 0.05)
+    host.patch.setattr(source_module, "FIRST_INTERVAL_S", 0.01)
+    with source(interval_s=0.02, use_bpf=False) as running:
+        samples = iter(running)
         for _ in range(12):
             next(samples)
     assert len(given) > 1

@@ -16,11 +16,16 @@ def process(root: Path, pid: int, comm: str, parent: int, *words: str) -> None:
     (folder / "cmdline").write_text("\0".join((*words, "")))
 
 
-def found_after_looks(watch: ServerProcesses, looks: int) -> frozenset[int]:
-    for _ in range(looks):
-        watch._due_s = 0.0
-        found = watch.pids()
-    return found
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now_s = [100.0]
+    monkeypatch.setattr("ioh.procfs.server_processes.time.monotonic", lambda: now_s[0])
+    return now_s
+
+
+def found_later(watch: ServerProcesses, clock: list[float]) -> frozenset[int]:
+    clock[0] += 3.0
+    return watch.pids()
 
 
 def test_the_first_of_a_servers_processes_is_the_server(tmp_path: Path) -> None:
@@ -32,19 +37,19 @@ def test_the_first_of_a_servers_processes_is_the_server(tmp_path: Path) -> None:
     assert ServerProcesses(["postgres", "mariadbd"], tmp_path).pids() == {10, 20}
 
 
-def test_a_program_that_is_started_after_the_fork_is_found(tmp_path: Path) -> None:
+def test_a_program_that_is_started_after_the_fork_is_found(
+    tmp_path: Path, clock: list[float]
+) -> None:
     process(tmp_path, 10, "sh", 1)
     watch = ServerProcesses(["postgres"], tmp_path)
-    assert found_after_looks(watch, 1) == frozenset()
+    assert found_later(watch, clock) == frozenset()
     process(tmp_path, 10, "postgres", 1)
-    assert found_after_looks(watch, 1) == {10}
+    assert found_later(watch, clock) == {10}
     (tmp_path / "proc/10/stat").unlink()
-    assert found_after_looks(watch, 1) == frozenset()
+    assert found_later(watch, clock) == frozenset()
 
 
-def test_it_does_not_look_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("ioh.procfs.server_processes.time.monotonic", lambda: clock[0])
+def test_it_does_not_look_all_the_time(tmp_path: Path, clock: list[float]) -> None:
     watch = ServerProcesses(["postgres"], tmp_path)
     assert watch.pids() == frozenset()
     process(tmp_path, 10, "postgres", 1)
