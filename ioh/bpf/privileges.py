@@ -92,7 +92,7 @@ def drop_privileges(keep: Kept, *, network: bool = False) -> None:
         except OSError:  # a container that knows no other user id, or without CAP_SETUID
             if user is not None:
                 raise
-    _set_capabilities(bits, bits)
+    _set_capabilities(bits)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Changing the uid hides /proc/self from ourselves; there is no secret in here.
     make_dumpable()
@@ -106,13 +106,14 @@ def drop_privileges(keep: Kept, *, network: bool = False) -> None:
 
 def forget_capabilities() -> None:
     """Let this thread have none of what the process still holds."""
-    _set_capabilities(0, 0)
+    _set_capabilities(0)
 
 
-def _set_capabilities(effective: int, permitted: int) -> None:
+def _set_capabilities(bits: int) -> None:
+    """Effective and permitted ones; none is inheritable."""
     header = struct.pack("=Ii", _LINUX_CAPABILITY_VERSION_3, 0)
-    halves = [(bits & 0xFFFFFFFF, bits >> 32) for bits in (effective, permitted, 0)]
-    data = struct.pack("=6I", *(low for low, _ in halves), *(high for _, high in halves))
+    low, high = bits & 0xFFFFFFFF, bits >> 32
+    data = struct.pack("=6I", low, low, 0, high, high, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.capset(header, data) != 0:
         raise OSError(ctypes.get_errno(), "capset refused")
