@@ -185,7 +185,7 @@ class Map:
                 self._batch = self._buffers(min(self.spec.max_entries, room * 4))
                 keys, values, view, room = self._batch
                 continue
-            # Busy: somebody was preempted amid a bucket (before 6.0); it is the next one to read.
+            # Busy: a bucket's lock is held; that bucket is the next one to be read.
             if code not in (0, errno.ENOENT, errno.EBUSY):
                 raise OSError(code, os.strerror(code))
             raw_keys = ctypes.string_at(keys, key_size * count.value)
