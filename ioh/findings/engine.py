@@ -12,7 +12,7 @@ from ioh.findings.window import Window, layer_title
 from ioh.model.finding import Evidence, Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
-from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.model.snapshot import Snapshot
 
 MAX_TEXT = 600
 # Of one rule at a time: a machine with a thousand sick disks has one problem.
@@ -69,11 +69,7 @@ class Engine:
         self._window.add(snapshot)
         said: dict[str, tuple[Verdict, ...]] = {}
         not_evaluated: list[NotEvaluated] = []
-        sources = {
-            name: layer.source
-            for name, layer in snapshot.layers.items()
-            if isinstance(layer, LayerSnapshot)
-        }
+        sources = {name: layer.source for name, layer in snapshot.measured.items()}
         for rule in self._rules:
             lacking = _lacking(rule, sources)
             outcome = (

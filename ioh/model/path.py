@@ -161,11 +161,7 @@ class _Way:
     """One direction through the layers of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, direction: str) -> None:
-        self.layers: Mapping[str, LayerSnapshot] = {
-            name: layer
-            for name, layer in snapshot.layers.items()
-            if isinstance(layer, LayerSnapshot)
-        }
+        self.layers = snapshot.measured
         self.direction = direction
         self.verb = "read" if direction == "read" else "write"
         self._nfs_ops = ("write", "commit") if direction == "sync" else (self.verb,)

@@ -206,6 +206,11 @@ class Snapshot:
     pairs: tuple[Pair, ...] = ()
     name: str = ""
 
+    @property
+    def measured(self) -> dict[str, LayerSnapshot]:
+        """The layers that are not unavailable."""
+        return {n: layer for n, layer in self.layers.items() if isinstance(layer, LayerSnapshot)}
+
 
 @dataclass(frozen=True, slots=True)
 class PairOp:

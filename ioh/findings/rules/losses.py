@@ -9,7 +9,6 @@ from ioh.findings.rule import Limits, Rule, Threshold, Verdict
 from ioh.findings.sums import measured
 from ioh.findings.window import Window
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import LayerSnapshot
 
 SPAN_S = 3.0
 _LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, --comm, --device)."
@@ -28,8 +27,8 @@ _ADVICE = {
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     """Each layer whose probe lost a larger share than it may."""
     recent = window.recent(SPAN_S)
-    for name, layer in window.newest.layers.items():
-        if not isinstance(layer, LayerSnapshot) or not sum(layer.lost.values()):
+    for name, layer in window.newest.measured.items():
+        if not sum(layer.lost.values()):
             continue
         known = [found for _, found in measured(recent, name)]
         lost = sum(sum(x.lost.values()) for x in known)

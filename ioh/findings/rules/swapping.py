@@ -11,7 +11,6 @@ from ioh.findings.window import Stretch, Window, duration_s
 from ioh.model.finding import Evidence
 
 SPAN_S = 4.0
-_Key = tuple[str, ...]
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
