@@ -103,13 +103,15 @@ def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int, tick: 
     trend = min(TREND_INTERVALS, width - used - 2)
     frame = ScreenFrame()
     hidden = _hidden(view, label_width)
-    head = titles(columns, Line().left(hidden, label_width, "dim" if hidden else ""))
+    is_flow = all(row.note for row in rows if row.op)  # of which the notes say the rest
+    head = Line().left(hidden, label_width, "dim" if hidden else "")
+    head = titles(columns[:2] if is_flow else columns, head).to(used)
     if trend >= _MIN_TREND:
         head.add("  ").add(f"trend {length_text(view.points, trend)}", "head")
     frame.add(head.fitted(width))
     for row in rows:
         line = _render_row(row, view, columns, label_width)
-        if trend >= _MIN_TREND and row.op and not row.note:
+        if trend >= _MIN_TREND and row.op and line.width <= used:
             line.to(used).add("  ").add(_trend(row, view, trend, tick), TREND_STYLES[row.direction])
         hit = (0, width, "choose", f"{row.layer}/{row.op}")
         frame.add(line.fitted(width), hit)

@@ -93,7 +93,7 @@ def _body(
     is_kept = stats.size_lat is not None or view.state.narrow is None
     if kind == "hist":
         if is_flow(layer.spec):
-            yield from _gauges(layer, width)
+            yield from _gauges(layer, width, view.glyphs)
             return
         if view.state.narrow is not None and not is_kept:
             yield from _not_kept(view.state.narrow, width)
@@ -146,7 +146,7 @@ def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
             yield Line(" ").add(part, "dim")
 
 
-def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
+def _gauges(layer: LayerSnapshot, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Distributions of things as they are now, such as connections by round-trip time."""
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name) or ()
@@ -158,7 +158,7 @@ def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
         for bucket in range(min(used), max(used) + 1):
             bar = round(counts[bucket] / largest * max(1, width - 16))
             line = Line().right(column_label(bucket), 6, "head").right(str(counts[bucket]), 7)
-            yield line.add(" ").add("#" * bar, "read")
+            yield line.add(" ").add(glyphs.shades[-1] * bar, "trend_o")
 
 
 def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
