@@ -127,7 +127,7 @@ def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() 
         },
     )
     snapshot = replace(LAST, layers={**LAST.layers, "syscall": calls})
-    first = (" 1 read of 1M → 8.00 READs and requests of 128K ", "dim")
+    first = (" 1 read of 1M → 8 READs and requests of 128K ", "dim")
     assert fanned(snapshot, "syscall", "nfs_client")[0] == first
     about = replace(snapshot, findings=FINDINGS)
     assert fanned(about, "syscall", "nfs_client")[0][1] == "warn"
@@ -164,10 +164,10 @@ def test_what_a_statement_becomes_is_what_its_sessions_did() -> None:
         "block": of("block", "process", (("7", "postgres"), {"writes_per_s": 150.0})),
     }  # fmt: skip
     snapshot = replace(LAST, layers={**layers})
-    text = " 1 statement → 0.420 reads, 1.20 writes, 1.50 requests "
+    text = " 1 statement → 0.42 reads, 1.2 writes, 1.5 requests "
     assert fan_out(snapshot, db, None, 80) == [(text, "dim")]
     assert fan_out(snapshot, db, None, len(text) - 1) == [
-        (" 1 statement → 0.420 reads, 1.20 writes ", "dim")
+        (" 1 statement → 0.42 reads, 1.2 writes ", "dim")
     ]
     assert fan_out(snapshot, db, None, 20) == []
     assert fan_out(replace(LAST, layers={"db": db}), db, None, 80) == []

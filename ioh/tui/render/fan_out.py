@@ -63,7 +63,7 @@ def _of_statements(snapshot: Snapshot, layer: LayerSnapshot, width: int) -> str:
             for column, noun in zip(("reads_per_s", "writes_per_s"), nouns, strict=True):
                 if row.key[0] in statements and (rate := row.values.get(column)):
                     made[noun] = made.get(noun, 0.0) + rate / sum(statements.values())
-    words = [f"{format_short(n)} {noun}" for noun, n in made.items() if n >= _SESSIONS]
+    words = [_many(n, noun) for noun, n in made.items() if n >= _SESSIONS]
     while words and len(text := f"1 statement → {', '.join(words)}") > width:
         words.pop()
     return text if words else ""
@@ -90,9 +90,16 @@ def _text(
     if lower is None:
         return ""
     count, size, noun = lower
-    return (
-        f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {format_short(count)} {noun}{_of(size)}"
-    )
+    return f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {_many(count, noun)}{_of(size)}"
+
+
+def _many(count: float, nouns: str) -> str:
+    """``8 READs``, ``1 request``, ``0.42 reads``."""
+    text = format_short(count)
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    if text == "1":
+        nouns = nouns.replace("s and ", " or ").removesuffix("s")
+    return f"{text} {nouns}"
 
 
 def _of(size: float | None) -> str:
