@@ -8,7 +8,7 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -76,11 +76,20 @@ def bpf_call(command: int, attr: bytes) -> int:
     Raises:
         OSError: The kernel refused.
     """
-    number = _BPF_SYSCALL.get(_machine)
+    buffer = ctypes.create_string_buffer(attr, len(attr))
+    return system_call(_BPF_SYSCALL, command, buffer, len(attr))
+
+
+def system_call(numbers: Mapping[str, int], *args: object) -> int:
+    """A system call by its number on each machine: a descriptor.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    number = numbers.get(_machine)
     if number is None:
         raise OSError(0, f"unknown machine {_machine}")
-    buffer = ctypes.create_string_buffer(attr, len(attr))
-    fd: int = _libc.syscall(number, command, buffer, len(attr))
+    fd: int = _libc.syscall(number, *args)
     if fd < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return fd
@@ -115,13 +124,14 @@ def create_map(spec: MapSpec) -> int:
         raise OSError(error.errno, f"map {spec.name}: {error.strerror}") from error
 
 
-def set_element(array: int, index: int, value: int) -> None:
-    """Set one element of an array of 32 bits each, or of programs by their descriptors.
+def set_element(array: int, index: int, value: int | bytes) -> None:
+    """Set one element of an array; an int is 32 bits, or a program's descriptor.
 
     Raises:
         OSError: The kernel refused.
     """
-    key, cell = ctypes.c_uint32(index), ctypes.c_uint32(value)
+    raw = value if isinstance(value, bytes) else value.to_bytes(4, sys.byteorder)
+    key, cell = ctypes.c_uint32(index), ctypes.create_string_buffer(raw, len(raw))
     at = (ctypes.addressof(key), ctypes.addressof(cell))
     bpf_call(_BPF_MAP_UPDATE_ELEM, _ELEMENT.pack(array, *at, 0))
 

@@ -43,6 +43,10 @@ def _shared(buffer: mmap.mmap | bytearray) -> tuple[Any, memoryview]:
     return (ctypes.c_char * len(buffer)).from_buffer(buffer), memoryview(buffer)
 
 
+def _refused(code: int) -> OSError:
+    return OSError(code, os.strerror(code))
+
+
 @dataclass(frozen=True, slots=True)
 class MapSpec:
     """What the loader says of a map next to its descriptor; sizes in bytes.
@@ -87,20 +91,18 @@ class Map:
         code = ctypes.get_errno()
         if code == errno.ENOENT:
             return None
-        raise OSError(code, os.strerror(code))
+        raise _refused(code)
 
     def at(self, index: int) -> memoryview:
         """The value of one slot of an array, there until the next one is asked for."""
         if self._lib.bpf_map_lookup_elem(self.fd, index.to_bytes(4, sys.byteorder), self._value):
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+            raise _refused(ctypes.get_errno())
         return self._view
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set one value."""
         if self._lib.bpf_map_update_elem(self.fd, key, value, 0) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+            raise _refused(ctypes.get_errno())
 
     def ensure(self, key: bytes) -> None:
         """Make an entry of zeros where there is none and where there is room."""
@@ -108,14 +110,14 @@ class Map:
         if self._lib.bpf_map_update_elem(self.fd, key, value, _NOEXIST) != 0:
             code = ctypes.get_errno()
             if code not in {errno.EEXIST, errno.E2BIG}:
-                raise OSError(code, os.strerror(code))
+                raise _refused(code)
 
     def delete(self, key: bytes) -> None:
         """Drop one entry; that it is gone already is no error."""
         if self._lib.bpf_map_delete_elem(self.fd, key) != 0:
             code = ctypes.get_errno()
             if code != errno.ENOENT:
-                raise OSError(code, os.strerror(code))
+                raise _refused(code)
 
     def items_bytes(self) -> list[tuple[bytes, bytes]]:
         """Every entry of a hash."""
@@ -187,7 +189,7 @@ class Map:
                 continue
             # Busy: a bucket's lock is held; that bucket is the next one to be read.
             if code not in (0, errno.ENOENT, errno.EBUSY):
-                raise OSError(code, os.strerror(code))
+                raise _refused(code)
             raw_keys = ctypes.string_at(keys, key_size * count.value)
             split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]
             yield split, view[: value_size * count.value]

@@ -7,11 +7,9 @@ attached to, by its descriptor, whatever its path means by then.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import struct
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,8 +17,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object
-from ioh.bpf.libbpf import libbpf
+from ioh.bpf.calls import Made, Object, Outcome, object_ids, open_object, set_element
 from ioh.bpf.server_ledger import FileId, ServerRequest
 from ioh.bpf.sites import Site, find_sites
 from ioh.bpf.uprobes import Place, attach_uprobes
@@ -136,7 +133,7 @@ def _attach_file(
             continue
         places = []
         for at, site in zip(taken, sites, strict=True):
-            _set_site(work.sites, at, site, server, work.ops)
+            set_element(work.sites, at, pack_site(site, server.owner, work.ops))
             places.append(Place(site.offset, site.semaphore, at))
         try:
             links = attach_uprobes(work.program, path, places, at_return=at_return)
@@ -165,12 +162,3 @@ def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:
     head = (ops.index(site.op), _ROLES[site.role], site.way, _OWNERS[owner])
     only = (site.only * 4)[:4] or (0, 0, 0, 0)
     return SITE.pack(*head, kind, register, 64 - bits, is_signed, displacement, site.scale, *only)
-
-
-def _set_site(sites: int, at: int, site: Site, server: Server, ops: Sequence[str]) -> None:
-    lib = libbpf()
-    key = at.to_bytes(4, sys.byteorder)
-    value = pack_site(site, server.owner, ops)
-    if lib is None or lib.bpf_map_update_elem(sites, key, value, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call
+from ioh.bpf.calls import ATTACH_UPROBE_MULTI, bpf_call, system_call
 
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 _TYPE_PATH = "/sys/bus/event_source/devices/uprobe/type"
@@ -91,12 +91,8 @@ def _attach_one(program_fd: int, path: str, place: Place, *, at_return: bool) ->
     attr = _ATTR.pack(
         kind, _ATTR.size, config, 0, 0, 0, 0, 0, 0, ctypes.addressof(where), place.offset
     )
-    libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attr, len(attr))
-    number = _PERF_EVENT_OPEN[os.uname().machine]
-    event: int = libc.syscall(number, buffer, -1, 0, -1, ctypes.c_ulong(_FD_CLOEXEC))
-    if event < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    event = system_call(_PERF_EVENT_OPEN, buffer, -1, 0, -1, ctypes.c_ulong(_FD_CLOEXEC))
     try:
         link = _LINK.pack(program_fd, event, _BPF_PERF_EVENT, 0, place.cookie)
         return bpf_call(_BPF_LINK_CREATE, link)
