@@ -6,8 +6,10 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
+from ioh.bench.files import read_file
 from ioh.bench.grade import STATISTICS, Measured
 from ioh.bench.plans import show_size, size_of
 from ioh.bench.results import HIST_COLUMNS, Figures, Results, Test
@@ -29,7 +31,6 @@ HEAD = (*_FIXED, *HIST_COLUMNS, *_PERCENTILES)
 _NAMES = {"seqread": "read"}
 _KINDS = {name: kind for kind, name in _NAMES.items()}
 _NEEDED = ("system", "name", "users", "bs", "lat", "p95_00", "p99_00")
-_MAX_BYTES = 16 << 20
 
 
 def to_csv(results: Results) -> str:
@@ -83,11 +84,8 @@ def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
     Raises:
         IohError: It cannot be read, lacks columns, or a line is not of its shape.
     """
+    raw = read_file(Path(path), 16, partial(_wrong, path))
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise _wrong(path, "is larger than 16 MiB")
         rows = csv.DictReader(io.StringIO(raw.decode()), restval="", strict=True)
         missing = [name for name in _NEEDED if name not in (rows.fieldnames or ())]
         if missing:
@@ -96,10 +94,9 @@ def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
         for row in rows:
             key, measured = _read_row(row)
             found.setdefault(row["system"], {}).setdefault(key, measured)
-    except (OSError, ValueError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+    except (ValueError, csv.Error) as error:
         line = f"line {rows.line_num}: " if "rows" in locals() else ""
-        raise _wrong(path, line + reason) from None
+        raise _wrong(path, f"{line}{error}") from None
     if not found:
         raise _wrong(path, "has no lines")
     return found

@@ -11,10 +11,12 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ioh.bench.files import read_file
 from ioh.bench.results import Conditions, Results, Test
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
@@ -28,7 +30,6 @@ LETTERS = ("A+", "A", "A-", "B", "B-", "C", "C-", "D")
 UNGRADED = "?"
 BUILT_IN = ("today", "classic")
 _FOLDER = Path(__file__).parent / "bands"
-_MAX_BYTES = 1 << 20
 STATISTICS = ("mean", "p95", "p99")
 # The one that stands for a cell, as in grade.r's picture.
 _COUNTS = "p95"
@@ -153,14 +154,11 @@ def read_bands(name: str) -> Bands:
         IohError: There are none of that name, or the file is not of this shape.
     """
     path = _FOLDER / f"{name}.toml" if name in BUILT_IN else Path(name)
+    raw = read_file(path, 1, partial(_wrong, path))
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise _wrong(path, "is larger than 1 MiB")
         bands = msgspec.convert(tomllib.loads(raw.decode()), Bands)
-    except (OSError, ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
-        raise _wrong(path, getattr(error, "strerror", None) or str(error)) from None
+    except (ValueError, RecursionError) as error:  # msgspec's and TOML's are ValueErrors
+        raise _wrong(path, str(error)) from None
     if why := _why_not(bands):
         raise _wrong(path, why)
     return bands

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from ioh.bench.files import read_file
 from ioh.bench.results import TestSpec
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
@@ -21,7 +23,6 @@ else:
     import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "plans"
-MAX_BYTES = 1 << 20
 MAX_TESTS = 500
 BUILT_IN = ("database", "card", "commit", "seeks", "files", "steady", "neighbour", "ramp")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -122,18 +123,13 @@ def read_plan(name: str) -> tuple[Plan, str]:
         hint = f"Plans: {', '.join(BUILT_IN)}; or give a file, such as ./my.toml"
         raise IohError(cause, hint, ExitCode.USAGE)
     path = Path(name) if is_file else FOLDER / f"{name}.toml"
+    raw = read_file(path, 1, partial(_wrong, path))
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise _wrong(path, "is larger than 1 MiB")
         text = raw.decode("utf-8")
         plan = msgspec.convert(tomllib.loads(text), Plan)
-    except OSError as error:
-        raise _wrong(path, f"cannot be read: {error.strerror}") from None
     except msgspec.ValidationError as error:
         raise _wrong(path, _in_words(str(error))) from None
-    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a NUL in the path
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8
         raise _wrong(path, f"is no TOML: {error}") from None
     try:
         specs_of(plan, PlanChanges())

@@ -6,18 +6,17 @@ seconds, shares percent.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from ioh.bench.files import read_file, write_file
 from ioh.model.errors import IohError
 from ioh.model.printable import printable
 
 VERSION = 1
 FILE_NAME = "results.json"
-MAX_BYTES = 64 << 20
 # fioparse's columns, by their names in its CSV, and the upper edge of each; the last has none.
 HIST_EDGES_US = {
     "us50": 50.0,
@@ -319,20 +318,19 @@ def load(directory: str) -> Results:
     """
     path = Path(directory)
     path = path / FILE_NAME if path.is_dir() else path
-    hint = "Give a directory that ioh bench made"
+    shown = printable(str(path))
+
+    def wrong(what: str) -> IohError:
+        return IohError(f"{shown} {printable(what)}", "Give a directory that ioh bench made")
+
+    raw = read_file(path, 64, wrong)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            cause = f"{printable(str(path))} is larger than 64 MiB"
-            raise IohError(cause, hint)
         found = msgspec.json.decode(raw, type=Results)
-    except (OSError, ValueError, RecursionError) as error:  # msgspec's are ValueErrors
-        reason = getattr(error, "strerror", None) or str(error)
-        cause = f"cannot read {printable(str(path))}: {printable(reason)}"
-        raise IohError(cause, hint) from None
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+        what = f"cannot be read: {error}"
+        raise wrong(what) from None
     if found.version != VERSION:
-        cause = f"{printable(str(path))} has version {found.version}, and this ioh reads {VERSION}"
+        cause = f"{shown} has version {found.version}, and this ioh reads {VERSION}"
         raise IohError(cause, "Use the ioh that made it")
     return found
 
@@ -348,14 +346,4 @@ def save(results: Results, directory: str) -> None:
     Raises:
         OSError: There is no room, or the directory is gone.
     """
-    path = Path(directory) / FILE_NAME
-    new = path.with_suffix(".new")
-    with open(new, "wb", opener=_private) as file:
-        file.write(to_json(results).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    write_file(Path(directory) / FILE_NAME, to_json(results), 0o600)

@@ -16,6 +16,7 @@ import msgspec
 
 from ioh import __version__
 from ioh.bench import conditions
+from ioh.bench.files import read_file
 from ioh.bench.fio import fio_version
 from ioh.bench.jobs import DATA
 from ioh.bench.like import job_like
@@ -30,7 +31,6 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.rights.user import give_root_up
 
-_MAX_JOB_BYTES = 1 << 20
 _LIKE_BYTES, _LIKE_S = 4 << 30, 60.0
 _NO_ROOT = "without root: only /proc is watched, which has no percentiles"
 
@@ -173,16 +173,15 @@ def _like(like: tuple[str, str, str], changes: PlanChanges) -> tuple[tuple[TestS
 
 
 def _job_text(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(_MAX_JOB_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        cause = f"cannot read {printable(path)}: {printable(reason)}"
-        raise IohError(cause, "Give a fio job file", ExitCode.USAGE) from None
-    if len(raw) > _MAX_JOB_BYTES or b"[" not in raw:
-        cause = f"{printable(path)} is no fio job file"
-        raise IohError(cause, "It has sections such as [test]", ExitCode.USAGE)
+    def wrong(what: str) -> IohError:
+        cause = f"{printable(path)} {printable(what)}"
+        hint = "Give a fio job file; it has sections such as [test]"
+        return IohError(cause, hint, ExitCode.USAGE)
+
+    raw = read_file(Path(path), 1, wrong)
+    if b"[" not in raw:
+        what = "is no fio job file"
+        raise wrong(what)
     return raw.decode("utf-8", "surrogateescape")
 
 

@@ -180,11 +180,12 @@ def write_html(results: Results, card: Card, path: Path) -> None:
     Raises:
         IohError: It cannot be written.
     """
-    from ioh.bench.page import render_page, write_page
+    from ioh.bench.files import write_file
+    from ioh.bench.page import render_page
 
     page = render_page(results, card)
     try:
-        write_page(page, path)
+        write_file(path, page, 0o644)
     except OSError as error:
         cause = f"cannot write {printable(str(path))}: {error.strerror}"
         raise IohError(cause, "Give another file, or make room") from None

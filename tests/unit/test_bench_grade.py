@@ -145,7 +145,7 @@ def test_wrong_bands_are_one_line(tmp_path: Path, old: str, new: str, why: str) 
 
 
 def test_bands_that_are_not_there() -> None:
-    with pytest.raises(IohError, match=r"bands nowhere\.toml: No such file"):
+    with pytest.raises(IohError, match=r"bands nowhere\.toml: cannot be read: No such file"):
         read_bands("nowhere.toml")
 
 

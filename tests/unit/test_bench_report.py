@@ -12,8 +12,9 @@ import pytest
 
 from ioh.bench.comparison import comparison_text
 from ioh.bench.families import families, page_data
+from ioh.bench.files import write_file
 from ioh.bench.grade import card_of, measured_of, read_bands
-from ioh.bench.page import render_page, write_page
+from ioh.bench.page import render_page
 from ioh.bench.panels import panels_text
 from ioh.bench.results import Figures, Results, load, save, to_json
 from ioh.bench.table import layers_of, table_text
@@ -151,7 +152,7 @@ def test_the_page_follows_no_link(tmp_path: Path) -> None:
     precious.write_text("mine")
     (tmp_path / "report.html.new").symlink_to(precious)
     with pytest.raises(OSError, match="symbolic link"):
-        write_page("page", tmp_path / "report.html")
+        write_file(tmp_path / "report.html", "page", 0o644)
     assert precious.read_text() == "mine"
 
 
@@ -247,7 +248,7 @@ def test_numbers_that_cannot_be_are_one_line(
     assert old in text
     (tmp_path / "results.json").write_text(text.replace(old, new))
     assert main(["bench", "report", str(tmp_path)]) == ExitCode.FAILED
-    assert "cannot read" in capfd.readouterr().err
+    assert "cannot be read" in capfd.readouterr().err
 
 
 def test_a_leaf_is_no_sum_of_what_is_named_alike() -> None:

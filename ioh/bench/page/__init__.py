@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ioh.bench.families import families, page_data, stack_of, worst_test
@@ -34,18 +33,3 @@ def render_page(results: Results, card: Card) -> str:
         stack=stack_of(worst),
         columns=HIST_COLUMNS,
     )
-
-
-def write_page(page: str, path: Path) -> None:
-    """Write it whole or not at all.
-
-    Raises:
-        OSError: There is no room, or the directory is gone.
-    """
-    new = path.with_name(f"{path.name}.new")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        file.write(page)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
