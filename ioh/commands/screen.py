@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     AnyFeed = FileFeed | StreamFeed | HostsFeed | JoinedFeed
 
 THEMES = ("auto", "dark", "light", "mono")
-# A key passes through three threads, each of which would wait 5 ms for one that reads the past; and
-# so does the first interval for the libraries that are imported meanwhile.
-_TURN_S = 0.001
+# A key takes dozens of turns in three threads, each of which would wait 5 ms for one that reads the
+# past; and so does the first interval for the libraries that are imported meanwhile.
+_TURN_S = 0.0002
 
 
 def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = True) -> None:
