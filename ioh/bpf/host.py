@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ def are_probes_preempted() -> bool:
     Linux 7.0 guards tracepoints by SRCU instead of disabling preemption (commits a46023d5616e,
     f7d327654b88).  Nothing in BTF says so, so the version decides.
     """
-    return int(platform.release().split(".")[0]) >= _PREEMPTED_SINCE
+    return int(os.uname().release.split(".")[0]) >= _PREEMPTED_SINCE
 
 
 def run_alone(btf: Btf) -> bool:
@@ -47,7 +47,7 @@ class HostFacts:
     """
 
     btf: Btf
-    machine: str = field(default_factory=platform.machine)
+    machine: str = field(default_factory=lambda: os.uname().machine)
     cpu_count: int = field(default_factory=possible_cpus)
     trusted_loads: bool = True
     cast: int | None = None

@@ -8,7 +8,6 @@ attached to, by its descriptor, whatever its path means by then.
 from __future__ import annotations
 
 import os
-import platform
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -117,7 +116,7 @@ def _attach_file(
     file: BinaryIO, server: Server, work: _Work, wanted: Collection[str] | None
 ) -> None:
     """Attach to all of a file's places, or to those of the ops that are ``wanted``."""
-    found = find_sites(file, server, platform.machine())
+    found = find_sites(file, server, os.uname().machine)
     work.missing += found.missing
     stat = os.fstat(file.fileno())
     path = f"/proc/self/fd/{file.fileno()}"

@@ -56,14 +56,12 @@ class BenchScreen:
             self._process.wait()
 
 
-def line_from(fd: int | None) -> Callable[[], str] | None:
+def line_from(fd: int) -> Callable[[], str]:
     """What reads the newest line from a pipe, without waiting; ends the screen with the pipe.
 
     Args:
-        fd: The reading end; None where there is no such line.
+        fd: The reading end.
     """
-    if fd is None:
-        return None
     os.set_blocking(fd, False)
     newest = ""
 

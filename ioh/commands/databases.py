@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import platform
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +93,7 @@ def _check(server: Server, paths: Iterable[str]) -> None:
         hint = "nm -D PROGRAM and nm PROGRAM list the functions that can be named"
         try:
             with Path(path).open("rb") as file:
-                missing = find_sites(file, server, platform.machine()).missing
+                missing = find_sites(file, server, os.uname().machine).missing
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
             cause = f"{printable(path)} cannot be watched: {why}"

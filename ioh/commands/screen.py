@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ioh.commands.bench_screen import line_from
 from ioh.commands.databases import databases_from
 from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from, filters_from, layers_from
@@ -120,7 +119,7 @@ def show(
         filters_text=filters_text,
         speed=args.speed if is_replay else 1.0,
         bell=args.bell,
-        line=line_from(getattr(args, "line", None)),
+        line=_line(getattr(args, "line", None)),
     )
     draw = partial(
         first_picture,
@@ -152,6 +151,15 @@ def show(
                 feed, options, first[0] if first else None, remembered=remembered, note=wrong
             )
         return ending.code
+
+
+def _line(number: int | None) -> Callable[[], str] | None:
+    """What tells the line of a bench under way; the live screen has none, and its loader room."""
+    if number is None:
+        return None
+    from ioh.commands.bench_screen import line_from
+
+    return line_from(number)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import termios
 import threading
@@ -106,8 +105,9 @@ def _size() -> tuple[int, int]:
         columns, lines = os.get_terminal_size(1)
         if columns and lines:
             return columns, lines
-    size = shutil.get_terminal_size(_USUAL_SIZE)  # of the environment, as the screen has it then
-    return size.columns, size.lines
+    told = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))  # as the screen has it then
+    columns, lines = (int(text) if text.isdecimal() else 0 for text in told)
+    return columns or _USUAL_SIZE[0], lines or _USUAL_SIZE[1]
 
 
 def _tell(text: bytes) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import pwd
 import struct
 import sys
@@ -62,7 +61,7 @@ def forbid_calls(*, network: bool = False) -> bool:
     Args:
         network: Whether to leave it TCP, for --pg.
     """
-    if platform.machine() not in _MACHINES:
+    if os.uname().machine not in _MACHINES:
         return False
     packed = b"".join(struct.pack("=HBBI", *each) for each in _program(network=network))
     code = ctypes.create_string_buffer(packed, len(packed))
@@ -73,7 +72,7 @@ def forbid_calls(*, network: bool = False) -> bool:
 
 
 def _program(*, network: bool) -> list[_Instruction]:
-    column, machine = _MACHINES[platform.machine()]
+    column, machine = _MACHINES[os.uname().machine]
     numbers = [line.split()[1 + column] for line in _REFUSED.replace("\n", " ").split(",")]
     made = [(_LOAD, 0, 0, _MACHINE_AT), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, _EPERM)]
     made += [(_LOAD, 0, 0, _NUMBER_AT), (_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _EPERM)]

@@ -38,10 +38,6 @@ def test_the_newest_whole_line_is_read_without_waiting() -> None:
     assert ended == [signal.SIGTERM]
 
 
-def test_no_pipe_no_line() -> None:
-    assert line_from(None) is None
-
-
 @pytest.mark.parametrize(
     ("script", "status"), [("import sys; sys.stdin.read()", None), ("raise SystemExit(3)", 3)]
 )

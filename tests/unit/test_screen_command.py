@@ -108,6 +108,19 @@ def test_what_was_narrowed_is_printable() -> None:
     assert screen.filters_text(args) == "only --pid 7 --comm a\\x1b --device sda"
 
 
+def test_what_the_loader_is_forked_from_has_no_libraries_of_others() -> None:
+    """Each is in memory three times: the screen, the loader and what attaches for it."""
+    program = (
+        "import sys, ioh.commands.live, ioh.commands.screen, ioh.live.source, ioh.bpf.loader\n"
+        "import ioh.tui.first_picture\n"
+        "print(*{'platform', 'subprocess', 'shutil', 'tempfile', 'textual'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
 def test_text_never_loads_the_screens_library(tmp_path: Path) -> None:
     (tmp_path / "run.ioh").write_bytes(recorded(fakes.first(3)))
     commands = [
