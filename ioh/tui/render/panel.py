@@ -31,7 +31,6 @@ _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # of an op's letter or word
 _ALL, _PERCENTILE = 110, 90  # columns from which a title has the rate, too, and the percentile
 SIZES = 3 + SIZE_COLUMNS  # of an op's letter, a size and a space
-_RATES, _TIMES = 13, 22  # columns after a throughput of a title, all it can have
 _TABLE_FROM, _MIN_TABLE = 90, 30
 _MAX_TREND = 74
 
@@ -158,8 +157,6 @@ def add_letter(
 
 def add_rates(line: Line, stats: OpStats, width: int) -> Line:
     """An op's throughput and, where there is room, its rate, appended to a title."""
-    if stats.count == 0:  # a unit beside nothing is one more thing to read
-        return line.right(ZERO, 6, "dim").add(" " * (_RATES if width >= _ALL else _RATES - 8))
     line.right(megabytes(stats.bytes_per_s), 6, "strong").add(" MB/s", "dim")
     if width >= _ALL:
         line.right(format_scaled(stats.ops_per_s), 6).add("/s", "dim")
@@ -169,12 +166,21 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
 def op_title(line: Line, stats: OpStats, width: int) -> Line:
     """An op's numbers, appended to a title; the same columns in each panel."""
     add_rates(line, stats, width)
-    if stats.count == 0:
-        return line.add(" " * (_TIMES if width >= _PERCENTILE else _TIMES - 11))
     line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
     return line.add(" ")
+
+
+def add_numbers(
+    view: PanelView, line: Line, layer: LayerSnapshot, stats: OpStats, numbers: Line
+) -> Line:
+    """An op's numbers, appended to a title; of one that did not occur a dot alone."""
+    if stats.count != 0:
+        return line.extend(numbers)
+    line.right(ZERO, 6, "dim").add(" ")
+    rule = view.glyphs.rule * (numbers.width - 7)
+    return line.add(rule, _border(view, layer.spec.name))
 
 
 def _border(view: PanelView, name: str) -> str:

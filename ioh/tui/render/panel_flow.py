@@ -10,6 +10,7 @@ from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import (
     SIZES,
     add_letter,
+    add_numbers,
     add_rates,
     axis_of,
     begin_title,
@@ -35,16 +36,14 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     metrics = layer.metrics
     for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
         add_letter(view, line, (layer.spec.name, op), op[:3], is_first=not at)
-        add_rates(line, stats, width)
+        numbers = add_rates(Line(), stats, width)
         if at == 0:
-            rest = f" ms  {'rtt':<10}" if width >= 90 else " ms "
-            if metrics.get("srtt_us") is None:
-                line.add(" " * (7 + len(rest)))
-            else:
-                line.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(rest, "dim")
-        elif stats.count != 0:
+            numbers.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(" ms", "dim")
+            numbers.add(f"  {'rtt':<10}" if width >= 90 else " ", "dim")
+        else:
             style = "crit" if is_losing(layer) else "dim"
-            line.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
+            numbers.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
+        add_numbers(view, line, layer, stats, numbers)
     return line
 
 

@@ -14,6 +14,7 @@ from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import (
     SIZES,
     add_letter,
+    add_numbers,
     axis_of,
     begin_title,
     blocks,
@@ -34,7 +35,7 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     for at, (op, stats) in enumerate(_main(layer)):
         where = direction(op)
         add_letter(view, line, (layer.spec.name, op), where or op[:3], is_first=not at)
-        op_title(line, stats, width)
+        add_numbers(view, line, layer, stats, op_title(Line(), stats, width))
     notes = [f"cached {share}"] if (share := cached_share(layer)) else []
     notes += ["from /proc"] if layer.source == "proc" else []
     for note in notes:
