@@ -24,6 +24,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "path.h"
 #include "part_totals.h"
 #include "nfs.h"
+#include "nfs_calls.h"
 
 /* Op numbers of ioh/layers/nfs_client.py; reads from the cache never come by here. */
 enum {
@@ -170,6 +171,20 @@ static inline void note_flow(const char *inode, u32 dev, const struct pending *p
 		keep_path(key.ino, dev, key.name, dentry);
 }
 
+/* What was sent again may be answered twice, and each answer of the server another time. */
+static inline void sample_answer(const char *rqst, u32 op, u64 ns)
+{
+#ifdef SAMPLED_CALLS
+	const char *xprt = NULL;
+	int sends = 0;
+
+	READ(sends, FIELD(rqst, rpc_rqst_rq_ntrans));
+	READ(xprt, FIELD(rqst, rpc_rqst_rq_xprt));
+	if (sends == 1 && xprt)
+		sample_call(FIELD(rqst, rpc_rqst_rq_xid), FIELD(xprt, rpc_xprt_addr), op, ns);
+#endif
+}
+
 /* When this attempt of the call began; no two attempts of one task begin at the same time. */
 static inline u64 began_at(const char *task)
 {
@@ -225,6 +240,7 @@ static inline void finish(const char *request, const char *task, const char *ino
 		if (sent >= p.start_ns) {
 			ADD(t->queue_ns, sent - p.start_ns);
 			ADD(t->queued, 1);
+			sample_answer(rqst, op, now - sent);
 		}
 	}
 	note_flow(inode, dev, &p, bytes, now - p.start_ns);

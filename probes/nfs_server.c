@@ -24,6 +24,7 @@ enum { LOST_MAP_FULL, LOST_NO_START };
 #include "path.h"
 #include "part_totals.h"
 #include "nfs.h"
+#include "nfs_calls.h"
 #include "nfs_server_flow.h"
 
 /* Op numbers of ioh/layers/nfs_server.py. */
@@ -50,6 +51,7 @@ struct serving {
 	u32 dev;
 	u32 bios;
 	u32 done; /* operations of the compound */
+	u32 served; /* what the call was for, of those that are timed */
 #ifdef COPIES
 	u32 seen[EVENTS]; /* by event: at which operation a copy has had it last, and one */
 #endif
@@ -105,7 +107,7 @@ int on_call(struct bpf_raw_tracepoint_args *ctx)
 {
 	const char *rqst = (const char *)ctx->args[0];
 	u32 tid = bpf_get_current_pid_tgid();
-	struct serving s = {.op = NOTHING, .request = (u64)rqst};
+	struct serving s = {.op = NOTHING, .served = NOTHING, .request = (u64)rqst};
 
 	if (!is_nfs(rqst) || !IS_OUR_CALL(AT_CALL, rqst))
 		return 0;
@@ -125,9 +127,10 @@ static inline const char *inode_of(const char *handle)
 	return inode;
 }
 
-static inline void finish(const char *rqst, const char *inode, u32 op, u64 start_ns, u64 bytes)
+static inline void finish(struct serving *s, const char *inode, u32 op, u64 start_ns, u64 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), ns = now > start_ns ? now - start_ns : 0;
+	const char *rqst = (const char *)s->request;
 	struct op_totals *t;
 	u32 dev;
 
@@ -143,6 +146,7 @@ static inline void finish(const char *rqst, const char *inode, u32 op, u64 start
 		return;
 	ADD(t->started, 1);
 	add_finished(t, ns, bytes);
+	s->served = op;
 	note_flow(rqst, inode, dev, op, bytes, ns);
 }
 
@@ -185,11 +189,10 @@ int on_read_start(struct bpf_raw_tracepoint_args *ctx)
 /* nfsd_read_done(rqstp, fhp, u64 offset, u32 len): len is what was read */
 int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *rqst = (const char *)ctx->args[0];
 	struct serving *s = serving_here();
 	u32 op;
 
-	if (!is_our_part(AT_READ_DONE, s, rqst))
+	if (!is_our_part(AT_READ_DONE, s, (const char *)ctx->args[0]))
 		return 0;
 	if (!s || s->op != OP_READ_DISK) {
 		count_lost(LOST_NO_START);
@@ -197,7 +200,7 @@ int on_read_done(struct bpf_raw_tracepoint_args *ctx)
 	}
 	op = s->bios ? OP_READ_DISK : OP_READ_CACHED;
 	s->op = NOTHING;
-	finish(rqst, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
+	finish(s, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
@@ -238,11 +241,10 @@ int on_write_start(struct bpf_raw_tracepoint_args *ctx)
 /* nfsd_write_done(rqstp, fhp, u64 offset, u32 len): len is what was written */
 int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 {
-	const char *rqst = (const char *)ctx->args[0];
 	struct serving *s = serving_here();
 	u32 op;
 
-	if (!is_our_part(AT_WRITE_DONE, s, rqst))
+	if (!is_our_part(AT_WRITE_DONE, s, (const char *)ctx->args[0]))
 		return 0;
 	if (!s || s->op < OP_WRITE_UNSTABLE || s->op > OP_WRITE_FILE_SYNC) {
 		count_lost(LOST_NO_START);
@@ -250,7 +252,7 @@ int on_write_done(struct bpf_raw_tracepoint_args *ctx)
 	}
 	op = s->op;
 	s->op = NOTHING;
-	finish(rqst, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
+	finish(s, inode_of((const char *)ctx->args[1]), op, s->start_ns, (u32)ctx->args[3]);
 	return 0;
 }
 
@@ -311,9 +313,8 @@ int on_compound_op(struct bpf_raw_tracepoint_args *ctx)
 	add_procedure(&key, &one);
 	if (!one.errors && is_commit(&key)) {
 		READ(results, FIELD((const char *)s->request, svc_rqst_rq_resp));
-		finish((const char *)s->request,
-		       FIELD(results, nfsd4_compoundres_cstate_current_fh), OP_COMMIT, s->step_ns,
-		       0);
+		finish(s, FIELD(results, nfsd4_compoundres_cstate_current_fh), OP_COMMIT,
+		       s->step_ns, 0);
 	}
 	s->step_ns = now;
 	return 0;
@@ -341,8 +342,13 @@ int on_reply(struct bpf_raw_tracepoint_args *ctx)
 		add_procedure(&key, &one);
 		/* Its handle has been let go of by now. */
 		if (key.version == 3 && number == V3_COMMIT)
-			finish(rqst, (const char *)s->inode, OP_COMMIT, s->call_ns, 0);
+			finish(s, (const char *)s->inode, OP_COMMIT, s->call_ns, 0);
 	}
+#ifdef SAMPLED_CALLS
+	if (s->served != NOTHING)
+		sample_call(FIELD(rqst, svc_rqst_rq_xid), FIELD(rqst, svc_rqst_rq_addr), s->served,
+			    bpf_ktime_get_ns() - s->call_ns);
+#endif
 	servings.delete(&tid);
 	return 0;
 }

@@ -1,8 +1,6 @@
 /*
  * Which client used which file, and the file's name, once.  Part of nfs_server.c.
  */
-#define AF_INET 2
-
 struct flow_key {
 	u64 ino;
 	u32 dev;
@@ -16,19 +14,6 @@ struct flow_key {
 BPF_PERCPU_ARRAY(unlisted, u64, 1);
 BPF_TABLE("percpu_hash", struct flow_key, struct flow, flows, FLOWS);
 
-static inline void name_client(struct flow_key *key, const char *rqst)
-{
-	const char *address = FIELD(rqst, svc_rqst_rq_addr);
-
-	/* struct sockaddr_in: family, port, address; sockaddr_in6: the same, flow label first */
-	READ(key->family, address);
-	READ(key->port, address + 2);
-	if (key->family == AF_INET)
-		bpf_probe_read_kernel(key->address, 4, address + 4);
-	else
-		READ(key->address, address + 8);
-}
-
 static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 op, u64 bytes,
 			     u64 ns)
 {
@@ -40,7 +25,7 @@ static inline void note_flow(const char *rqst, const char *inode, u32 dev, u32 o
 
 	READ(key.ino, FIELD(inode, inode_i_ino));
 	key.name = name_hash_of(dentry);
-	name_client(&key, rqst);
+	read_address(&key.family, &key.port, key.address, FIELD(rqst, svc_rqst_rq_addr));
 	f = flows.lookup(&key);
 	if (f) {
 		ADD(f->count, 1);

@@ -1,9 +1,10 @@
 """A program ``ssh`` that reaches no host: it plays a made-up one, by its name.
 
 ``db01`` mounts an NFS file system that ``nfs01`` serves: 10 READs a tick, 5 ms each, of which the
-server takes 1 ms.  ``ahead`` has a clock 3 s ahead, ``timeless`` has none.  ``flaky`` ends after
-five samples, each time; ``old`` tells no addresses.  The others end as ssh or the far
-shell do, or send what no ioh does.
+server takes 1 ms.  Both sample 8 of these, of the first of which the network has 40 ms.
+``ahead`` has a clock 3 s ahead, ``timeless`` has none.  ``flaky`` ends after five samples, each
+time; ``old`` tells no addresses.  The others end as ssh or the far shell do, or send what no ioh
+does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ioh.layers import all_layers
+from ioh.model.calls import Calls, packed_calls
 from ioh.model.sample import HostSample, LayerSample, OpTotals, Sample
 from ioh.session.output import Output
 from ioh.session.writer import SessionWriter
@@ -50,7 +52,18 @@ def reads(count: int, us: int, queue_us: int | None = None) -> OpTotals:
     )
 
 
+def calls(tick: int, peer: str, ns: int, first_ns: int) -> Calls:
+    """8 READs of each tick so far, the first of them with another time."""
+    return tuple(
+        packed_calls(
+            at, [(at * 8 + n, 0, ADDRESSES[peer], ns if n else first_ns) for n in range(8)]
+        )
+        for at in range(max(1, tick - 7), tick + 1)
+    )
+
+
 def layers(host: str, count: int) -> dict[str, LayerSample]:
+    tick = count // READS
     if host == "db01":
         mount = "nfs01:/srv on /mnt"
         counted = (count, count * 4096, count * 5_300_000, 0, 0, 0, 0, count // 10, 0)
@@ -60,6 +73,7 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
                 {"read": reads(count, 5300, 300)},
                 tables={"server": {("nfs01", ADDRESSES["nfs01"]): counted}},
                 parts={mount: {"read": reads(count, 5300, 300)}},
+                calls=calls(tick, "nfs01", 5_000_000, 41_000_000),
             )
         }
     row = (count, count * 4096, count * 1_000_000, 0, 0, 0, 0, 0)
@@ -68,6 +82,7 @@ def layers(host: str, count: int) -> dict[str, LayerSample]:
             "bpf",
             {"read_disk": reads(count, 1000)},
             tables={"client": {(f"{ADDRESSES['db01']}:713",): row}},
+            calls=calls(tick, "db01", 1_000_000, 1_000_000),
         )
     }
 

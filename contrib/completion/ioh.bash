@@ -169,7 +169,7 @@ _ioh() {
         "text") words="--help -t -c --from --to --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings -d --utc --host --remote-command" files=yes ;;
         "json") words="--help -t -c --from --to --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings --host --remote-command" files=yes ;;
         "serve") words="--help --listen --web-config --install-unit -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings" ;;
-        "record") words="--help -o --max-size --keep --note -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer" ;;
+        "record") words="--help -o --max-size --keep --note -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --sample-calls" ;;
         "mark") words="--help --file" ;;
         "replay") words="--help -t -c --speed --as-text --from --to --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" files=yes ;;
         "report") words="--help --html -o --from --to --top -d --utc --findings-config --no-findings" files=yes ;;

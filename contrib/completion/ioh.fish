@@ -135,6 +135,7 @@ complete -c ioh -n '__fish_seen_subcommand_from record; and not __fish_seen_subc
 complete -c ioh -n '__fish_seen_subcommand_from record; and not __fish_seen_subcommand_from bench' -l db-all -d 'count what happens for each row, buffer or light-weight lock, too, which costs more'
 complete -c ioh -n '__fish_seen_subcommand_from record; and not __fish_seen_subcommand_from bench' -l layers -x -a 'pg db syscall nfs_client tcp nfs_server block' -d 'only these layers'
 complete -c ioh -n '__fish_seen_subcommand_from record; and not __fish_seen_subcommand_from bench' -l no-layer -x -a 'pg db syscall nfs_client tcp nfs_server block' -d 'all layers but these'
+complete -c ioh -n '__fish_seen_subcommand_from record; and not __fish_seen_subcommand_from bench' -l sample-calls -d 'keep the time of some NFS calls, by which ioh join measures that of the network'
 complete -c ioh -n '__fish_seen_subcommand_from mark; and not __fish_seen_subcommand_from bench' -d 'what happens now'
 complete -c ioh -n '__fish_seen_subcommand_from mark; and not __fish_seen_subcommand_from bench' -l file -r -F -d 'which recording, if there are several'
 complete -c ioh -n '__fish_seen_subcommand_from replay; and not __fish_seen_subcommand_from bench' -F -d 'a recording, or - for stdin'

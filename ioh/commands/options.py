@@ -294,6 +294,7 @@ def filters_from(args: argparse.Namespace) -> Filters:
         device=device,
         device_name=device_name,
         port=args.port,
+        sample_calls=getattr(args, "sample_calls", False),
     )
 
 

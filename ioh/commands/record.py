@@ -90,6 +90,11 @@ there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."
         add_whose_arguments(parser)
         add_database_arguments(parser)
         add_shown_arguments(parser, top=None)
+        parser.add_argument(
+            "--sample-calls",
+            action="store_true",
+            help="keep the time of some NFS calls, by which ioh join measures that of the network",
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         """Record until asked to end."""

@@ -11,6 +11,7 @@ from ioh.findings.rule import Limits, Threshold
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Window, duration_s, rows_of
 from ioh.model.finding import Confidence, Evidence
+from ioh.model.hist import LatencyHist, add_hists
 from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Pair, PairOp, Snapshot
@@ -55,6 +56,13 @@ class Calls:
     def network_us(self) -> float:
         """What is left for the network, and for RPC at both ends."""
         return self.rtt_us - self.server_us
+
+    @property
+    def network(self) -> LatencyHist | None:
+        """What it was of each call that both ends timed; None where an end samples none."""
+        known = [pair.ops[self.op].network for pair in self.pairs]
+        hists = [hist for hist in known if hist is not None]
+        return add_hists(hists) if hists else None
 
     @property
     def subject(self) -> str:
@@ -155,6 +163,13 @@ def shares(calls: Calls) -> Iterator[Evidence]:
         None,
         "probes of the RPC layer at the client and of nfsd at the server",
     )
+    if (matched := calls.network) is not None and matched.total:
+        p50_us, p99_us = matched.percentiles_us((0.5, 0.99))
+        most = "" if p99_us is None else f", of 1 in 100 {duration(p99_us)} or more"
+        if p50_us is not None:
+            text = f"of {matched.total:,} calls timed at both ends the network has "
+            text += f"{duration(p50_us)} at the median{most}"
+            yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
     if calls.is_same:
         text = f"{calls.calls:,} calls, counted by both ends"
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ioh.hosts.clock import FarClock, SteadyClock
 from ioh.hosts.link import SILENCE_S, Link
 from ioh.hosts.ssh import ssh_command, why_ended
-from ioh.model.errors import IohError
+from ioh.model.errors import ExitCode, IohError
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.pairs import HostInterval, HostState
 from ioh.model.printable import printable
@@ -20,6 +20,7 @@ from ioh.session.stream import Tick
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 _LATE_S = 3.0
+_SAMPLE_CALLS = "--sample-calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Asked:
     """What is asked of every host.
 
     Shape:
-        ``arguments`` of ioh at the other end; ``command`` as for ssh_command(); ``choose`` and
-        ``cycle_s`` as for Intervals.
+        ``arguments`` of ioh at the other end, which is asked to sample calls, too; ``command`` as
+        for ssh_command(); ``choose`` and ``cycle_s`` as for Intervals.
     """
 
     arguments: tuple[str, ...]
@@ -59,6 +60,7 @@ class Host:
         self._link: Link | None = None
         self._stopping = threading.Event()
         self._is_here = False
+        self._samples_calls = True  # until its ioh turns out to be too old for it
         self._lack = ""  # what its ioh does not say
         self._newest_s: float | None = None  # when the last interval came
         self._thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
@@ -106,7 +108,8 @@ class Host:
     def _read(self) -> IohError:
         """Connect and read until the end; what ended it."""
         asked = self._asked
-        command = ssh_command(self.name, asked.command, asked.arguments)
+        words = [*asked.arguments, *([_SAMPLE_CALLS] if self._samples_calls else ())]
+        command = ssh_command(self.name, asked.command, words)
         self._clock = FarClock(self._now)
         try:
             with Link(command, self._clock, SILENCE_S + asked.cycle_s) as link:
@@ -114,13 +117,18 @@ class Host:
                 if not self._stopping.is_set():
                     self._take(link)
                 status = None if self._stopping.is_set() else link.status()
-                return why_ended(self.name, asked.command, status, link.said)
+                why = why_ended(self.name, asked.command, status, link.said)
+                is_refused = status == ExitCode.USAGE and _SAMPLE_CALLS in link.said
         except IohError as error:
             return IohError(f"{self.name}: {error.cause}", error.hint, error.code)
         except OSError as error:  # of descriptors here
             return IohError(f"{self.name}: {error.strerror}", "See: ulimit -n")
         finally:
             self._link = None
+        if not (is_refused and self._samples_calls):
+            return why
+        self._samples_calls = False
+        return self._read()
 
     def _take(self, link: Link) -> None:
         intervals = Intervals(self._asked.choose, self._asked.cycle_s)

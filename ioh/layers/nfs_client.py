@@ -11,6 +11,7 @@ from ioh.layers.base import Event, Layer, members_of, raw
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
+from ioh.layers.nfs_calls import SampledCalls, call_defines
 from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_mounts import (
     MOUNTS,
@@ -128,6 +129,7 @@ _MEMBERS = members_of(
     "dentry d_parent d_name.name d_name.hash",
     "task_struct flags",
 )
+_CALL_MEMBERS = members_of("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 _FLOW_BYTES = 40
 
@@ -158,11 +160,15 @@ class NfsClient(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and of sunrpc."""
-        del filters
         shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
         if isinstance(shared, Unavailable):
             return shared
-        return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
+        return {
+            **shared,
+            **mount_root_defines(host.btf),
+            **call_defines(host, filters, _CALL_MEMBERS),
+            "PF_KTHREAD": _PF_KTHREAD,
+        }
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
@@ -170,6 +176,7 @@ class NfsClient(Layer):
         self._totals = PartTotals(SPEC.ops, queue=True)
         self._mounts = MountCounters(root)
         self._proc = ProcTotals()
+        self._calls = SampledCalls(("read", "write", "write", "write", "commit"))
         self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
@@ -183,12 +190,10 @@ class NfsClient(Layer):
         tables = self._mounts.update(mounts or [])
         flows = self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots"))
         self._where.refresh()
+        ops = sum_parts(parts, SPEC.ops[:-1])
         return LayerSample(
             source="bpf",
-            ops={
-                **sum_parts(parts, SPEC.ops[:-1]),
-                "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
-            },
+            ops={**ops, "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes)},
             metrics={
                 **self._mounts.metrics(),
                 **_rpc_values(procedures),
@@ -206,6 +211,7 @@ class NfsClient(Layer):
                 *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),
             ),
+            calls=self._calls.read(maps, ops),
         )
 
     def read_proc(self) -> LayerSample | Unavailable:

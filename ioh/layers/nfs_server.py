@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
+from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
 from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
@@ -80,10 +80,10 @@ _MEMBERS = members_of(
     "super_block s_dev s_root",
     "dentry d_inode d_parent d_name.name d_name.hash d_sb",
 )
+_CALL_MEMBERS = members_of("svc_rqst rq_xid")
 _STABLE = members_of("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
 _FLOW_BYTES = 40
-_AF_INET = 2
 
 
 Client = tuple[int, bytes, bytes]  # family, port, address
@@ -127,11 +127,8 @@ class ClientTables(FlowTables):
 def name_client(family: int, port: bytes, address: bytes) -> str:
     """``10.0.0.7:713`` or ``[2001:db8::7]:713``; ``?`` for a family that is neither."""
     number = int.from_bytes(port, "big")
-    if family == _AF_INET:
-        return f"{ipaddress.IPv4Address(address[:4])}:{number}"
-    if family == 10:
-        return f"[{ipaddress.IPv6Address(address)}]:{number}"
-    return "?"
+    text = address_text(family, address)
+    return f"[{text}]:{number}" if ":" in text else f"{text}:{number}" if text else "?"
 
 
 class NfsServer(Layer):
@@ -163,7 +160,6 @@ class NfsServer(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server side."""
-        del filters
         shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
         if isinstance(shared, Unavailable):
             return shared
@@ -173,6 +169,7 @@ class NfsServer(Layer):
         opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
             **shared,
+            **call_defines(host, filters, _CALL_MEMBERS),
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
             "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,
@@ -182,6 +179,7 @@ class NfsServer(Layer):
         super().__init__(filters, root)
         self._flows = ClientTables(root)
         self._totals = PartTotals(SPEC.ops, queue=False)
+        self._calls = SampledCalls(("read", "read", "write", "write", "write", "commit"))
         self._where = MountTable(root)
         self._parts = Parts(self._find_name)
 
@@ -193,9 +191,10 @@ class NfsServer(Layer):
         unlisted = maps["unlisted"].sum_cpus(maps["unlisted"].at(0))[0]
         procedures = read_procedures(maps["procedures"])
         self._where.refresh()
+        ops = sum_parts(parts, SPEC.ops)
         return LayerSample(
             source="bpf",
-            ops=sum_parts(parts, SPEC.ops),
+            ops=ops,
             metrics={
                 "threads": stats.threads if stats is not None else None,
                 "busy_threads": len(maps["servings"].items_bytes()),
@@ -211,6 +210,7 @@ class NfsServer(Layer):
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
             notes=notes_of_unfiltered(self.filters, "all clients and files"),
+            calls=self._calls.read(maps, ops),
         )
 
     def read_proc(self) -> LayerSample | Unavailable:

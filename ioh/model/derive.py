@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
+from ioh.model.calls import split_calls
 from ioh.model.derive_op import derive_group, derive_op
 from ioh.model.derive_table import derive_table
 from ioh.model.late import LateMapping, by_identity
@@ -90,6 +91,7 @@ def _derive_layer(
     }
     lost = {k: int(delta(older.lost.get(k, 0), v) or 0) for k, v in newer.lost.items()}
     counted = sum(ops[name].count or 0 for name in spec.ops if name in ops)
+    calls, earlier_calls = split_calls(older.calls, newer.calls)
     return LayerSnapshot(
         spec=spec,
         source=newer.source,
@@ -102,6 +104,8 @@ def _derive_layer(
         lost_pct=quotient(sum(lost.values()), counted + sum(lost.values()), 100.0),
         gauge_hists=newer.gauge_hists,
         notes=newer.notes,
+        calls=calls,
+        earlier_calls=earlier_calls,
     )
 
 

@@ -14,6 +14,9 @@ _ONLY, _NOTHING_ELSE = "only ", ": nothing else is counted"
 class Filters:
     """Narrowing that the probes themselves apply; None means everything.
 
+    Shape:
+        ``sample_calls`` narrows nothing: NFS' probes keep some calls, see probes/nfs_calls.h.
+
     Units:
         ``pid`` a process (thread group); ``comm`` at most 15 bytes, as the kernel keeps it,
         with a character that this cuts in two as surrogates; ``cgroup_id`` of the v2
@@ -27,6 +30,7 @@ class Filters:
     device: int | None = None
     device_name: str | None = None
     port: int | None = None
+    sample_calls: bool = False
 
     def given(self) -> dict[str, str]:
         """The options that were given, by name, as they are spelled: ``--pid 7``."""

@@ -1,7 +1,8 @@
 """NFS between hosts that are measured together: what of a call's time the server took.
 
 The client's mean round trip less the server's mean time is network and RPC.  Both are means over
-the calls of an interval, each by its own host's clock, so that the clocks need not agree.
+the calls of an interval, each by its own host's clock, so that the clocks need not agree.  Where
+both ends keep a sample of calls, the same is known of each call that both have.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import isfinite
 
+from ioh.model.calls import CALL_OPS, network_hists
 from ioh.model.path import disk_shares
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Sample, Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow
 
-OPS = ("read", "write", "commit")
+OPS = CALL_OPS
 _NFS_PORT = "2049"
 _GOOD_CLOCK_S = 0.05
 
@@ -125,6 +127,14 @@ def _pair(
     is_whole = all(address in addresses for _, address in by_address)
     found = {op: _op(op, mounts, there, clients, is_whole=is_whole) for op in OPS}
     found = {op: _with_disk(op, stats, server.snapshot) for op, stats in found.items()}
+    if there is not None and all(each.calls or each.earlier_calls for each in (layer, there)):
+        network = network_hists(
+            (layer.calls, layer.earlier_calls),
+            (there.calls, there.earlier_calls),
+            lambda text: _address(text) in ours,
+            lambda text: _address(text) in theirs,
+        )
+        found = {op: replace(stats, network=network[op]) for op, stats in found.items()}
     if not rows:
         found = {op: replace(stats, client_calls=0) for op, stats in found.items()}
         if not any(stats.server_calls for stats in found.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ioh.model.calls import Calls
 from ioh.model.hist import LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 
@@ -67,7 +68,8 @@ class LayerSample:
         that a probe saw and could not account for, by reason.  ``source`` says who counted:
         ``bpf`` or ``proc``.  ``gauge_hists[name]`` counts things, not operations, by a latency
         of theirs over LATENCY_EDGES_US at this instant.  ``notes`` are sentences for the user
-        (why something is unknown).
+        (why something is unknown).  ``calls`` are a sample of them where that was asked for, those
+        of the last samples before it, too.
 
     Units:
         ``read_after_us``: how long after the Sample's ``mono_ns`` this layer was read, a whole
@@ -84,6 +86,7 @@ class LayerSample:
     gauge_hists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     read_after_us: int = 0
+    calls: Calls = ()
 
 
 @dataclass(frozen=True, slots=True)

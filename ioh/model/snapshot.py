@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from ioh.model.calls import Calls
 from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.hist import LatencyHist, SizeLatencyHist
@@ -127,7 +128,8 @@ class LayerSnapshot:
         name; ``tables`` rows ranked, largest first, rows without activity left out unless the
         table holds gauges only.
         ``lost`` counts events lost in this interval; ``lost_pct`` their share of all.
-        ``gauge_hists`` as in the newer sample.
+        ``gauge_hists`` as in the newer sample; ``calls`` as far as there is a sample of them, and
+        ``earlier_calls`` from the intervals before.
 
     Units:
         ``interval_s`` lies between this layer's own two readings: every rate here is one over it,
@@ -145,6 +147,8 @@ class LayerSnapshot:
     lost_pct: float | None = None
     gauge_hists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    calls: Calls = ()
+    earlier_calls: Calls = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,8 @@ class PairOp:
 
     Shape:
         None is not known.  ``network_us`` is ``rtt_us`` less ``server_us``, None also where the
-        server's mean is the larger one: then the two have not counted the same calls.
+        server's mean is the larger one: then the two have not counted the same calls.  ``network``
+        has what it took of each call that both ends sampled; None where an end samples none.
 
     Units:
         Calls of the interval as either end counted them; means in µs.  ``rtt_us`` from sending a
@@ -232,6 +237,7 @@ class PairOp:
     server_us: float | None = None
     block_queue_us: float | None = None
     device_us: float | None = None
+    network: LatencyHist | None = None
 
     @property
     def disk_us(self) -> float | None:
@@ -250,6 +256,16 @@ class PairOp:
         """Its share of the round trip."""
         network_us = self.network_us
         return 100 * network_us / self.rtt_us if network_us is not None and self.rtt_us else None
+
+    @property
+    def matched_calls(self) -> int | None:
+        """How many calls both ends have told the time of."""
+        return None if self.network is None else self.network.total
+
+    @property
+    def network_p50_p99_us(self) -> tuple[float | None, ...]:
+        """Of these calls; None where they are too few."""
+        return (None, None) if self.network is None else self.network.percentiles_us((0.5, 0.99))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,28 @@
-"""Several Samples as one longer interval: totals need nothing, maxima must be carried along."""
+"""Several Samples as one longer interval: totals need nothing, the rest must be carried along."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from ioh.model.calls import CallSpan
 from ioh.model.sample import LayerSample, OpTotals, Sample
 
 _Slowest = tuple[int, int | None]
 
 
-class Maxima:
-    """The slowest operation of each op over the samples taken; a maximum cannot be subtracted."""
+class Carried:
+    """What the last of several samples lacks: each op's slowest operation, and sampled calls."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], _Slowest] = {}
+        self._calls: dict[str, CallSpan] = {}
 
     def take(self, sample: Sample) -> None:
-        """Note the maxima of the interval that ends with ``sample``."""
+        """Note what the interval that ends with ``sample`` has of them."""
+        for name, layer in sample.layers.items():
+            if isinstance(layer, LayerSample) and layer.calls:
+                self._calls.setdefault(name, CallSpan()).add(layer.calls)
         for name, part, op, totals in _ops(sample):
             if totals.max_ns is not None:
                 key = (name, part, op)
@@ -26,12 +31,17 @@ class Maxima:
                     self._found[key] = (totals.max_ns, totals.max_bytes)
 
     def onto(self, sample: Sample) -> Sample:
-        """``sample`` with those maxima, so that derive() finds them for the whole span."""
+        """``sample`` with that, so that derive() finds it for the whole span."""
         layers = dict(sample.layers)
         for name, layer in sample.layers.items():
             if isinstance(layer, LayerSample):
                 parts = {p: self._ops(name, p, ops) for p, ops in layer.parts.items()}
-                layers[name] = replace(layer, ops=self._ops(name, "", layer.ops), parts=parts)
+                layers[name] = replace(
+                    layer,
+                    ops=self._ops(name, "", layer.ops),
+                    parts=parts,
+                    calls=self._calls[name].calls if name in self._calls else (),
+                )
         return replace(sample, layers=layers)
 
     def _ops(self, layer: str, part: str, ops: Mapping[str, OpTotals]) -> dict[str, OpTotals]:
@@ -73,7 +83,7 @@ class Downsampler:
         self._cycle_ns = int(cycle_s * 1e9)
         self._tick_ns = 0
         self._last_ns: int | None = None
-        self._maxima = Maxima()
+        self._carried = Carried()
 
     def take(self, sample: Sample) -> Sample | None:
         """The sample to show now; None where it is passed over for a later one."""
@@ -81,8 +91,8 @@ class Downsampler:
         if self._last_ns is None or sample.mono_ns <= self._last_ns:
             self._last_ns = sample.mono_ns
             return sample
-        self._maxima.take(sample)
+        self._carried.take(sample)
         if sample.mono_ns - self._last_ns < self._cycle_ns - tick_ns // 10:
             return None
-        maxima, self._maxima, self._last_ns = self._maxima, Maxima(), sample.mono_ns
-        return maxima.onto(sample)
+        carried, self._carried, self._last_ns = self._carried, Carried(), sample.mono_ns
+        return carried.onto(sample)

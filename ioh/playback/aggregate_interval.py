@@ -10,7 +10,7 @@ from ioh.model.errors import IohError
 from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
-from ioh.model.span import Maxima
+from ioh.model.span import Carried
 from ioh.playback.replay import Span, no_interval
 from ioh.playback.time_range import When, part_of
 from ioh.session.reader import Moment, Session
@@ -123,7 +123,7 @@ def read_aggregate(
     part = part_of(begin, end, session, utc=utc)
     first: int | None = None
     last, before, jumped_s = 0, None, 0.0
-    layers, maxima = _Layers(), Maxima()
+    layers, carried = _Layers(), Carried()
     for item in session.items(part.begin_tick, with_tables=False):
         if not isinstance(item, Tick):
             continue
@@ -131,15 +131,15 @@ def read_aggregate(
         if part.is_over(item.tick, sample.time_unix_s):
             break
         if first is None or before is None or sample.mono_ns <= before.mono_ns:
-            first, maxima, layers, jumped_s = item.tick, Maxima(), _Layers(), 0.0
+            first, carried, layers, jumped_s = item.tick, Carried(), _Layers(), 0.0
         else:
-            maxima.take(sample)
+            carried.take(sample)
             jumped_s += _jump_s(before, sample)
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
         raise no_interval(session.path, Span(begin, end))
-    found = replace(_joined(session, first, last, layers, maxima), notes=part.remarks)
+    found = replace(_joined(session, first, last, layers, carried), notes=part.remarks)
     if not round(jumped_s):  # there and back, or too little to report
         return found
     remark = f"the clock jumped by {jumped_s:+,.0f} s: it was set, or the machine slept"
@@ -162,17 +162,17 @@ def _sample(session: Session, tick: int) -> Sample:
 
 
 def _joined(
-    session: Session, first: int, last: int, layers: _Layers, maxima: Maxima
+    session: Session, first: int, last: int, layers: _Layers, carried: Carried
 ) -> AggregateInterval:
     begin = _sample(session, first)
-    whole = derive(begin, maxima.onto(_sample(session, last)))
+    whole = derive(begin, carried.onto(_sample(session, last)))
     shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
     for name, runs in layers.runs.items():
         run = max(runs, key=lambda run: run.ticks)
         if not run.ticks or (run.first, run.last) == (first, last):
             continue
         older, newer = _sample(session, run.first), _sample(session, run.last)
-        part = derive(_only(older, name), maxima.onto(_only(newer, name)))
+        part = derive(_only(older, name), carried.onto(_only(newer, name)))
         shown[name], specs[name] = part.layers[name], part.specs[name]
         remarks.append(
             f"{name}: {run.ticks} of {last - first} intervals, {part.interval_s:.0f} s; "

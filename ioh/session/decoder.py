@@ -19,6 +19,7 @@ from ioh.model.sample import (
     Unavailable,
     Value,
 )
+from ioh.session.calls import FullRecord, ReadCalls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
@@ -151,6 +152,7 @@ class _State:
         self.start, self.specs = start, specs
         self.mono_ns = 0
         self.read_after: Sequence[int] = ()
+        self._calls = ReadCalls()
         self.layers: dict[str, _Layer] = {}
         self.tables: list[_Table] = []
         self._rows: list[tuple[_Group, tuple[str, ...]] | None] = []  # by number; None: removed
@@ -201,6 +203,8 @@ class _State:
         self._change(record)
         self.mono_ns += record.mono_ns
         self.read_after = record.read_after
+        if isinstance(record, FullRecord):
+            self._calls.take(record, self.mono_ns)
 
     def _take_layer(self, at: int, shape: LayerShape) -> None:
         name = to_text(shape.name)
@@ -290,7 +294,7 @@ class _State:
                 self._fresh_numbers += block.size + _BLOCK_NUMBERS
         self._changed.clear()
         fresh, self._fresh_numbers = self._fresh_numbers, 0
-        self.work = self._fresh_blocks * _BLOCK_WORK + fresh // 8
+        self.work = self._fresh_blocks * _BLOCK_WORK + fresh // 8 + self._calls.numbers
         self._fresh_blocks = 0
         for layer in self.layers.values():
             shape = layer.shape
@@ -302,16 +306,17 @@ class _State:
         for table in self.tables if with_tables else ():
             tables[table.layer][table.name] = table.rows.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
+        layers = {
+            name: layer.sample(values, of, us * READ_STEP_US, with_parts=with_parts)
+            for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
+        }
         return Sample(
             time_unix_s=time_unix_s,
             mono_ns=self.mono_ns,
             hostname=to_text(self.start.hostname),
             kernel=to_text(self.start.kernel),
             host=HostSample(*values[: len(HOST_FIELDS)]),
-            layers={
-                name: layer.sample(values, of, us * READ_STEP_US, with_parts=with_parts)
-                for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
-            },
+            layers=self._calls.onto(layers, wanted=with_tables),
             specs={name: self.specs[name] for name in self.layers},
             self_cpu_ns_total=values[len(HOST_FIELDS)],
             bpf_ns_total=values[len(HOST_FIELDS) + 1],

@@ -17,6 +17,7 @@ from ioh.model.sample import (
     Unavailable,
     Value,
 )
+from ioh.session.calls import WrittenCalls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
@@ -157,6 +158,7 @@ class _Known:
         self._room = _MAX_ROW_CHARACTERS
         self._incs: dict[int, int] = {}  # what changed, by place
         self._sets: dict[int, Value] = {}
+        self.calls = WrittenCalls()
 
     @property
     def is_crowded(self) -> bool:
@@ -299,8 +301,8 @@ class Encoder:
         ):
             record = known.take(sample, flat)
             if not known.is_crowded:
-                return encode_plain(record), False
+                return encode_plain(known.calls.add_to(record, sample)), False
         self._known = _Known(start)
         record = self._known.take(sample, flat)
         record.start = start
-        return encode_plain(record), True
+        return encode_plain(self._known.calls.add_to(record, sample)), True

@@ -9,6 +9,7 @@ from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
+from ioh.session.calls import FullRecord
 from ioh.session.decoder import Decoder
 from ioh.session.frame import (
     SAMPLE_KINDS,
@@ -27,7 +28,6 @@ from ioh.session.records import (
     Header,
     Mark,
     RecordError,
-    SampleRecord,
     decode_plain,
     our_edges,
     refuse,
@@ -325,7 +325,7 @@ class ItemReader:
             return
         plain = self._stream.unpack(frame.payload, begins=is_whole)
         self._budget.spend(len(plain))
-        record = decode_plain(plain, SampleRecord)
+        record = decode_plain(plain, FullRecord)
         if is_whole != (record.start is not None):
             refuse("a whole sample that is none")
         self._budget.spend(decoder.take(record, frame.time_unix_s) // 8)

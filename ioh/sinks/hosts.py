@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Pair, PairOp
 from ioh.sinks.cells import UNKNOWN, format_fixed, pad_right, safe_name
-from ioh.sinks.json import Json, number_to_json
+from ioh.sinks.json import Json, fine_latencies_to_json, number_to_json
 
 _LETTERS = {"read": "R", "write": "W", "commit": "C"}
 _COLUMNS = (
@@ -55,6 +55,8 @@ def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
         label = pad_right(labels[id(pair)], width)
         for op, stats in pair.ops.items():
             yield f"{_LETTERS[op]} |{label}:{_cells(stats)}"
+            if stats.network is not None:
+                yield f"  |{label}: {_matched(stats)}"
         yield f"  |{label}: {_wire(pair)}"
 
 
@@ -67,6 +69,17 @@ def _cells(stats: PairOp) -> str:
     )
     pairs = zip(shown, _COLUMNS, strict=True)
     return "".join(f"|{text:>{size}}" for text, (_, size) in pairs)
+
+
+def _matched(stats: PairOp) -> str:
+    """What the network took call by call; a mean can hide a few that took long."""
+    p50_us, p99_us = stats.network_p50_p99_us
+    if not stats.matched_calls:
+        return "net of single calls: none was sampled at both ends"
+    return (
+        f"net of {stats.matched_calls:,} single calls: "
+        f"p50 {_ms(p50_us).strip()}, p99 {_ms(p99_us).strip()} ms"
+    )
 
 
 def _ms(us: float | None) -> str:
@@ -97,7 +110,10 @@ def host_to_json(state: HostState) -> dict[str, Json]:
 
 
 def pair_to_json(pair: Pair) -> dict[str, Json]:
-    """A pair of hosts; what network and RPC took is the difference of two means."""
+    """A pair of hosts; what network and RPC took is the difference of two means.
+
+    Of calls that both ends sampled it is measured: ``matched_calls``, with percentiles.
+    """
     return {
         "client": safe_name(pair.client),
         "server": safe_name(pair.server),
@@ -109,6 +125,7 @@ def pair_to_json(pair: Pair) -> dict[str, Json]:
 
 
 def _op_to_json(stats: PairOp) -> dict[str, Json]:
+    p50_us, p99_us = stats.network_p50_p99_us
     return {
         "client_calls": stats.client_calls,
         "server_calls": stats.server_calls,
@@ -118,4 +135,8 @@ def _op_to_json(stats: PairOp) -> dict[str, Json]:
         "device_us": number_to_json(stats.device_us),
         "network_us": number_to_json(stats.network_us),
         "network_pct": number_to_json(stats.network_pct),
+        "matched_calls": stats.matched_calls,
+        "network_p50_us": number_to_json(p50_us),
+        "network_p99_us": number_to_json(p99_us),
+        "network_hist": None if stats.network is None else fine_latencies_to_json(stats.network),
     }

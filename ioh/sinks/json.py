@@ -10,9 +10,11 @@ from typing import TypeAlias
 
 from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.hist import (
+    FINE_EDGES_US,
     LATENCY_EDGES_US,
     SIZE_BUCKETS,
     SIZE_EDGES_BYTES,
+    LatencyHist,
     SizeLatencyHist,
 )
 from ioh.model.path import Path, paths
@@ -175,6 +177,15 @@ def latencies_to_json(counts: Sequence[int]) -> Json:
     """The occupied part of a distribution over latency alone, edges as in hist_to_json()."""
     used = _used(counts)
     return {"latency_edges_us": list(_LATENCY_EDGES[used]), "counts": list(counts[used])}
+
+
+def fine_latencies_to_json(hist: LatencyHist) -> Json:
+    """The same of the finer one, 16 buckets for each doubling; null where nothing was counted."""
+    if not hist.total:
+        return None
+    used = _used(hist.counts)
+    edges = (*FINE_EDGES_US, None)
+    return {"latency_edges_us": list(edges[used]), "counts": list(hist.counts[used])}
 
 
 def _used(counts: Sequence[int]) -> slice:

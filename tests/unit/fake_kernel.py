@@ -57,7 +57,7 @@ _MEMBERS = {
     "request_queue": "disk",
     "rpc_clnt": "cl_prog cl_vers",
     "rpc_procinfo": "p_name",
-    "rpc_rqst": "rq_xtime rq_ntrans",
+    "rpc_rqst": "rq_xtime rq_ntrans rq_xid rq_xprt",
     "rpc_task": "tk_start tk_action tk_status tk_rqstp tk_client tk_timeouts tk_msg.rpc_proc",
     "sock": "sk_protocol",
     "sock_common": "skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr"
@@ -67,7 +67,8 @@ _MEMBERS = {
     "super_block": "s_dev s_flags s_magic s_bdev s_root s_mounts",
     "svc_fh": "fh_dentry",
     "svc_procedure": "pc_name",
-    "svc_rqst": "rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
+    "rpc_xprt": "addr",
+    "svc_rqst": "rq_addr rq_xid rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
     "task_struct": "pid tgid files thread_info flags group_leader comm cgroups nvcsw bio_list"
     " tgid real_parent se.prev_sum_exec_runtime sched_info.last_arrival",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"

@@ -81,6 +81,10 @@ def test_a_client_and_its_server_are_one_path(capfd: pytest.CaptureFixture[str])
         assert read["client_calls"] == read["server_calls"] == fake_ssh.READS
         assert (read["rtt_us"], read["server_us"]) == (5000, 1000)
         assert (read["network_us"], read["network_pct"]) == (4000, 80)
+        assert (read["matched_calls"], read["network_p50_us"]) == (8, 4096)
+        assert read["network_p99_us"] is None  # of so few
+        assert read["network_hist"]["counts"][0] == 7
+        assert read["network_hist"]["counts"][-1] == 1
         assert pair["retransmits_per_s"] > 0
 
 
@@ -97,7 +101,8 @@ def test_text_has_a_block_for_each_host_and_the_pairs(capfd: pytest.CaptureFixtu
     assert (
         table[2] == "R |db01 from nfs01:|      10|      10|   5.000|   1.000|       -|   4.000|  80"
     )
-    assert table[3].startswith("  |db01 from nfs01: retransmits ")
+    assert table[3] == "  |db01 from nfs01: net of 8 single calls: p50 4.096, p99 - ms"
+    assert table[4].startswith("  |db01 from nfs01: retransmits ")
 
 
 def test_times_are_ours_whatever_a_hosts_clock_says(json_lines: Any) -> None:

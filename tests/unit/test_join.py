@@ -122,6 +122,7 @@ def test_text_and_json_have_the_hosts_together(
     assert (read["client_calls"], read["server_calls"]) == (10, 10)
     assert (read["rtt_us"], read["server_us"], read["network_us"]) == (5000, 1000, 4000)
     assert (read["block_queue_us"], read["device_us"]) == (100, 500)
+    assert (read["matched_calls"], read["network_p50_us"]) == (8, 4096)
     steps = {each["name"]: each["us"] for each in told[-3]["path"]["read"]["segments"]}
     assert steps == pytest.approx(
         {"nfs_queue": 300, "network": 4000, "nfs_server": 400, "block_queue": 100, "device": 500}
@@ -265,6 +266,7 @@ def test_played_fast_both_ends_have_the_same_span(tmp_path: Path) -> None:
             found = interval(samples[begin], samples[15])
             assert found is not None
             told = [pair.ops["read"] for pair in companions.of(found)[1]]
+            assert [op.matched_calls for op in told] == [calls * 8 // 10 for _ in told if calls]
             assert [(op.client_calls, op.server_calls) for op in told] == [(calls, calls)] * bool(
                 calls
             )

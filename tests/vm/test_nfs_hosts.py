@@ -40,7 +40,7 @@ esac
 AHEAD_S = 3
 DATE = f"#!/bin/sh\nexec /bin/date -d '+{AHEAD_S} sec' \"$@\"\n"
 PYTHON = f"import time\nreal = time.time\ntime.time = lambda: real() + {AHEAD_S}\n"
-DELAY_MS = 5.0
+DELAY_MS, LATE_MS = 5.0, 60.0
 READS = 400  # a phase
 ANSWER_MS = 20
 FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
@@ -174,6 +174,17 @@ def read_one_by_one(path: Path, count: int) -> None:
             os.preadv(fd, [buffer], number % 256 * 4096)
 
 
+def matched_of(lines: list[dict[str, Any]]) -> dict[float, int]:
+    """READs timed at both ends, by the upper edge of what the network took, in us."""
+    found: dict[float, int] = {}
+    for pair in pairs_of(lines):
+        hist = pair["ops"].get("read", {}).get("network_hist") or {}
+        edges, counts = hist.get("latency_edges_us", ()), hist.get("counts", ())
+        for edge_us, count in zip(edges, counts, strict=True):
+            found[edge_us] = found.get(edge_us, 0) + count
+    return found
+
+
 def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, Any]], float]:
     """What is told of so many reads, and the mean round trip by the kernel's own count, in us."""
     first, before = len(hosts.lines()), client_counts(path.parent).read
@@ -206,6 +217,37 @@ def test_the_networks_time_is_exact(server: Server, hosts: Hosts, version: str) 
     assert added_us + added_at_server_us == pytest.approx(late_us - plain_us, abs=200)
     assert abs(added_at_server_us) < 200
     assert rules_of(lines) == {"network_adds"}
+
+
+@pytest.mark.parametrize("version", ["3", "4.0", "4.2"])
+def test_each_call_that_the_network_kept_is_found(
+    server: Server, hosts: Hosts, version: str
+) -> None:
+    """Few calls are late: the mean hides it, the 99th percentile does not."""
+    times_ms = []
+    with mounted(version) as place, aligned(4096) as buffer:
+        (place / "one").write_bytes(os.urandom(MIB))
+        read_one_by_one(place / "one", 256)  # into the server's cache
+        hosts.seconds(3)
+        first = len(hosts.lines())
+        # What is not sent at once is late.
+        late = server.netem("srv1", "delay", f"{LATE_MS}ms", "reorder", "95%")
+        with late, opened(place / "one", os.O_RDONLY | os.O_DIRECT) as fd:
+            for number in range(READS):
+                time.sleep(0.005)  # so few a second that all are sampled
+                began = time.monotonic()
+                os.preadv(fd, [buffer], number % 256 * 4096)
+                times_ms.append((time.monotonic() - began) * 1e3)
+            hosts.seconds(3)
+    lines = hosts.lines(first)
+    matched, reads = matched_of(lines), reads_of(lines)
+    late_count = sum(ms >= LATE_MS for ms in times_ms)
+    print(version, late_count, matched, reads)
+    assert (reads["client"], reads["served"]) == (READS, READS)
+    assert sum(matched.values()) == READS
+    assert sum(count for us, count in matched.items() if us >= LATE_MS * 1e3) == late_count > 0
+    assert reads["network_us"] < LATE_MS * 1e3 / 2
+    assert fmean(times_ms) < LATE_MS / 2
 
 
 def test_the_servers_disk_is_told_from_the_network(server: Server, hosts: Hosts) -> None:
