@@ -27,7 +27,7 @@ PREEMPTED_SINCE = 7
 def _is_small_enough(kernel_dir: Path) -> bool:
     version = (kernel_dir / "version").read_text().strip()
     preempted = int(version.split(".")[0]) >= PREEMPTED_SINCE
-    deepest = 0
+    deepest, asked = 0, Filters(sample_calls=True)  # as with most code
     for name in LAYERS:
         layer = find_layer(name)
         modules = layer.modules + layer.welcome_modules
@@ -35,7 +35,7 @@ def _is_small_enough(kernel_dir: Path) -> bool:
             unpack_btf(kernel_dir, modules, Path(directory))
             btf = open_btf(Path(directory), modules)
             host = HostFacts(btf, cast=1, alone=True, preempted=preempted)
-            compiled = [compile_layer(name, form, Filters()) for form in forms_of(layer, host)]
+            compiled = [compile_layer(name, form, asked) for form in forms_of(layer, host)]
         programs = [program for form in compiled for program in form.functions.items()]
         needed = {stack_bytes(code): function for function, code in programs}
         most = max(needed)

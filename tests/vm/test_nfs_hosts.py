@@ -146,6 +146,8 @@ def reads_of(lines: list[dict[str, Any]]) -> dict[str, float]:
     found = [pair["ops"]["read"] for pair in pairs if "read" in pair["ops"]]
     client = sum(op["client_calls"] for op in found)
     served = sum(op["server_calls"] for op in found)
+    assert all(op["rtt_us"] for op in found if op["client_calls"])
+    assert all(op["server_us"] for op in found if op["server_calls"])
     rtt_us = sum(op["client_calls"] * (op["rtt_us"] or 0.0) for op in found)
     server_us = sum(op["server_calls"] * (op["server_us"] or 0.0) for op in found)
     return {
