@@ -77,7 +77,7 @@ def _derive_op(
     queued = int_delta(older.queued_total, newer.queued_total)
     queue_us = quotient(int_delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
     latency_us = quotient(latency_ns, count, 1e-3)
-    known = queue_us is not None and latency_us is not None and queued == count
+    known = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
     max_us = scaled(newer.max_ns, 1e-3) if count else None
     weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
@@ -97,6 +97,11 @@ def _derive_op(
         avg_inflight=scaled(busy_ns, 1e-9 / interval_s),
         errors_per_s=rate_per_s(older.errors_total, newer.errors_total, interval_s),
     )
+
+
+def _is_nearly_all(queued: int | None, count: int | None) -> bool:
+    """Of operations that end while totals are read, a part may be in the next interval."""
+    return None not in (queued, count) and abs((count or 0) - (queued or 0)) * 100 <= (count or 0)
 
 
 def _sum_known(values: tuple[int | None, ...]) -> int | None:

@@ -53,8 +53,8 @@ class OpStats(_Late):
     Units:
         As the names say; latency from the layer's start to its end.  ``queue_us`` is the mean
         over the operations whose queue time is known, ``service_us`` = ``latency_us`` -
-        ``queue_us`` over the same.  ``max_bytes`` is the size of the slowest operation.
-        ``inflight`` counts operations at the sample instant, ``avg_inflight`` is the
+        ``queue_us`` where these are all but 1 %.  ``max_bytes`` is the size of the slowest
+        operation.  ``inflight`` counts operations at the sample instant, ``avg_inflight`` is the
         time-weighted mean where the source has one, else latency summed over the interval.
     """
 

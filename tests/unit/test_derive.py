@@ -83,6 +83,19 @@ def test_one_op() -> None:
     assert found.size_lat.total == 2
 
 
+@pytest.mark.parametrize(
+    ("queued", "is_known"), [(200, True), (201, True), (198, True), (197, False), (0, False)]
+)
+def test_operations_that_end_while_totals_are_read_hide_no_time(
+    queued: int, is_known: bool
+) -> None:
+    """Their queue time may be in the next interval; where more lack it, nobody knows the rest."""
+    begin = OpTotals(0, 0, 0, 0, 0, 0)
+    end = OpTotals(200, 0, 0, 200 * 4_000_000, queued * 1_000_000, queued)
+    found = derive_op(begin, end, 1.0)
+    assert found.service_us == (3000.0 if is_known else None)
+
+
 def test_a_late_tick_divides_by_the_time_that_passed() -> None:
     older = only_disk(0, LayerSample("bpf", {"read": after()}))
     late = replace(
