@@ -161,6 +161,13 @@ def _needs_root(args: argparse.Namespace) -> bool:
     return name in {"mark", "bench"} or (name in looks and getattr(args, "file", None) is None)
 
 
+def _unrecognized(command: str, words: Sequence[str]) -> IohError:
+    hint = f"See: ioh {command} --help"
+    if command == "live" and words[0] in _CLASSES:
+        hint = f"The command comes first: ioh {words[0]} ..."
+    return IohError(printable(f"unrecognized arguments: {' '.join(words)}"), hint, ExitCode.USAGE)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``ioh``; returns the exit status, see ExitCode."""
     fill_standard_streams()
@@ -175,8 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command: Command = args.command
             args.words = given[1:]
             if unknown:
-                cause = f"unrecognized arguments: {' '.join(unknown)}"
-                raise IohError(printable(cause), f"See: ioh {command.name} --help", ExitCode.USAGE)
+                raise _unrecognized(command.name, unknown)
             if not _needs_root(args):
                 give_root_up()
             code = command.run(args)

@@ -284,7 +284,8 @@ class _Progress:
         left = tuple(spec for spec in results.planned if spec.name not in finished)
         self._left_s = seconds_of(left)
         about = f", about {self._left_s / 60:.0f} min" if self._left_s >= 60 else ""
-        self.say(f"{len(left)} tests{about}; results go to {printable(str(directory))}")
+        tests = "1 test" if len(left) == 1 else f"{len(left)} tests"
+        self.say(f"{tests}{about}; results go to {printable(str(directory))}")
 
     def finished(self, test: Test) -> None:
         """A test is over: its line, and what was found meanwhile."""

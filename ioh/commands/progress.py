@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ioh.model.intervals import interval
 from ioh.model.printable import printable
+from ioh.model.sample import LayerSample
 
 if TYPE_CHECKING:
     from ioh.model.sample import Sample
@@ -50,6 +51,20 @@ class Progress:
     def say(self, text: str) -> None:
         """One line of its own."""
         self._write((_CLEAR if self._is_terminal else "") + f"ioh: {text}\n")
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether there was no space for any sample at all."""
+        return bool(self._lost_ticks) and not self._ticks
+
+    def say_what_is_from_proc(self, sample: Sample) -> None:
+        """Which layers have fewer numbers than BPF gives, a line for each reason."""
+        titles: dict[str, list[str]] = {}
+        for name, layer in sample.layers.items():
+            if isinstance(layer, LayerSample) and layer.source == "proc" and layer.notes:
+                titles.setdefault(layer.notes[0], []).append(sample.specs[name].title)
+        for why, found in titles.items():
+            self.say(printable(f"{', '.join(found)}: {why}"))
 
     def tick(self, sample: Sample) -> None:
         """Report on the sample that was just recorded, or was not."""

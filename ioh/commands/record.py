@@ -254,6 +254,8 @@ def _record(
         for sample in source:
             with ending.writing() if is_pipe else contextlib.nullcontext():
                 recorder.write(sample)
+            if first_ns is None and not (is_pipe or args.proc):  # who reads a pipe sees the notes
+                progress.say_what_is_from_proc(sample)
             progress.tick(sample)
             first_ns, last_ns = first_ns or sample.mono_ns, sample.mono_ns
             interval_s = args.cycle_s / 10
@@ -265,3 +267,6 @@ def _record(
             recorder.close()  # so that all of it is counted
     finally:
         progress.end()
+    if progress.has_nothing:
+        cause = f"nothing was recorded: {printable(recorder.paused_why)}"
+        raise IohError(cause, "Free some space, or give another place with -o")

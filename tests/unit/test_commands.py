@@ -122,6 +122,7 @@ def test_version(capfd: pytest.CaptureFixture[str]) -> None:
         (["text", "5"], "5"),
         (["report", "a.ioh", "b.ioh"], "b.ioh. See: ioh report --help"),
         (["--dev", "sda"], "--dev sda. See: ioh live --help"),
+        (["-c", "2", "text"], "arguments: text. The command comes first: ioh text ..."),
         (["text", "--pid", "\x1b[31m[/b]"], "\\x1b[31m[/b]"),
         (["text", "--layers", "a\x9bb"], "a\\x9bb"),
     ],

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import pytest
 from ioh.commands import main
 from ioh.commands.record import size_bytes
 from ioh.model.errors import ExitCode
+from ioh.model.sample import LayerSample
 from ioh.session import marks
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
@@ -227,6 +229,40 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
             *samples[:3],
             *samples[6:],
         ]
+
+
+def test_a_disk_that_is_full_throughout_is_no_success(tmp_path: Path) -> None:
+    full = """\
+import errno
+from ioh.session.output import FileOutput
+def write(self, data):
+    raise OSError(errno.ENOSPC, "No space left on device")
+FileOutput.write = write
+"""
+    process = start(tmp_path, "record", "-o", "a.ioh", "-t", "3", before=full, delay_s=0)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == ExitCode.FAILED
+    assert err.decode().splitlines()[-1] == (
+        "ioh: nothing was recorded: No space left on device. "
+        "Free some space, or give another place with -o"
+    )
+
+
+def test_what_is_not_by_bpf_is_told_and_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from ioh.commands.progress import Progress
+
+    recorder = Recorder(lambda _: FileOutput(str(tmp_path / "a.ioh")))
+    (sample,) = fakes.first(1)
+    layers = dict(sample.layers)
+    for name in ("program", "wire"):
+        layer = layers[name]
+        assert isinstance(layer, LayerSample)
+        layers[name] = replace(layer, source="proc", notes=("from /proc: no\x1broot", "more"))
+    Progress(sys.stderr, recorder).say_what_is_from_proc(replace(sample, layers=layers))
+    recorder.close()
+    assert capfd.readouterr().err == "ioh: prog, wire: from /proc: no\\x1broot\n"
 
 
 @pytest.fixture
