@@ -162,7 +162,9 @@ class FindingsIndex:
                 os._exit(0)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # keys take its CPU at once
+            with contextlib.suppress(OSError):  # a container may forbid it
+                # Not only nice: a key takes the CPU from it at once.
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             self._scan(lambda data: os.write(fd, data))
         finally:
             os._exit(0)  # the parent sees how far it came
