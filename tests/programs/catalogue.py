@@ -65,6 +65,9 @@ DB_ANOMALIES = (
              ("sync_writes", "commit_bound", "shared_drive", "tail_latency", "saturation")),
     Scenario("cold_rows", "PostgreSQL reads rows that are nowhere in memory, after some that are",
              sick_databases.cold_rows, "cache_miss_storm"),
+    Scenario("checkpoint_burst", "a CHECKPOINT of PostgreSQL on a volume of 300 writes a second",
+             sick_databases.checkpoint_burst, "checkpoint_burst",
+             ("sync_writes", "commit_bound", "io_limit", "time_above_disk")),
 )  # fmt: skip
 
 DB_HEALTHY = (
@@ -76,6 +79,8 @@ DB_HEALTHY = (
              sick_databases.log_beside_slow_copy, also=("commit_bound", "sync_writes")),
     Scenario("warm_rows", "PostgreSQL reads other rows, which its cache soon holds",
              sick_databases.warm_rows),
+    Scenario("checkpoint_unnoticed", "a CHECKPOINT of PostgreSQL on a disk that has room for it",
+             sick_databases.checkpoint_unnoticed, also=("commit_bound", "sync_writes")),
 )  # fmt: skip
 
 DB_SCENARIOS = {scenario.name: scenario for scenario in (*DB_ANOMALIES, *DB_HEALTHY)}

@@ -18,6 +18,7 @@ SECONDS = 11
 _SCALE = 8  # 120 MB
 # So many writes a second, as a small volume in a cloud allows.
 _FEW_WRITES = 60
+_SOME_WRITES = 300
 _QUIET = ("checkpoint_timeout=1h", "max_wal_size=2GB", "autovacuum=off")
 # One branch for all clients, or one for each.
 _LOCKING = """
@@ -123,3 +124,31 @@ def cold_rows(stage: Stage) -> None:
 def warm_rows(stage: Stage) -> None:
     """Another range that fits into the server's cache, a third of which it had."""
     _reads(stage, "1, 10000", "5000, 20000", is_healthy=True)
+
+
+def _checkpoint(stage: Stage, *, is_healthy: bool = False) -> None:
+    """Changes of rows all over the table, and after a while the checkpoint that writes them."""
+    volume = stage.volume(1536 * MIB)
+    limit = stage.limit(volume.loop.number)
+    server = PostgreSQL(stage, volume, *_QUIET, "shared_buffers=512MB")
+    server.fill(_SCALE)
+    if not is_healthy:
+        server.enter(limit)
+        limit.set(write_ops=_SOME_WRITES)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench("-N", "-R", "100")
+    time.sleep(CALM_SECONDS)
+    if not is_healthy:
+        stage.begins()
+    server.sql("CHECKPOINT")
+    time.sleep(SECONDS)
+
+
+def checkpoint_burst(stage: Stage) -> None:
+    """As fast as a volume of 300 writes a second lets it."""
+    _checkpoint(stage)
+
+
+def checkpoint_unnoticed(stage: Stage) -> None:
+    """The same, and the disk serves the statements beside it."""
+    _checkpoint(stage, is_healthy=True)
