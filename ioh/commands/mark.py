@@ -61,8 +61,8 @@ Only root and the user who records can do this."""
         running = _running(args.file, began)
         if not running:
             which = f" into {printable(args.file)}" if args.file else ""
-            cause = f"there is no recording{which} that you may mark"
-            raise IohError(cause, "Start one with: sudo ioh record; a mark of root's needs sudo")
+            cause = f"no recording{which} is under way, or none that you may mark"
+            raise IohError(cause, "Start one with: sudo ioh record; root's needs sudo to be marked")
         if len(running) > 1:
             names = ", ".join(_name(recording) for recording in running)
             cause = f"there are several recordings: {names}"

@@ -288,7 +288,7 @@ def test_a_mark_reaches_the_running_recording(
     assert capfd.readouterr().out == f"marked in /tmp/\\x1b{os.getpid()}.ioh\n"
     assert main(["mark", " ", "--file", name]) == ExitCode.USAGE
     assert main(["mark", "x", "--file", "/nosuch.ioh"]) == ExitCode.FAILED
-    assert "there is no recording into /nosuch.ioh that you may mark" in capfd.readouterr().err
+    assert "no recording into /nosuch.ioh is under way" in capfd.readouterr().err
     other = marks.MarkServer(lambda: "/tmp/other.ioh", lambda text: True)
     assert main(["mark", "x"]) == ExitCode.USAGE
     assert "there are several recordings" in capfd.readouterr().err
