@@ -18,8 +18,7 @@ from ioh.model.errors import IohError
 from ioh.model.sample import LayerSample
 from ioh.pg.connection import PgError, connect
 from ioh.pg.login import Login
-from ioh.playback.replay import ReplaySource
-from ioh.session.stream import Tick
+from ioh.session.reader import Session
 from tests.kernel.rig import Ioh, ioh_command, ioh_environment, recording
 from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
@@ -55,8 +54,9 @@ def wait_for(ioh: Ioh, what: Callable[[], Any], seconds: int = 40) -> None:
 
 
 def samples_of(path: Path) -> list[LayerSample]:
-    with ReplaySource(str(path), speed=None) as source:
-        found = [item.sample for item in source if isinstance(item, Tick)]
+    """Those so far: it may still be recorded into."""
+    with Session(str(path)) as session:
+        found = [tick.sample for tick in session.ticks(0)]
     layers = [sample.layers["pg"] for sample in found]
     return [x for x in layers if isinstance(x, LayerSample) and x.metrics["sessions"] is not None]
 
