@@ -98,9 +98,13 @@ def far_ends() -> list[psutil.Process]:
 
 
 def wait_for_no_far_ends() -> None:
+    wait_until_none(far_ends)
+
+
+def wait_until_none(processes: Callable[[], object]) -> None:
     deadline = time.monotonic() + 10
-    while far_ends():
-        assert time.monotonic() < deadline, far_ends()
+    while found := processes():
+        assert time.monotonic() < deadline, found
         time.sleep(0.1)
 
 
@@ -121,7 +125,7 @@ def test_nothing_is_left_there_when_ioh_is_killed(sshd: Sshd) -> None:
         ioh.wait_until(are_here)
         ioh.process.kill()
     wait_for_no_far_ends()
-    assert not sshd.sessions
+    wait_until_none(lambda: sshd.sessions)
 
 
 def test_a_restart_of_sshd_leaves_a_gap_and_no_more(sshd: Sshd) -> None:
