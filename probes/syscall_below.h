@@ -19,10 +19,15 @@ static inline void charge_reads(struct charges *sum, u32 calls_made, u32 direct,
 	sum->read_lower_bytes += low->bytes;
 }
 
+static inline u32 parts(const struct lower *low)
+{
+	return low->requests ? low->requests : low->bios;
+}
+
 static inline void charge_writes(struct charges *sum, u64 calls_made, const struct lower *low)
 {
 	sum->write_calls += calls_made;
-	sum->write_lower_ops += low->requests ? low->requests : low->bios;
+	sum->write_lower_ops += parts(low);
 	sum->write_lower_bytes += low->bytes;
 }
 
@@ -77,6 +82,14 @@ static inline void settle_batch(struct charges *sum, const struct call *c, const
 		charge_writes(sum, c->batch[1], &c->lower[1]);
 }
 
+/* Only writes have submitted what was read meanwhile: a copy reads by itself. */
+static inline int is_of_writes(const struct call *c, u32 op)
+{
+	if (op == CALL_SUBMIT)
+		return c->batch[1] && !c->batch[0] && !c->at_end;
+	return op >= OP_WRITE && op < OP_FSYNC && !c->target.is_opaque;
+}
+
 /* What a call became below, once it has ended; for a batch each direction apart. */
 static inline void settle(const struct call *c, const char *task, u32 op, s64 result)
 {
@@ -106,6 +119,8 @@ static inline void settle(const struct call *c, const char *task, u32 op, s64 re
 		else /* The end of the file: no cache had anything for it. */
 			sum->read_at_end += 1;
 	}
+	if (is_of_writes(c, op))
+		sum->write_reads += parts(&c->lower[0]);
 	sum->lower_requests += c->lower[0].requests + c->lower[1].requests;
 	sum->lower_splits += c->splits;
 }

@@ -15,6 +15,7 @@ struct charges {
 	u64 write_calls;
 	u64 write_lower_ops;
 	u64 write_lower_bytes;
+	u64 write_reads;
 	u64 lower_splits;
 	u64 lower_requests;
 	u64 read_reaped_late;

@@ -106,6 +106,18 @@ SPEC = LayerSpec(
         counter("write_calls_total", "Write and fsync calls that were watched.", ""),
         counter("write_lower_ops_total", "Bios that writes and fsyncs submitted themselves.", ""),
         counter("write_lower_bytes_total", "Bytes of those bios.", ""),
+        counter(
+            "write_reads_total",
+            "Reads of a disk that writes waited for: of pages that they write in part.",
+            "",
+        ),
+        ratio(
+            "write_reads_per_op",
+            "write_reads_total",
+            "write_calls_total",
+            "Such reads for each write or fsync call.",
+            title="reads/w",
+        ),
         counter("lower_splits_total", "Times a bio of such a call was cut by a limit.", ""),
         counter("lower_requests_total", "Requests that such calls became.", ""),
         ratio(

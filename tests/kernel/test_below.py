@@ -126,6 +126,27 @@ def test_synchronous_writes_are_charged(volume: Volume) -> None:
     assert ioh.metric("syscall", "write_lower_bytes") == about(23 * CHUNK)
 
 
+@pytest.mark.parametrize(("shift", "reads"), [(0, 0), (512, 2)])
+def test_reads_that_writes_wait_for(volume: Volume, shift: int, reads: int) -> None:
+    """A page at each end of each write; fsyncs and what others read are no such reads."""
+    path = volume.file("data", 8 * MIB)
+    beside = volume.file("beside", MIB)
+    volume.drop_caches()
+    with (
+        opened(path, os.O_WRONLY) as fd,
+        opened(beside, os.O_RDONLY | os.O_DIRECT) as other,
+        aligned(CHUNK) as buffer,
+    ):
+        os.pwrite(fd, b"x" * 4096, 7 * MIB)  # fetches where the file's blocks are
+        with recording("--device", volume.device, "--layers", "syscall") as ioh:
+            for i in range(23):
+                assert os.pwrite(fd, b"x" * 4096, i * 4 * CHUNK + shift) == 4096
+                os.fsync(fd)
+                assert os.preadv(other, [buffer], i * CHUNK) == CHUNK
+    assert ioh.metric("syscall", "write_calls") == 2 * 23
+    assert ioh.metric("syscall", "write_reads") == reads * 23
+
+
 def test_reads_that_a_file_systems_own_server_answers(volume: Volume, tmp_path: Path) -> None:
     """FUSE, CIFS, Ceph …: whether one was served from cache is not known, so it is in no share."""
     local = volume.file("data", CHUNK)

@@ -82,6 +82,28 @@ def test_reads_of_compressed_files(packed: int, unpacked: int, *, fires: bool) -
         )
 
 
+@pytest.mark.parametrize(
+    ("reads", "fires"),
+    [
+        pytest.param(0.0, False, id="whole pages, fsyncs, and somebody else reads"),
+        pytest.param(40.0, False, id="metadata"),
+        pytest.param(None, False, id="recorded before these reads were counted"),
+        pytest.param(200.0, True, id="a page at each end"),
+    ],
+)
+def test_only_reads_that_writes_wait_for_come_before_writes(
+    reads: float | None, fires: bool
+) -> None:
+    """100 writes and fsyncs a second that submit 400 requests, beside 200 reads of the disk."""
+    ops = {"write_buffered": op(100, 4096, 90), "fsync": op(100, 0, 900)}
+    made = {"write_calls_per_s": 200.0, "write_lower_ops_per_s": 400.0, "write_reads_per_s": reads}
+    below = layer("block", **disk("sda", op(200, 4096, 90), op(400, 4096, 90)))
+    said = found({"syscall": layer("syscall", ops, metrics=made), "block": below})
+    assert ("read_before_write" in said) is fires
+    if fires:
+        assert "2 reads of the disk come before each" in said["read_before_write"].cause
+
+
 def wire(new: int, again: int) -> LayerSnapshot:
     """A second of one connection that sent so many new bytes, and so many segments again."""
     row: dict[str, Value] = {

@@ -16,22 +16,18 @@ SPAN_S = 5.0
 
 
 def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Requests that buffered writes submit in their own context, where the disks read."""
+    """Reads of a disk that writes wait for, compared with the writes."""
     recent = window.recent(SPAN_S)
     if not window.covers(SPAN_S):
         return
-    wrote = sum_op(recent, "syscall", "write_buffered")
-    submitted = sum_metric(recent, "syscall", "write_lower_ops_per_s") or 0.0
-    if submitted / wrote.seconds < limits["reads_min_per_s"]:
-        return
-    others = sum(sum_op(recent, "syscall", f"write_{kind}").count for kind in ("direct", "sync"))
-    if others > wrote.count / 10 or off_disk_bytes(recent, "write") > wrote.bytes / 10:
-        return  # what those submit are the writes themselves
-    of_readers = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
-    reads = min(submitted, sum_op(recent, "block", "read").count - of_readers)
+    kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "sync")]
+    wrote = max(kinds, key=lambda kind: kind.count)
+    reads = sum_metric(recent, "syscall", "write_reads_per_s") or 0.0
     if reads / wrote.seconds < limits["reads_min_per_s"]:
         return
-    each = reads / wrote.count
+    if off_disk_bytes(recent, "write") > wrote.bytes / 10:
+        return  # some of these reads are a file server's
+    each = reads / max(1, sum(kind.count for kind in kinds))
     if each < limits["reads_per_write_min"]:
         return
     rows = rows_of(window.newest, "syscall", "process")
@@ -48,11 +44,11 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         "before each: it begins or ends inside a page that is not in memory.",
         evidence=(
             Evidence(
-                f"{times(each)} requests a write, submitted in the writer's own context",
-                "write_lower_ops_per_op",
+                f"{times(each)} reads of a disk for each write",
+                "",
                 each,
                 limits["reads_per_write_min"],
-                "probe: requests of each call",
+                "probe: requests of each write",
             ),
             Evidence(f"the writes are {size(wrote.avg_bytes)}, {why}", "", wrote.avg_bytes),
         ),
@@ -67,11 +63,12 @@ RULE = Rule(
     title="Reads before writes",
     layer="syscall",
     judge=judge,
-    watches="Requests that buffered writes submit themselves, compared with the writes: the page "
+    watches="Reads of a disk that buffered writes wait for, compared with the writes: the page "
     "cache reads a page before a part of it is written.",
-    sources="The probe's count of requests of each call; the block probe's reads.",
+    sources="The probe's count of the reads that each write submits.",
     blind="Direct writes smaller than a sector of the disk (512e), which the disk itself reads "
-    "first; parity arrays; file systems on a network.",
+    "first; parity arrays; file systems on a network; reads that a control group's limit delays; "
+    "recordings made before ioh counted these reads.",
     false_alarm="A cold file whose blocks are found by reading metadata: fewer than half a read "
     "for each write.",
     wrong_if="the disk reads nothing (r/s) while nobody reads and the program writes",
@@ -80,7 +77,6 @@ RULE = Rule(
         Threshold("reads_per_write_min", 0.5, "metadata costs less; a page at each end costs two"),
         Threshold("reads_min_per_s", 50, "smaller loads are ignored"),
     ),
-    needs=("block",),
     probed=("syscall",),
     yields_to=("swapping",),  # a writer that needs memory submits others' pages
 )
