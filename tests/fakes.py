@@ -317,7 +317,13 @@ class FakeLiveSource:
         return self
 
     def __exit__(self, *_: object) -> None:
-        return
+        self.close()
+
+    def fork_loader(self) -> None:
+        """As the live one."""
+
+    def close(self) -> None:
+        """As the live one."""
 
     def attach(self) -> None:
         return

@@ -178,39 +178,40 @@ def show_live(args: argparse.Namespace) -> int:
     refuse_span(args)
     filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
 
+    from ioh.live.source import LiveSource
+    from ioh.rights.files import SCREEN_FILES, kept
+
+    cycle_s = args.cycle_s
+    engines: list[Engine | None] = []
+    tellers: list[Callable[[Snapshot], None]] = []
+
+    def preload() -> None:
+        """Read what the screen and its feed need, while it can be read."""
+        import ioh.feeds.stream_feed  # noqa: F401
+        from ioh.tui.preload import preload_screen
+
+        preload_screen()
+        engines.append(engine_from(args))
+
+    def tell_first(older: Sample, newer: Sample) -> None:
+        from ioh.model.intervals import interval
+
+        if (snapshot := interval(older, newer)) is not None:
+            tellers[0](snapshot)
+
+    source = LiveSource(
+        layers,
+        filters,
+        cycle_s,
+        use_bpf=not args.proc,
+        preload=preload,
+        tell_first=tell_first,
+        login=login,
+    )
+
     def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
-        from ioh.live.source import LiveSource
-        from ioh.rights.files import SCREEN_FILES, kept
-
-        cycle_s, use_bpf = args.cycle_s, not args.proc
-        stack.enter_context(kept(".", SCREEN_FILES))
-        engines: list[Engine | None] = []
-
-        def preload() -> None:
-            """Read what the screen and its feed need, while it can be read."""
-            import ioh.feeds.stream_feed  # noqa: F401
-            from ioh.tui.preload import preload_screen
-
-            preload_screen()
-            engines.append(engine_from(args))
-
-        def tell_first(older: Sample, newer: Sample) -> None:
-            from ioh.model.intervals import interval
-
-            if (snapshot := interval(older, newer)) is not None:
-                tell(snapshot)
-
-        source = stack.enter_context(
-            LiveSource(
-                layers,
-                filters,
-                cycle_s,
-                use_bpf=use_bpf,
-                preload=preload,
-                tell_first=tell_first,
-                login=login,
-            )
-        )
+        tellers.append(tell)
+        stack.enter_context(source)
         from ioh.feeds.stream_feed import StreamFeed
 
         return stack.enter_context(
@@ -229,7 +230,9 @@ def show_live(args: argparse.Namespace) -> int:
             )
         )
 
-    return show(args, "live", make, filters_text(args))
+    with kept(".", SCREEN_FILES), contextlib.closing(source):
+        source.fork_loader()  # keeps what is imported now: before the screen is
+        return show(args, "live", make, filters_text(args))
 
 
 def _remark(snapshot: Snapshot) -> str:

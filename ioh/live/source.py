@@ -96,10 +96,15 @@ class LiveSource(Closing):
             raise
         return self
 
+    def fork_loader(self) -> Attaching:
+        """Before anything large is imported, since the loader keeps that for good; once."""
+        if self._attaching is None:
+            with own_rights():
+                self._attaching = Attaching(self._filters, self._why_no_bpf())
+        return self._attaching
+
     def _begin(self) -> None:
-        # Before anything large is imported: the loader keeps what is loaded now for good.
-        with own_rights():
-            self._attaching = Attaching(self._filters, self._why_no_bpf())
+        self._attaching = self.fork_loader()
         self.attached = self._attaching.attached
         give_back_large()
         has_login = self._login is not None
