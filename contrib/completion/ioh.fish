@@ -170,7 +170,7 @@ complete -c ioh -n '__fish_seen_subcommand_from report; and not __fish_seen_subc
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -F -d 'a recording'
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -F -d 'another recording, or the same one'
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l from -x -d 'start of A'\''s part, and of B'\''s unless --from-b is given'
-complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l to -x -d 'end of A'\''s part, and of B'\''s unless --to-b is given'
+complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l to -x -d 'end of A'\''s part, and of B'\''s unless --from-b or --to-b is given'
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l from-b -x -d 'start of B'\''s part'
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l to-b -x -d 'end of B'\''s part'
 complete -c ioh -n '__fish_seen_subcommand_from compare; and not __fish_seen_subcommand_from bench' -l all -d 'every kind of operation'

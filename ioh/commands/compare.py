@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import Any
 
 from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import moment
@@ -38,7 +39,7 @@ histograms per 10,000 operations."""
         group = parser.add_argument_group("which part (as for ioh replay)")
         for option, dest, what in (
             ("--from", "begin", "start of A's part, and of B's unless --from-b is given"),
-            ("--to", "end", "end of A's part, and of B's unless --to-b is given"),
+            ("--to", "end", "end of A's part, and of B's unless --from-b or --to-b is given"),
             ("--from-b", "begin_b", "start of B's part"),
             ("--to-b", "end_b", "end of B's part"),
         ):
@@ -55,7 +56,7 @@ histograms per 10,000 operations."""
         style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
         spans = (
             ("A", args.a, args.begin, args.end),
-            ("B", args.b, args.begin_b or args.begin, args.end_b or args.end),
+            ("B", args.b, *_part_of_b(args)),
         )
         lines, found = [], []
         for label, path, begin, end in spans:
@@ -74,3 +75,10 @@ histograms per 10,000 operations."""
         table = render_comparison(found[0], found[1], style, every_op=args.all)
         write_stdout("\n".join(lines) + "\n\n" + table)
         return ExitCode.OK
+
+
+def _part_of_b(args: argparse.Namespace) -> tuple[Any, Any]:
+    """As of A, unless B has a begin or an end of its own: A's end may be long before its begin."""
+    if args.begin_b is None and args.end_b is None:
+        return args.begin, args.end
+    return args.begin_b or args.begin, args.end_b

@@ -203,6 +203,9 @@ def test_two_spans_are_compared_op_by_op(session_file: Path, shown: Shown) -> No
     block = told[told.index("R platter") :]
     assert f"{rates[0]:.1f}" in block.splitlines()[2]
     assert format_change(*rates) in block.splitlines()[2]
+    span = ("--to", "run 3", "--from-b", "run 3", "--utc")
+    to_the_end = shown("compare", session_file, session_file, *span)
+    assert re.search(r"^B .* from 2012-04-24 15:44:50, 8 s$", to_the_end, re.MULTILINE)
 
 
 def test_what_the_two_do_not_count_alike_is_said(
