@@ -18,6 +18,9 @@ from ioh.bpf.libbpf import libbpf
 _PERCPU_TYPES = frozenset({5, 6, 10, 21})  # per-CPU hash, array, LRU hash, cgroup storage
 _NOEXIST = 1  # BPF_NOEXIST
 _BATCH = 1024
+# A hash bucket's lock is held (since 6.15 the kernel says so in two more ways): it is the next one
+# to be read.
+_BUSY = (errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT)
 
 
 @cache
@@ -187,8 +190,7 @@ class Map:
                 self._batch = self._buffers(min(self.spec.max_entries, room * 4))
                 keys, values, view, room = self._batch
                 continue
-            # Busy: a bucket's lock is held; that bucket is the next one to be read.
-            if code not in (0, errno.ENOENT, errno.EBUSY):
+            if code not in (0, errno.ENOENT, *_BUSY):
                 raise _refused(code)
             raw_keys = ctypes.string_at(keys, key_size * count.value)
             split = [raw_keys[at : at + key_size] for at in range(0, len(raw_keys), key_size)]

@@ -107,14 +107,15 @@ def test_the_grown_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert lib.calls == ["batch"] * 2
 
 
-def test_a_bucket_that_is_locked_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("busy", [errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT])
+def test_a_bucket_that_is_locked_is_read_again(monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     opened, held, lib = one(monkeypatch)
     wanted = fill(held, 7)
     batch = lib.bpf_map_lookup_batch
 
     def stop_early(*args: Any) -> int:
         args[5]._obj.value = 3
-        return batch(*args) or fake_kernel.refuse(errno.EBUSY)
+        return batch(*args) or fake_kernel.refuse(busy)
 
     monkeypatch.setattr(lib, "bpf_map_lookup_batch", stop_early)
     assert opened.items_bytes() == list(wanted.items())
