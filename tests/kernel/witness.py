@@ -95,6 +95,35 @@ def program() -> Any:
     return made
 
 
+class Fired:
+    """How often ftrace has seen an event of the kernel; exact while nothing happens."""
+
+    def __init__(self, event: str, which: str) -> None:
+        self._mount = Path(tempfile.mkdtemp(prefix="ioh-tracefs-"))
+        subprocess.run(["mount", "-t", "tracefs", "tracefs", self._mount], check=True)
+        self._instance = Path(tempfile.mkdtemp(prefix="ioh-", dir=self._mount / "instances"))
+        (self._instance / "buffer_size_kb").write_text(str(BUFFER_KIB))
+        self._event = self._instance / "events" / event
+        (self._event / "filter").write_text(which)
+        (self._event / "enable").write_text("1")
+
+    @property
+    def count(self) -> int:
+        fired = 0
+        for stats in (self._instance / "per_cpu").glob("cpu*/stats"):
+            numbers = dict(line.split(": ", 1) for line in stats.read_text().splitlines())
+            assert (numbers["dropped events"], numbers["commit overrun"]) == ("0", "0")
+            fired += int(numbers["entries"]) + int(numbers["overrun"])
+        return fired
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            (self._event / "enable").write_text("0")
+        self._instance.rmdir()
+        subprocess.run(["umount", self._mount], check=True)
+        self._mount.rmdir()
+
+
 class Witness:
     """Completions of one device for which the kernel ran no BPF program.
 
@@ -106,33 +135,14 @@ class Witness:
     def __init__(self, dev: int) -> None:
         self._dev = ctypes.c_uint32(dev)
         program()[b"runs"][self._dev] = ctypes.c_uint64(0)
-        self._mount = Path(tempfile.mkdtemp(prefix="ioh-tracefs-"))
-        subprocess.run(["mount", "-t", "tracefs", "tracefs", self._mount], check=True)
-        self._instance = self._mount / "instances" / f"ioh-{os.getpid()}-{dev}"
-        self._instance.mkdir()
-        (self._instance / "buffer_size_kb").write_text(str(BUFFER_KIB))
-        event = self._instance / "events" / EVENT
-        (event / "filter").write_text(f"dev == {dev}")
-        (event / "enable").write_text("1")
+        self._fired = Fired(EVENT, f"dev == {dev}")
 
     @property
     def hidden(self) -> int:
         """Of all completions since the witness came; exact while the device is idle."""
         ran: int = program()[b"runs"][self._dev].value
-        return self._fired() - ran
-
-    def _fired(self) -> int:
-        fired = 0
-        for stats in (self._instance / "per_cpu").glob("cpu*/stats"):
-            numbers = dict(line.split(": ", 1) for line in stats.read_text().splitlines())
-            assert (numbers["dropped events"], numbers["commit overrun"]) == ("0", "0")
-            fired += int(numbers["entries"]) + int(numbers["overrun"])
-        return fired
+        return self._fired.count - ran
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            (self._instance / "events" / EVENT / "enable").write_text("0")
-        self._instance.rmdir()
-        subprocess.run(["umount", self._mount], check=True)
-        self._mount.rmdir()
+        self._fired.close()
         del program()[b"runs"][self._dev]
