@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.sample import OTHERS, Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.drill_down import narrowed
@@ -10,6 +11,8 @@ from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.state import Narrow, Panel, ViewState
 from tests.demo_samples import intervals
+from tests.unit.snapshot_maker import layer as layer_made
+from tests.unit.snapshot_maker import op, ticks
 
 TICK = 8
 
@@ -94,3 +97,12 @@ def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     assert way in text
     assert OTHERS not in text
     assert "no operations" not in text
+
+
+@pytest.mark.parametrize(("size", "title"), [(0, "latency, counts"), (512, "by size, counts")])
+def test_a_histogram_of_what_has_no_bytes_is_not_headed_by_size(size: int, title: str) -> None:
+    hist = SizeLatencyHist((0, 5) + (0,) * (SIZE_BUCKETS * LATENCY_BUCKETS - 2))
+    made = layer_made("syscall", {"fsync": op(5, size, 90, size_lat=hist)})
+    state = ViewState(layer="syscall", chosen=("syscall", "fsync"))
+    view = PanelView(state, ticks(1, {"syscall": made})[0], (), UNICODE)
+    assert title in panel(view, 100, 10, "hist").text()

@@ -75,6 +75,8 @@ def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFra
     spans: list[Span] = [(chosen_title(view), "title"), (f"  {what}", "dim")]
     if kind == "hist" and layer is not None:
         stats = layer.ops.get(view.state.chosen[1], OpStats())
+        if stats.count and stats.bytes == 0:
+            spans[1] = ("  latency, counts", "dim")
         hidden = hidden_sizes(stats.size_lat, height - 1)
         spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
     frame.add(heading(spans, width, view.glyphs.rule))
@@ -116,7 +118,7 @@ def _size_latency(
     style = STYLES[direction(view.state.chosen[1])]
     hist = histogram_of(layer, stats)
     yield from render_size_latency(hist, width, height, view.glyphs, style)
-    if hist is None:
+    if hist is None and layer.source == "proc":  # others' notes stand above
         for note in layer.notes:
             for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
                 yield Line("  ").add(part, "dim")
