@@ -318,6 +318,26 @@ def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None
     assert updates >= 220 * 7
 
 
+def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
+    """Each has semaphores of its own raised; what the one that goes gives back, the other keeps."""
+    told: list[str] = []
+    inner: list[tuple[Ioh, dict[str, int]]] = []
+
+    def work() -> None:
+        inner.append(counted(cluster, lambda: watched(play)))
+        play()
+
+    def play() -> None:
+        told.append(cluster.pgbench("-c", "2", "-t", "100"))
+
+    outer, server = counted(cluster, lambda: watched(work))
+    (short, of_short), shared = inner[0], ("commit", "log_sync")
+    assert [done_by(each) for each in told] == [200, 200]
+    assert {op: short.total("db", op) for op in shared} == {op: of_short[op] for op in shared}
+    assert {op: outer.total("db", op) for op in shared} == {op: server[op] for op in shared}
+    assert set(semaphores(cluster.pid)) == {0}
+
+
 def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
     assert set(semaphores(cluster.pid)) == {0}
     ioh = Ioh(*LAYER)
