@@ -90,6 +90,11 @@ class Cluster:
         self._as_user("pg_ctl", "-D", self.home / "data", "-w", "-m", "fast", "stop")
 
     @property
+    def version(self) -> int:
+        """The major one."""
+        return int((self.home / "data" / "PG_VERSION").read_text())
+
+    @property
     def pid(self) -> int:
         """Of the first process."""
         return int((self.home / "data" / "postmaster.pid").read_text().split()[0])

@@ -137,9 +137,9 @@ def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
     cluster.start()
     counters(cluster)  # reads the catalogue into them; what follows does not fill them
     ioh, server = counted(cluster, lambda: watched(lambda: cluster.pgbench("-S", "-t", "800")))
-    assert ioh.total("db", "data_read") == server["data_read"] > 500
-    assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192
-    assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
+    assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192 > 500 * 8192
+    if cluster.version < 17:  # one read for each block
+        assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
 
 
 def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
@@ -161,7 +161,9 @@ def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
         ioh = watched(work)
     plan = json.loads("".join(told))[0]["Plan"]
     read = ioh.table("db", "wait", "within", "wait")["statement", "data_read"]
-    assert read["waits"] == plan["Shared Read Blocks"] > 1000
+    blocks, most = plan["Shared Read Blocks"], 1 if cluster.version < 17 else 16
+    assert 1000 < blocks <= read["waits"] * most
+    assert read["waits"] <= blocks
     says = plan.get("I/O Read Time") or plan["Shared I/O Read Time"]  # its name since 17
     around_ns = says * 1e6 - read["wait_ns"]
     assert 0 <= around_ns <= 5e3 * read["waits"] + waited[1] - waited[0]
@@ -176,6 +178,8 @@ def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster) -> Non
 def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
     cluster.pgbench("-t", "300")
     sql = "select buffers_checkpoint from pg_stat_bgwriter"
+    if cluster.version >= 17:
+        sql = "select buffers_written from pg_stat_checkpointer"
     before = int(cluster.sql(sql))
     ioh = watched(lambda: cluster.sql("checkpoint"))
     time.sleep(2)
