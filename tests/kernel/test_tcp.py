@@ -75,6 +75,7 @@ def test_retransmits_equal_the_kernels(pair: tuple[Namespace, Namespace], host: 
         return sums, [agent.baseline for agent in agents], last, again
 
     sums, first, last, again = nothing_hidden(run)
+    print([reading["lost"] for reading in last])
     for i, kernel in enumerate(again):
         assert kernel > 5, "the drop rule did not work"
         assert last[i]["socket_retrans_segs"] == kernel
