@@ -20,7 +20,7 @@ int on_state(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 """
-RUNS = 4
+RUNS = 8
 Result = TypeVar("Result")
 
 
