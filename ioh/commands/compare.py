@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import moment
@@ -15,6 +15,9 @@ from ioh.commands.text_options import hist_style, terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.sinks.cells import clock
+
+if TYPE_CHECKING:
+    from ioh.playback.time_range import When
 
 
 class CompareCommand:
@@ -77,7 +80,7 @@ histograms per 10,000 operations."""
         return ExitCode.OK
 
 
-def _part_of_b(args: argparse.Namespace) -> tuple[Any, Any]:
+def _part_of_b(args: argparse.Namespace) -> tuple[When | None, When | None]:
     """As of A, unless B has a begin or an end of its own: A's end may be long before its begin."""
     if args.begin_b is None and args.end_b is None:
         return args.begin, args.end

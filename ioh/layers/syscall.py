@@ -108,15 +108,8 @@ SPEC = LayerSpec(
         counter("write_lower_bytes_total", "Bytes of those bios.", ""),
         counter(
             "write_reads_total",
-            "Reads of a disk that writes waited for: of pages that they write in part.",
+            "Bios that writes submitted to read: pages that they write in part, metadata.",
             "",
-        ),
-        ratio(
-            "write_reads_per_op",
-            "write_reads_total",
-            "write_calls_total",
-            "Such reads for each write or fsync call.",
-            title="reads/w",
         ),
         counter("lower_splits_total", "Times a bio of such a call was cut by a limit.", ""),
         counter("lower_requests_total", "Requests that such calls became.", ""),

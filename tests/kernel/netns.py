@@ -137,20 +137,16 @@ def closing(*things: Any) -> Iterator[None]:
             thing.close()
 
 
-def namespace_is_busy(load: Load) -> bool:
-    """Whether the load has not yet printed its result."""
+def namespace_is_busy(load: Load, wait_s: float = 0.0) -> bool:
+    """Whether the load has not yet printed its result, nor does so within that time."""
     assert load.process.stdout is not None
-    return not select.select([load.process.stdout], [], [], 0)[0]
+    return not select.select([load.process.stdout], [], [], wait_s)[0]
 
 
 def drop_two_percent(namespace: Namespace) -> None:
-    """Every fiftieth packet: at random, none of 3 MB in packets of 64 KB may be hit.
-
-    But no SYN-ACK: its timer and the client's SYN, sent again in the same millisecond, send it
-    again on two CPUs, and what the kernel counts of that for the connection is not atomic.
-    """
+    """Every fiftieth packet: at random, none of 3 MB in packets of 64 KB may be hit."""
     namespace.run(
         "nft",
         "add table inet ioh; add chain inet ioh in { type filter hook input priority 0; };"
-        "add rule inet ioh in tcp flags & (syn | ack) != (syn | ack) numgen inc mod 50 0 drop",
+        "add rule inet ioh in meta l4proto tcp numgen inc mod 50 0 drop",
     )
