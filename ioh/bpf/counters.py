@@ -74,10 +74,9 @@ def sum_entries(values: Bytes, words: int, cpus: int, columns: int) -> list[tupl
     if cpus > FEW_CPUS:
         rows = import_numpy().frombuffer(values, "u8").reshape(-1, cpus, words)
         return [tuple(row) for row in rows[:, :, :columns].sum(1).tolist()]
-    counters, step = array("Q"), words * cpus
-    counters.frombytes(values)
-    by_column: list[Sequence[int]] = []
+    counters, step = memoryview(values).cast("B").cast("Q"), words * cpus
+    by_column: list[list[int]] = []
     for column in range(columns):
-        by_cpu: list[Sequence[int]] = [counters[at::step] for at in range(column, step, words)]
+        by_cpu = [counters[at::step].tolist() for at in range(column, step, words)]
         by_column.append(reduce(lambda some, others: list(map(add, some, others)), by_cpu))
     return list(zip(*by_column, strict=True))

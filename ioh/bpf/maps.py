@@ -133,6 +133,13 @@ class Map:
             for at, key in enumerate(keys):
                 yield key, values[at * size : (at + 1) * size]
 
+    def entries_with_sums(self, words: int) -> Iterator[tuple[bytes, Bytes, tuple[int, ...]]]:
+        """The same of a per-CPU hash, each with its first ``words`` counters added up."""
+        size = self._read_size
+        for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
+            for at, (key, sums) in enumerate(zip(keys, self._sums_of(values, words), strict=True)):
+                yield key, values[at * size : (at + 1) * size], sums
+
     def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""
         found: list[tuple[bytes, tuple[int, ...]]] = []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The struct's members in its order, as indices of 64-bit words.
 STARTED, COUNT, BYTES, ERRORS, LATENCY_NS, QUEUE_NS, QUEUED, LAST_LOG2 = range(8)
+PROGRESS = ERRORS + 1  # so many first ones show by their sums whether anything was added
 SLOWEST = LAST_LOG2 + 1  # two of (epoch, ns, bytes); LAST_LOG2 is the probe's own
 LATENCY = SLOWEST + 6
 SIZE_LAT = LATENCY + hist.FINE_BUCKETS
@@ -93,11 +94,6 @@ def decode_op_totals(
         latency=latency,
         size_lat=size_lat,
     )
-
-
-def head_of(raw: Bytes) -> bytes:
-    """What is another one as soon as anything was added: each CPU's first counters."""
-    return b"".join([raw[at : at + 8 * SLOWEST] for at in range(0, len(raw), 8 * WORDS)])
 
 
 def advance_epoch(epochs: Map) -> int:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals, head_of
+from ioh.bpf.counters import sum_columns
+from ioh.bpf.totals import PROGRESS, WORDS, advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import Event, Late, Layer, raw
 from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
@@ -205,8 +206,8 @@ class Block(Layer):
         super().__init__(filters, root)
         self._devices = BlockDevices(root)
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
-        self._previous: dict[tuple[int, int], OpTotals] = {}
-        self._heads: dict[bytes, bytes] = {}
+        self._previous: dict[bytes, OpTotals] = {}
+        self._progress: dict[bytes, tuple[int, ...]] = {}
         self._seen: set[int] = set()
         self._is_full = False
         self._stacked = StackedDevices()
@@ -284,7 +285,7 @@ class Block(Layer):
         # Nothing slow in between: a request that ends there has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        busy, count = self._decode(totals.entries(), ended, parts)
+        busy, count = self._decode(totals.entries_with_sums(PROGRESS), ended, parts)
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
             self._decode(self._read_others(maps["others"]), ended, parts)
@@ -300,36 +301,37 @@ class Block(Layer):
                 known = parts[dev].get(op)
                 if known is not None and known.inflight != number:
                     now = parts[dev][op] = replace(known, inflight=number)
-                    self._previous[dev, SPEC.ops.index(op)] = now
+                    self._previous[_DEV_OP.pack(dev, SPEC.ops.index(op))] = now
         return parts
 
     def _decode(
         self,
-        entries: Iterable[tuple[bytes, Bytes]],
+        entries: Iterable[tuple[bytes, Bytes, tuple[int, ...]]],
         ended: int,
         parts: dict[int, dict[str, OpTotals]],
     ) -> tuple[set[int], int]:
         """Enter totals; returns the devices that did something, and how many entries there are."""
         busy: set[int] = set()
         count = 0
-        for count, (key, value) in enumerate(entries, 1):  # noqa: B007
+        for count, (key, value, progress) in enumerate(entries, 1):  # noqa: B007
             dev, op = _DEV_OP.unpack(key)
-            head, now = head_of(value), self._previous.get((dev, op))
-            if now is None or now.max_ns or head != self._heads.get(key):
-                self._heads[key] = head
+            now = self._previous.get(key)
+            if now is None or now.max_ns or progress != self._progress.get(key):
+                self._progress[key] = progress
                 now = decode_op_totals(value, ended, queue=True, started=False, previous=now)
                 busy.add(dev)
             if now.count_total or dev not in _BOTH_OTHERS:
-                self._previous[dev, op] = parts[dev][SPEC.ops[op]] = now
+                self._previous[key] = parts[dev][SPEC.ops[op]] = now
         return busy, count
 
     @staticmethod
-    def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes]]:
+    def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes, tuple[int, ...]]]:
         """Totals by op of the devices for which there is no room."""
         count = len(SPEC.ops)
         for dev, first in ((_OTHERS, 0), (_STACKED, count)):
             for op in range(count):
-                yield _DEV_OP.pack(dev, op), others.at(first + op)
+                value = others.at(first + op)
+                yield _DEV_OP.pack(dev, op), value, tuple(sum_columns(value, WORDS, PROGRESS))
 
     def _note_hidden(self, names: Map) -> None:
         """Name device numbers that sysfs does not know, though the disk is there."""

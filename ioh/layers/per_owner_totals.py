@@ -34,7 +34,9 @@ class OwnedTotals:
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
         self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
-        self._summed: dict[str | None, dict[str, OpTotals]] = {}  # of owners of many devices
+        # Of owners of many devices: the sums, and those of the devices that did something last.
+        self._summed: dict[str | None, dict[str, OpTotals]] = {}
+        self._grown: dict[str, tuple[list[Ops], Ops]] = {}
 
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
@@ -76,7 +78,14 @@ class OwnedTotals:
             return dict(accounts[0].last)
         known = self._summed.get(owner)
         if known is not None and all(newer.keys() <= known.keys() for _, newer in grown):
-            found = {name: _add_growth(name, op, accounts, grown) for name, op in known.items()}
+            before, now = self._sums_before(owner, grown), _add_each(newer for _, newer in grown)
+            self._grown[owner] = [newer for _, newer in grown], now
+            found = {
+                name: replace(
+                    _grow(op, before.get(name), now.get(name)), inflight=_inflight(name, accounts)
+                )
+                for name, op in known.items()
+            }
         else:
             parts = {name: list(past) for name, past in self._settled.get(owner, {}).items()}
             for account in accounts:
@@ -86,6 +95,12 @@ class OwnedTotals:
         if len(accounts) >= _MANY:
             self._summed[owner] = found
         return found
+
+    def _sums_before(self, owner: str, grown: list[tuple[Ops, Ops]]) -> Ops:
+        """What the devices that grew had done a tick ago; mostly the same ones grew then, too."""
+        readings, sums = self._grown.get(owner, ([], {}))
+        older = [older for older, _ in grown]
+        return sums if older == readings else _add_each(older)
 
     def forget(self, owners: Iterable[str]) -> None:
         """What these got of devices that have gone to others; they have none now."""
@@ -129,14 +144,22 @@ def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
     return newer if older is None else subtract_ops(newer, older)
 
 
-def _add_growth(
-    name: str, known: OpTotals, accounts: list[_Account], grown: list[tuple[Ops, Ops]]
-) -> OpTotals:
-    """An owner's op a tick later, out of the devices that did something."""
-    older = [ops[name] for ops, _ in grown if name in ops]
-    now = add_ops(
-        [replace(known, max_ns=0, max_bytes=0), *(n[name] for _, n in grown if name in n)]
-    )
-    inflight = [n for a in accounts if name in a.last and (n := a.last[name].inflight) is not None]
-    now = subtract_ops(now, add_ops(older)) if older else now
-    return replace(now, inflight=sum(inflight) if inflight else None)
+def _add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
+    """Each op over several devices."""
+    by_op: dict[str, list[OpTotals]] = defaultdict(list)
+    for ops in readings:
+        for name, op in ops.items():
+            by_op[name].append(op)
+    return {name: add_ops(several) for name, several in by_op.items()}
+
+
+def _grow(known: OpTotals, before: OpTotals | None, now: OpTotals | None) -> OpTotals:
+    """An owner's op a tick later: those of its devices that did something had and have these."""
+    known = replace(known, max_ns=0, max_bytes=0)
+    grown = known if now is None else add_ops([known, now])
+    return grown if before is None else subtract_ops(grown, before)
+
+
+def _inflight(name: str, accounts: list[_Account]) -> int | None:
+    of_each = [n for a in accounts if name in a.last and (n := a.last[name].inflight) is not None]
+    return sum(of_each) if of_each else None
