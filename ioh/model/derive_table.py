@@ -53,7 +53,7 @@ def _without_dropped(
     before = kept.get(others, nothing)
     for key, row in older.items():
         now = newer.get(key)
-        if key != others and (now is None or _has_fallen(row, now, nothing)):
+        if now is not row and key != others and (now is None or _has_fallen(row, now, nothing)):
             before = tuple(map(_sum, before, row))
             del kept[key]
     kept[others] = before
@@ -63,8 +63,10 @@ def _without_dropped(
 def _has_fallen(row: Row, now: Row, nothing: Row) -> bool:
     """Whether a running total, which begins with 0, is less than it was."""
     # A recording's layer may have had other columns before.
-    columns = zip(row, now, nothing, strict=False)
-    return any(a is not None and b is not None and zero == 0 and b < a for a, b, zero in columns)
+    for a, b, zero in zip(row, now, nothing, strict=False):
+        if zero == 0 and a is not None and b is not None and b < a:
+            return True
+    return False
 
 
 def _sum(a: Value, b: Value) -> Value:
