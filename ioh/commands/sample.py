@@ -45,8 +45,9 @@ def why_nothing(snapshot: Snapshot) -> str:
             if not layer.is_idle:
                 reasons.append(layer.reason)
         elif not is_flow(layer.spec):
-            known = any(op.count is not None or op.bytes is not None for op in layer.ops.values())
-            if known or layer.source == "bpf":
+            numbers = [n for op in layer.ops.values() for n in (op.count, op.bytes)]
+            is_known = any(n is not None for n in [*numbers, *layer.metrics.values()])
+            if is_known or layer.source == "bpf":
                 return ""
             reasons.append(f"/proc knows nothing of layer {name} here")
     if not snapshot.layers:

@@ -107,6 +107,8 @@ def test_what_counts_as_nothing() -> None:
     assert why_nothing(of({"wire": NOTHING["wire"]})) == ""
     idle = LayerSample("proc", {"read": OpTotals(count_total=0)})
     assert why_nothing(of(NOTHING | {"platter": idle})) == ""
+    counted = LayerSample("proc", {"read": OpTotals()}, metrics={"merges_total": 3})
+    assert why_nothing(of(NOTHING | {"platter": counted})) == ""
     gone = Unavailable("no NFS here", is_idle=True)
     # NFS alone, before the first mount: it is waited for.
     assert why_nothing(of({"program": gone})) == ""

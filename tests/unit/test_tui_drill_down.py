@@ -99,10 +99,14 @@ def test_a_panel_without_latencies_says_why_and_how_to_get_them(
     assert "no operations" not in text
 
 
-@pytest.mark.parametrize(("size", "title"), [(0, "latency, counts"), (512, "by size, counts")])
-def test_a_histogram_of_what_has_no_bytes_is_not_headed_by_size(size: int, title: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "title", "row"), [(0, "latency, counts", "  all"), (512, "by size, counts", "  512")]
+)
+def test_a_histogram_of_what_has_no_bytes_is_not_by_size(size: int, title: str, row: str) -> None:
     hist = SizeLatencyHist((0, 5) + (0,) * (SIZE_BUCKETS * LATENCY_BUCKETS - 2))
     made = layer_made("syscall", {"fsync": op(5, size, 90, size_lat=hist)})
     state = ViewState(layer="syscall", chosen=("syscall", "fsync"))
     view = PanelView(state, ticks(1, {"syscall": made})[0], (), UNICODE)
-    assert title in panel(view, 100, 10, "hist").text()
+    head, _, line = panel(view, 100, 10, "hist").text().splitlines()[:3]
+    assert title in head
+    assert line.startswith(row)

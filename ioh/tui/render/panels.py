@@ -75,7 +75,7 @@ def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFra
     spans: list[Span] = [(chosen_title(view), "title"), (f"  {what}", "dim")]
     if kind == "hist" and layer is not None:
         stats = layer.ops.get(view.state.chosen[1], OpStats())
-        if stats.count and stats.bytes == 0:
+        if _has_no_bytes(stats):
             spans[1] = ("  latency, counts", "dim")
         hidden = hidden_sizes(stats.size_lat, height - 1)
         spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
@@ -112,12 +112,18 @@ def _body(
         yield from _graphs(view, width, height)
 
 
+def _has_no_bytes(stats: OpStats) -> bool:
+    """Whether what ended moved nothing, such as syncs and statements."""
+    return bool(stats.count) and stats.bytes == 0
+
+
 def _size_latency(
     view: PanelView, layer: LayerSnapshot, stats: OpStats, width: int, height: int
 ) -> Iterator[Line]:
     style = STYLES[direction(view.state.chosen[1])]
     hist = histogram_of(layer, stats)
-    yield from render_size_latency(hist, width, height, view.glyphs, style)
+    has_bytes = not _has_no_bytes(stats)
+    yield from render_size_latency(hist, width, height, view.glyphs, style, has_bytes=has_bytes)
     if hist is None and layer.source == "proc":  # others' notes stand above
         for note in layer.notes:
             for part in textwrap.wrap(safe_name(note), max(20, width - 4)):

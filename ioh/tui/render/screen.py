@@ -205,7 +205,9 @@ def _add_footer(
             has_hosts=len(data.hosts) > 1,
         )
         if seen:
-            line, hits = render_page_keys(*seen, width, state.screen)
+            found = data.found or (data.snapshot.findings if data.snapshot is not None else ())
+            is_empty = state.screen == "findings" and not found
+            line, hits = render_page_keys(*seen, width, "" if is_empty else state.screen)
         frame.below(ScreenFrame([line], hits))
 
 

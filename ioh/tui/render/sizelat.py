@@ -171,10 +171,18 @@ def hidden_sizes(hist: SizeLatencyHist | None, height: int) -> int:
     return max(0, len(used_sizes(hist)) - max(1, height - 1)) if hist is not None else 0
 
 
-def render_size_latency(
-    hist: SizeLatencyHist | None, width: int, height: int, glyphs: Glyphs, style: str
+def render_size_latency(  # noqa: PLR0913 (one argument per thing drawn)
+    hist: SizeLatencyHist | None,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    style: str,
+    *,
+    has_bytes: bool = True,
 ) -> list[Line]:
     """A heading and one line for each size in use, the busiest ones where not all fit.
+
+    Operations without bytes, such as a sync, are one line.
 
     A column holds times up to its heading and above the one before; its cells are counts where
     there is room for them, else shades.
@@ -191,7 +199,7 @@ def render_size_latency(
     head = Line().right("size", SIZE_COLUMNS, "head").cell("count", _SUM, "head")
     lines = [head.add(axis.heading(1), "head")]
     for size, counts in zip(sizes, rows, strict=True):
-        line = Line().right(size_label(size), SIZE_COLUMNS, "strong")
+        line = Line().right(size_label(size) if has_bytes else "all", SIZE_COLUMNS, "strong")
         line.cell(str(sum(counts)), _SUM).add(" ")
         if axis.cell < _NUMBERS:
             lines.append(shaded(line, hist.row(size), axis, glyphs, style, largest=largest))
