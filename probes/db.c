@@ -2,7 +2,8 @@
  * Databases: statements, commits, reads, log syncs and waits as the servers' own probe points
  * (USDT) and functions show them, by server and by session.
  *
- * Timed   from an operation's start to its end in one thread, the outermost where they nest.
+ * Timed   from an operation's start to its end in one thread, the outermost where they nest; those
+ *         that another thread may end by the address of what describes them.
  * Within  what a statement or a commit waited for: each operation that ends inside of it, and the
  *         CPU time of its thread.
  * Exact   counts and bytes as the server's own statistics; a statement that fails by a jump past
@@ -55,7 +56,12 @@ struct site {
 	s64 displacement;
 	u64 scale;
 	u32 only[4]; /* what the size has to be one of; 0 if it is a size */
+	u32 key_register; /* what tells operations apart beside the thread: its offset + 1, or 0 */
+	u32 is_wait; /* only what a statement or a commit waited for: others count it */
 };
+
+/* Of a key that is no thread's. */
+#define SHARED (1U << 31)
 
 struct open_key {
 	u32 tid;
@@ -78,7 +84,7 @@ struct open_op {
 	u32 server;
 	u32 way;
 	u32 depth; /* calls within it of what its return decides on */
-	u32 unused;
+	u32 tid; /* who began it */
 	struct wait waited;
 };
 
@@ -141,6 +147,17 @@ static inline u32 server_of(const struct site *s)
 			return server; /* the first of them, whose parent is no server */
 	READ(server, FIELD(parent, task_struct_tgid));
 	return server;
+}
+
+/* What an operation goes by: its thread, or an address in its server's shared memory. */
+static inline u32 opener_of(const char *ctx, const struct site *s)
+{
+	u64 at = 0;
+
+	if (!s->key_register)
+		return bpf_get_current_pid_tgid();
+	bpf_probe_read_kernel(&at, sizeof(at), ctx + ((s->key_register - 1) & REGISTERS));
+	return SHARED | ((u32)(at >> 3) ^ server_of(s) * 0x9e3779b1U);
 }
 
 /* An argument as its site describes it; nothing less than 0 is a size. */
@@ -247,7 +264,8 @@ static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
 static inline void begin(const struct site *s, struct open_key *key, struct open_op *before,
 			 u64 bytes)
 {
-	struct open_op fresh = {.way = s->way, .bytes = bytes};
+	struct open_op fresh = {
+		.way = s->way, .bytes = bytes, .tid = bpf_get_current_pid_tgid()};
 
 	if (before && before->way != s->way)
 		return; /* inside of what is the same op already */
@@ -262,22 +280,26 @@ static inline void begin(const struct site *s, struct open_key *key, struct open
 		count_lost(LOST_MAP_FULL);
 }
 
-static inline void finish(struct open_key *key, struct open_op *o, u64 bytes)
+static inline void finish(const struct site *s, struct open_key *key, struct open_op *o, u64 bytes)
 {
 	u64 now = bpf_ktime_get_ns(), ns = now > o->start_ns ? now - o->start_ns : 0;
 	struct op_totals *t = totals_of(o->server, key->op);
-	u32 server = o->server, tid = key->tid, op = key->op;
+	u32 server = o->server, tid = o->tid, op = key->op;
 
 	if (!t)
 		return;
-	ADD(t->started, 1);
-	add_finished(t, ns, bytes);
+	if (!s->is_wait) {
+		ADD(t->started, 1);
+		add_finished(t, ns, bytes);
+	}
 	if (op <= OP_COMMIT)
 		add_waits(o, op, now);
 	open_ops.delete(key);
-	add_within(tid, OP_STATEMENT, op, ns);
-	add_within(tid, OP_COMMIT, op, ns);
-	if (op < SESSION_OPS)
+	if (!s->key_register) { /* the thread has waited for it: it did nothing else meanwhile */
+		add_within(tid, OP_STATEMENT, op, ns);
+		add_within(tid, OP_COMMIT, op, ns);
+	}
+	if (op < SESSION_OPS && !s->is_wait)
 		add_session(server, tid, op, ns);
 }
 
@@ -293,7 +315,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 at = attach_cookie(ctx);
 	struct site *s = sites.lookup(&at);
-	struct open_key key = {.tid = bpf_get_current_pid_tgid()};
+	struct open_key key = {};
 	struct op_totals *t;
 	struct open_op *o;
 	u64 bytes;
@@ -303,6 +325,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		no_private_stack.call(ctx, 0);
 		return 0;
 	}
+	key.tid = opener_of((const char *)ctx, s);
 	key.op = s->op;
 	o = open_ops.lookup(&key);
 	bytes = size_at((const char *)ctx, s);
@@ -323,7 +346,7 @@ int on_site(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	}
 	if (s->role == ROLE_DONE && !is_other) {
-		finish(&key, o, bytes ? bytes : o->bytes);
+		finish(s, &key, o, bytes ? bytes : o->bytes);
 		return 0;
 	}
 	t = s->role == ROLE_CANCEL ? totals_of(o->server, key.op) : NULL;

@@ -44,10 +44,13 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``start``, ``done``, ``cancel`` and ``drop`` are ``usdt:PROVIDER:NAME`` or
         ``function:SYMBOL``; without ``done`` it ends where the function of ``start`` returns.
         ``cancel`` ends it as an error, ``drop`` as if it had not been; where there is a ``cancel``,
-        what starts meanwhile is a part of it. ``bytes`` is the number,
-        from 1, of the argument that is its size, or ``return``; 0 where it has none; ``bytes_at``
-        says whose argument. ``unless`` is a function of programs that do more than the probe sees:
-        in those it counts nothing. ``dear`` ones happen for each row, buffer or lock.
+        what starts meanwhile is a part of it.  ``bytes`` is the number, from 1, of the argument
+        that is its size, or ``return``; 0 where it has none; ``bytes_at`` says whose argument,
+        ``bytes_is_int`` that it has 32 bits and is negative after an error.  ``unless`` is a
+        function of programs that do more than the probe sees: in those it counts nothing.  ``key``
+        is the argument of ``start`` and ``done`` that says which operation it is, where another
+        thread may end it.  ``is_wait``: another probe counts it, this one sees the session wait for
+        it.  ``dear`` ones happen for each row, buffer or lock.
 
     Units:
         ``scale``: bytes in one of the unit of that size.
@@ -61,13 +64,19 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unless: Annotated[str, msgspec.Meta(pattern=r"^(function:[\w.@$~]{1,256})?$")] = ""
     bytes: Annotated[int, msgspec.Meta(ge=0, le=12)] | Literal["return"] = 0
     bytes_at: Literal["start", "done"] = "done"
+    bytes_is_int: bool = False
     scale: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] = 1
     only: Only | None = None
+    key: Annotated[int, msgspec.Meta(ge=0, le=6)] = 0
+    is_wait: bool = False
     dear: bool = False
 
     def __post_init__(self) -> None:
         if self.only and (self.bytes or (self.done and self.only.argument == "return")):
             msg = f"{self.op}: only has no place beside bytes, by what is returned beside done"
+            raise ValueError(msg)
+        if self.key and not all(x.startswith("function:") for x in (*self.starts, self.done)):
+            msg = f"{self.op}: key is an argument of functions, both start and done"
             raise ValueError(msg)
         if not self.done and (
             not isinstance(self.start, str) or not self.start.startswith("function:")

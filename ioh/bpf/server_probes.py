@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ioh.bpf.server_files import Server
     from ioh.layers.base import Layer
 
-SITE = struct.Struct("=IIIIIIIIqQ4I")  # struct site of probes/db.c
+SITE = struct.Struct("=IIIIIIIIqQ6I")  # struct site of probes/db.c
 _ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
@@ -160,4 +160,6 @@ def pack_site(site: Site, owner: str, ops: Sequence[str]) -> bytes:
         bits, is_signed = 8 * site.size.width_bytes, int(site.size.signed)
     head = (ops.index(site.op), _ROLES[site.role], site.way, _OWNERS[owner])
     only = (site.only * 4)[:4] or (0, 0, 0, 0)
-    return SITE.pack(*head, kind, register, 64 - bits, is_signed, displacement, site.scale, *only)
+    key = 0 if site.key is None else site.key.register + 1
+    size = (kind, register, 64 - bits, is_signed, displacement, site.scale)
+    return SITE.pack(*head, *size, *only, key, site.is_wait)

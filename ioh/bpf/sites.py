@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal
 
 from ioh.bpf.elf import Elf, ProbePoint
@@ -57,7 +57,8 @@ class Site:
     Shape:
         ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is
         not under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With
-        ``only``, ``size`` is what has to be one of them.
+        ``only``, ``size`` is what has to be one of them.  ``key`` tells operations apart where
+        another thread may end them; of a ``is_wait`` others are counted.
     """
 
     op: str
@@ -69,6 +70,8 @@ class Site:
     size: Argument | None = None
     scale: int = 1
     only: tuple[int, ...] = ()
+    key: Argument | None = None
+    is_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
             lacks.setdefault(found, []).append(probe.op)
         else:
             sites += found
-    counted = {site.op for site in sites}
+    counted = {site.op for site in sites if not site.is_wait}
+    sites = [site for site in sites if site.op in counted]
     missing = [
         f"{server.title}: {', '.join(dict.fromkeys(ops))} not counted: {what}"
         for what, several in lacks.items()
@@ -156,9 +160,11 @@ class _Finder:
             at_return = role == "done" and not probe.done
             for place in self._places(event) if event else ():
                 size = self._size(probe, role, place, at_return=at_return)
+                key = self._argument(place, probe.key) if probe.key else None
                 where = (place.offset, at_return, place.semaphore)
                 only = probe.only.values if probe.only and role in _COMPARED else ()
-                made.append(Site(probe.op, role, way, *where, size, probe.scale, only))
+                site = Site(probe.op, role, way, *where, size, probe.scale, only)
+                made.append(replace(site, key=key, is_wait=probe.is_wait))
         return made
 
     def _places(self, event: str) -> list[_Place]:
@@ -192,12 +198,22 @@ class _Finder:
             return returned if at_return else None
         if not number or (role == "done") != (of == "done") or role not in _COMPARED:
             return None
+        if at_return:
+            msg = f"argument {number} cannot be had there"
+            raise _LacksError(msg)
+        if probe.bytes_is_int:
+            width = 4
+        return self._argument(place, number, width, signed=probe.bytes_is_int)
+
+    def _argument(
+        self, place: _Place, number: int, width: int = 8, *, signed: bool = False
+    ) -> Argument:
         if place.arguments is None:
             registers = _CALL_ARGUMENTS[self._machine]
-            if at_return or number > len(registers):
+            if number > len(registers):
                 msg = f"argument {number} cannot be had there"
                 raise _LacksError(msg)
-            return Argument("register", registers[number - 1], 0, width)
+            return Argument("register", registers[number - 1], 0, width, signed)
         if number > len(place.arguments):
             msg = f"its probe point has no argument {number}"
             raise _LacksError(msg)

@@ -60,6 +60,8 @@ _MEMBERS = (
     ("task_struct", "sched_info.last_arrival"),
 )
 _OPEN_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
+_SHARED = 1 << 31  # of a key that is no thread's
+_SERVER = struct.Struct("=24xI")  # of struct open_op
 _KEPT_S = 60.0
 _RETIRE_TICKS = 60
 _COOKIE = ("bpf_trace_run_ctx", "bpf_cookie")  # by which a program knows where it is attached
@@ -201,9 +203,10 @@ class Db(Layer):
         """
         running, forgotten = 0, self._forgotten
         self._forgotten = set()
-        for key, _ in open_ops.items_bytes():
+        for key, value in open_ops.items_bytes():
             tid, op = _OPEN_KEY.unpack(key)
-            is_gone = self._knows_pids and not (self.root / "proc" / str(tid)).exists()
+            of = tid if tid < _SHARED else _SERVER.unpack_from(value)[0]
+            is_gone = self._knows_pids and not (self.root / "proc" / str(of)).exists()
             if is_gone or self.spec.ops[op] in forgotten:
                 open_ops.delete(key)
             elif self.spec.ops[op] == "statement":

@@ -36,6 +36,25 @@ for line in sys.stdin:
         call(ctypes.c_long(size))
     print(time.monotonic() - began, flush=True)
 """
+# Begins operations, of which a second thread ends each; it answers with how many bytes they had.
+HANDED_ON = """\
+import ctypes, sys, threading
+begin, end = ctypes.pythonapi.PyFloat_GetMax, ctypes.pythonapi.PyFloat_GetMin
+begin.restype = end.restype = None
+sys.stdin.readline()
+sizes = [-5 if at % 10 == 0 else 512 * at for at in range(100)]
+of_each = [(ctypes.c_void_p((127 << 40) + 8 * at), size) for at, size in enumerate(sizes)]
+def finish():
+    for one, size in of_each:
+        end(one, ctypes.c_int(size))
+for one, _ in of_each:
+    begin(one)
+thread = threading.Thread(target=finish)
+thread.start()
+thread.join()
+print(sum(max(0, size) for size in sizes), flush=True)
+sys.stdin.readline()
+"""
 PYTHON = str(Path(sys.executable).resolve())
 
 
@@ -124,6 +143,41 @@ def test_sizes_are_an_arguments(caller: Caller, tmp_path: Path) -> None:
     assert ioh.total("db", "look") == 111
     assert ioh.total("db", "look", "bytes") == (100 * 8 + 11 * 256) * 512
     assert ioh.sizes("db", "look") == {4096: 100, 131072: 11}
+
+
+def test_what_one_thread_begins_another_ends(tmp_path: Path) -> None:
+    """Each by the address it is given, as asynchronous I/O; what only waits is not counted."""
+    path = functions_file(
+        tmp_path,
+        PYTHON,
+        """[[probe]]
+        op = "look"
+        start = "function:PyFloat_GetMax"
+        done = "function:PyFloat_GetMin"
+        key = 1
+        bytes = 2
+        bytes_is_int = true
+        [[probe]]
+        op = "look"
+        start = "function:PyFloat_GetMin"
+        is_wait = true
+        """,
+    )
+    command = [PYTHON, "-I", "-S", "-c", HANDED_ON]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made,
+        recording("--layers", "db", "--functions", str(path)) as ioh,
+    ):
+        assert made.stdin is not None
+        assert made.stdout is not None
+        wait_for_servers(ioh, 0)
+        made.stdin.write("\n")
+        made.stdin.flush()
+        moved = int(made.stdout.readline())
+        ioh.settle()
+        made.stdin.close()
+    assert ioh.total("db", "look") == 100
+    assert ioh.total("db", "look", "bytes") == moved
 
 
 def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.kernel.rig import run
 
 PASSWORD = "correct-horse-battery"
+# Where another system with another version lies: debootstrap --include=postgresql sid DIR.
+ROOT = Path(os.environ.get("IOH_SERVER_ROOT", "/"))
 # Nothing of its own accord: what is counted is the test's.
 _SETTINGS = {
     "autovacuum": "off",
@@ -35,10 +37,15 @@ host  all all 127.0.0.1/32 reject
 
 
 def _program(name: str) -> str:
-    newest = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    found = str(newest[-1]) if newest else shutil.which(name)
+    newest = sorted((ROOT / "usr/lib/postgresql").glob(f"*/bin/{name}"))
+    found = _inside(newest[-1]) if newest else shutil.which(name)
     assert found, f"{name} is not installed: ./ioh.sh --test-servers installs it"
     return found
+
+
+def _inside(path: Path) -> str:
+    """What the server itself calls it."""
+    return str("/" / path.relative_to(ROOT))
 
 
 def _free_port() -> int:
@@ -56,7 +63,7 @@ class Cluster:
     """
 
     def __init__(self, where: Path | None = None, scale: int = 2) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="ioh-pg-", dir=where))
+        self.home = Path(tempfile.mkdtemp(prefix="ioh-pg-", dir=where or ROOT / "tmp"))
         self.home.chmod(0o755)
         shutil.chown(self.home, "postgres", "postgres")
         self.port = _free_port()
@@ -75,13 +82,14 @@ class Cluster:
 
     def _words(self, name: str, *words: str | Path) -> list[str]:
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        return [*user, _program(name), *map(str, words)]
+        known = [_inside(x) if isinstance(x, Path) else x for x in words]
+        return ["chroot", str(ROOT), *user, _program(name), *known]
 
     def _as_user(self, name: str, *words: str | Path) -> str:
         return run(*self._words(name, *words))
 
     def start(self) -> None:
-        given = {**_SETTINGS, "port": self.port, "unix_socket_directories": self.home}
+        given = {**_SETTINGS, "port": self.port, "unix_socket_directories": _inside(self.home)}
         settings = " ".join(f"-c {name}={value}" for name, value in given.items())
         data, log = self.home / "data", self.home / "log"
         self._as_user("pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start")
@@ -135,7 +143,7 @@ class Cluster:
     def run_script(self, text: str, *options: str) -> str:
         """What pgbench says of these statements as its transaction."""
         (self.home / "script.sql").write_text(f"{text}\n")
-        return self.pgbench("-f", str(self.home / "script.sql"), *options)
+        return self.pgbench("-f", _inside(self.home / "script.sql"), *options)
 
     def session(self, text: str) -> subprocess.Popen[str]:
         """A session that does this, and stays until its input is closed."""

@@ -37,8 +37,13 @@ def cluster() -> Iterator[Cluster]:
 
 def counters(cluster: Cluster) -> dict[str, int]:
     time.sleep(2)  # what sessions and the log writer did is handed over
-    found = cluster.sql("select " + ", ".join(f"({sql})" for sql in COUNTERS.values()))
-    return dict(zip(COUNTERS, map(int, found.split("|")), strict=True))
+    asked = dict(COUNTERS)
+    if cluster.version >= 18:
+        asked["log_sync"] = (
+            "select sum(fsyncs) from pg_stat_io where object = 'wal' and context = 'normal'"
+        )
+    found = cluster.sql("select " + ", ".join(f"({sql})" for sql in asked.values()))
+    return dict(zip(asked, map(int, found.split("|")), strict=True))
 
 
 def counted(cluster: Cluster, ioh_of: Callable[[], Ioh]) -> tuple[Ioh, dict[str, int]]:

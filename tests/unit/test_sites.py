@@ -123,7 +123,29 @@ def test_only_some_calls_count(tmp_path: Path, argument: object, done: dict[str,
     chosen = Argument("register", 104 if done else 80, 0, 4)
     assert (start.size, end.size) == ((chosen, None) if done else (None, chosen))
     assert start.only == end.only == (3, 5)
-    assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-4:] == (3, 5, 3, 5)
+    assert SITE.unpack(pack_site(start, "process", ["lock_wait"]))[-6:-2] == (3, 5, 3, 5)
+
+
+def test_what_another_thread_may_end_goes_by_an_argument(tmp_path: Path) -> None:
+    ways = {"key": 1, "bytes": 2, "bytes_is_int": True}
+    probe = {"op": "data_read", "start": "function:put", "done": "function:end", **ways}
+    data = program(functions={"put": CODE_AT, "end": CODE_AT + 8})
+    start, end = found(tmp_path, data, probe).sites
+    assert start.key == end.key == Argument("register", 112)
+    assert (start.size, end.size) == (None, Argument("register", 104, 0, 4, signed=True))
+    assert SITE.unpack(pack_site(end, "process", ["data_read"]))[-2:] == (113, 0)
+    with pytest.raises(msgspec.ValidationError, match="data_read: key is an argument"):
+        server({**probe, "done": "usdt:made:end"})
+
+
+def test_what_only_waits_counts_where_another_probe_does(tmp_path: Path) -> None:
+    waits = {"op": "data_read", "start": "function:wait", "is_wait": True}
+    counts = {"op": "data_read", "start": "function:read"}
+    both = found(tmp_path, program(functions={"wait": CODE_AT, "read": CODE_AT}), counts, waits)
+    assert [site.is_wait for site in both.sites] == [False, False, True, True]
+    alone = found(tmp_path, program(functions={"wait": CODE_AT}), counts, waits)
+    assert not alone.sites
+    assert "data_read not counted: the program has no function read" in alone.missing[0]
 
 
 def test_only_is_not_beside_bytes_nor_a_return_beside_done() -> None:
