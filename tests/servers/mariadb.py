@@ -10,32 +10,42 @@ import time
 from pathlib import Path
 
 from tests.kernel.rig import run
+from tests.servers.postgres import ROOT, inside
 
 _START_S = 60.0
+# Debian has no MySQL: one of another system, in ROOT, is tested with the tests of MariaDB.
+IS_MYSQL = (ROOT / "usr/sbin/mysqld").exists()
+_SERVER, _CLIENT = ("mysqld", "mysql") if IS_MYSQL else ("mariadbd", "mariadb")
 
 
 class MariaDB:
     """The server, with an empty database ``bench``; with ``options`` of mariadbd."""
 
     def __init__(self, *options: str) -> None:
-        assert shutil.which("mariadbd"), "no mariadbd: ./ioh.sh --test-servers installs it"
-        self.home = Path(tempfile.mkdtemp(prefix="ioh-mariadb-"))
+        self.home = Path(tempfile.mkdtemp(prefix="ioh-mariadb-", dir=ROOT / "tmp"))
         self.home.chmod(0o755)
         shutil.chown(self.home, "mysql", "mysql")
         self.options = options
-        run("mariadb-install-db", "--no-defaults", f"--datadir={self.home}/data", "--user=mysql",
-            "--skip-test-db", "--auth-root-authentication-method=normal")  # fmt: skip
+        if IS_MYSQL:
+            run(*self._server, "--initialize-insecure")
+        else:
+            assert shutil.which("mariadbd"), "no mariadbd: ./ioh.sh --test-servers installs it"
+            how = ("--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal")
+            run("mariadb-install-db", "--no-defaults", f"--datadir={self.home}/data", *how)
         self.start()
         self.sql("create database bench", "")
+
+    @property
+    def _server(self) -> list[str]:
+        here = inside(self.home)
+        return ["chroot", str(ROOT), _SERVER, "--no-defaults", f"--datadir={here}/data",
+                "--user=mysql", f"--socket={here}/s", f"--pid-file={here}/pid",
+                "--skip-networking", "--secure-file-priv="]  # fmt: skip
 
     def start(self) -> None:
         log = self.home / "log"
         with log.open("ab") as messages:
-            self.process = subprocess.Popen(
-                ["mariadbd", "--no-defaults", f"--datadir={self.home}/data", "--user=mysql",
-                 f"--socket={self.home}/s", f"--pid-file={self.home}/pid", "--skip-networking",
-                 *self.options], stderr=messages,
-            )  # fmt: skip
+            self.process = subprocess.Popen([*self._server, *self.options], stderr=messages)
         deadline = time.monotonic() + _START_S
         while not (self.home / "s").exists():
             assert self.process.poll() is None, log.read_text()
@@ -52,7 +62,8 @@ class MariaDB:
 
     def client(self, *words: str) -> list[str]:
         """The command."""
-        return ["mariadb", "--no-defaults", f"--socket={self.home}/s", "-uroot", "-NB", *words]
+        how = ["--no-defaults", f"--socket={inside(self.home)}/s", "-uroot", "-NB"]
+        return ["chroot", str(ROOT), _CLIENT, *how, *words]
 
     def sql(self, text: str, database: str = "bench") -> str:
         """All of it in one session, which goes on after errors."""

@@ -38,12 +38,12 @@ host  all all 127.0.0.1/32 reject
 
 def _program(name: str) -> str:
     newest = sorted((ROOT / "usr/lib/postgresql").glob(f"*/bin/{name}"))
-    found = _inside(newest[-1]) if newest else shutil.which(name)
+    found = inside(newest[-1]) if newest else shutil.which(name)
     assert found, f"{name} is not installed: ./ioh.sh --test-servers installs it"
     return found
 
 
-def _inside(path: Path) -> str:
+def inside(path: Path) -> str:
     """What the server itself calls it."""
     return str("/" / path.relative_to(ROOT))
 
@@ -82,14 +82,14 @@ class Cluster:
 
     def _words(self, name: str, *words: str | Path) -> list[str]:
         user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        known = [_inside(x) if isinstance(x, Path) else x for x in words]
+        known = [inside(x) if isinstance(x, Path) else x for x in words]
         return ["chroot", str(ROOT), *user, _program(name), *known]
 
     def _as_user(self, name: str, *words: str | Path) -> str:
         return run(*self._words(name, *words))
 
     def start(self) -> None:
-        given = {**_SETTINGS, "port": self.port, "unix_socket_directories": _inside(self.home)}
+        given = {**_SETTINGS, "port": self.port, "unix_socket_directories": inside(self.home)}
         settings = " ".join(f"-c {name}={value}" for name, value in given.items())
         data, log = self.home / "data", self.home / "log"
         self._as_user("pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start")
@@ -143,7 +143,7 @@ class Cluster:
     def run_script(self, text: str, *options: str) -> str:
         """What pgbench says of these statements as its transaction."""
         (self.home / "script.sql").write_text(f"{text}\n")
-        return self.pgbench("-f", _inside(self.home / "script.sql"), *options)
+        return self.pgbench("-f", inside(self.home / "script.sql"), *options)
 
     def session(self, text: str) -> subprocess.Popen[str]:
         """A session that does this, and stays until its input is closed."""
