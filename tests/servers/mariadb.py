@@ -14,7 +14,7 @@ from tests.servers.postgres import ROOT, inside
 
 _START_S = 60.0
 # Debian has no MySQL: one of another system, in ROOT, is tested with the tests of MariaDB.
-IS_MYSQL = (ROOT / "usr/sbin/mysqld").exists()
+IS_MYSQL = (ROOT / "usr/sbin/mysqld").exists() and not (ROOT / "usr/sbin/mariadbd").exists()
 _SERVER, _CLIENT = ("mysqld", "mysql") if IS_MYSQL else ("mariadbd", "mariadb")
 
 
