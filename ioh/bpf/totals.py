@@ -77,9 +77,9 @@ def decode_op_totals(
     if previous is not None and previous.count_total == head[COUNT]:
         latency, size_lat = previous.latency, previous.size_lat
     else:
-        counts = tuple(sum_counts(raw, WORDS, LATENCY))
-        latency = LatencyHist(counts[: hist.FINE_BUCKETS])
-        size_lat = SizeLatencyHist(counts[hist.FINE_BUCKETS :])
+        counts = sum_counts(raw, WORDS, LATENCY)
+        latency = LatencyHist(tuple(counts[: hist.FINE_BUCKETS]))
+        size_lat = SizeLatencyHist(tuple(counts[hist.FINE_BUCKETS :]))
     return OpTotals(
         count_total=head[COUNT],
         bytes_total=head[BYTES],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 from collections.abc import Callable, Iterator
 
+from ioh.commands.garbage import few_collections
 from ioh.commands.intervals import (
     Faults,
     Remarks,
@@ -23,7 +23,6 @@ from ioh.model.snapshot import Snapshot
 from ioh.pipeline import SnapshotSink, judged, until
 
 MAX_SPEED = 1e6
-_COLLECT_EVERY = 50_000  # objects made and not freed; 700 by default
 
 
 def refuse_live_options(args: argparse.Namespace) -> None:
@@ -37,19 +36,6 @@ def refuse_live_options(args: argparse.Namespace) -> None:
             cause = f"--{name.replace('_', '-')} is for live I/O, and this is a recording"
             hint = "Give it to ioh record; --layers and --no-layer work here too"
             raise IohError(cause, hint, ExitCode.USAGE)
-
-
-@contextlib.contextmanager
-def few_collections() -> Iterator[None]:
-    """Look for cyclic garbage seldom: a recording's values have no cycles, and there are many."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_EVERY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def run_replay(  # noqa: PLR0913

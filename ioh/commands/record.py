@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ioh.commands.databases import add_database_arguments, databases_from
+from ioh.commands.garbage import few_collections
 from ioh.commands.options import (
     add_shown_arguments,
     add_when_arguments,
@@ -124,6 +125,7 @@ there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."
             # From now on `ioh mark` finds it, and waits for the first sample.
             stack.enter_context(_marks(source, recorder))
             source.attach()
+            stack.enter_context(few_collections(is_live=True))
             if ending.received is None:
                 _record(args, source, recorder, ending)
         return ending.code

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ioh.commands.databases import databases_from
+from ioh.commands.garbage import few_collections
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
 from ioh.commands.sample import why_nothing
@@ -139,6 +140,7 @@ def run_live(
             LiveSource(
                 layers, filters, cycle_s, use_bpf=use_bpf, preload=prepare, login=login
             ) as source,
+            few_collections(is_live=True),
         ):
             ending.stop = source.stop
             sink, engine = made[0]

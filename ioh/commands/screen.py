@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ioh.commands.databases import databases_from
+from ioh.commands.garbage import few_collections, without_garbage
 from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from, filters_from, layers_from
-from ioh.commands.playback import few_collections, refuse_live_options
+from ioh.commands.playback import refuse_live_options
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
@@ -131,8 +131,7 @@ def show(
     first: list[Snapshot] = []
     with Ending() as ending:
         with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
-            if is_replay:
-                stack.enter_context(few_collections())
+            stack.enter_context(few_collections(is_live=not is_replay))
             # A recording that cannot be shown is no more than a line; probes take their time.
             feed = None if mode == "live" else make_feed(stack, first.append)
             with starting(draw) as redraw, without_garbage():
@@ -160,17 +159,6 @@ def _line(number: int | None) -> Callable[[], str] | None:
     from ioh.commands.bench_screen import line_from
 
     return line_from(number)
-
-
-@contextlib.contextmanager
-def without_garbage() -> Iterator[None]:
-    """What is made meanwhile stays: it is never looked through for garbage, now or later."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def show_live(args: argparse.Namespace) -> int:

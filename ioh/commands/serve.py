@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ioh.commands.databases import databases_from
+from ioh.commands.garbage import few_collections
 from ioh.commands.options import add_live_arguments, engine_from, filters_from, layers_from
 from ioh.commands.output import say, write_stdout
 from ioh.commands.run import Ending, Signalled
@@ -88,6 +89,7 @@ web.yml is the file that all exporters of Prometheus take, see docs/fleet.md."""
                     preload=lambda: made.append(_prepare(args)),
                     login=login,
                 ) as source,
+                few_collections(is_live=True),
             ):
                 ending.stop = source.stop
                 engine, page, config = made[0]

@@ -285,7 +285,7 @@ class Block(Layer):
         # Nothing slow in between: a request that ends there has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
         parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        busy, count = self._decode(totals.entries_with_sums(PROGRESS), ended, parts)
+        count = self._decode(totals.entries_with_sums(PROGRESS), ended, parts)
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
             self._decode(self._read_others(maps["others"]), ended, parts)
@@ -295,8 +295,7 @@ class Block(Layer):
         elsewhere = () if self.filters.device is not None else self._devices.on_others()
         self._stacked.tell(maps["stacked"], elsewhere, count, totals.spec.max_entries)
         for dev in parts.keys() - set(_BOTH_OTHERS):
-            is_idle = dev not in busy and self._diskstats.is_idle(dev)
-            inflight = (0, 0) if is_idle else self._read_inflight(dev)
+            inflight = (0, 0) if self._diskstats.is_idle(dev) else self._read_inflight(dev)
             for op, number in zip(("read", "write"), inflight, strict=True):
                 known = parts[dev].get(op)
                 if known is not None and known.inflight != number:
@@ -309,9 +308,8 @@ class Block(Layer):
         entries: Iterable[tuple[bytes, Bytes, tuple[int, ...]]],
         ended: int,
         parts: dict[int, dict[str, OpTotals]],
-    ) -> tuple[set[int], int]:
-        """Enter totals; returns the devices that did something, and how many entries there are."""
-        busy: set[int] = set()
+    ) -> int:
+        """Enter totals; returns how many entries there are."""
         count = 0
         for count, (key, value, progress) in enumerate(entries, 1):  # noqa: B007
             dev, op = _DEV_OP.unpack(key)
@@ -319,10 +317,9 @@ class Block(Layer):
             if now is None or now.max_ns or progress != self._progress.get(key):
                 self._progress[key] = progress
                 now = decode_op_totals(value, ended, queue=True, started=False, previous=now)
-                busy.add(dev)
             if now.count_total or dev not in _BOTH_OTHERS:
                 self._previous[key] = parts[dev][SPEC.ops[op]] = now
-        return busy, count
+        return count
 
     @staticmethod
     def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes, tuple[int, ...]]]:

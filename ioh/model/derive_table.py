@@ -32,7 +32,7 @@ def derive_table(
     ranked: list[tuple[float, TableRow]] = []
     for key, row in newer.items():
         before = older.get(key, nothing)
-        if has_counters and row == before:
+        if has_counters and (row is before or row == before):
             continue
         values = _Values(plan.columns, before, row, interval_s)
         weight = sum([value(before, row, interval_s) or 0.0 for value in ranks])

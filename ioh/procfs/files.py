@@ -15,9 +15,8 @@ _PRESSURE = re.compile(r"^(some|full) .*\btotal=([0-9]+)$", re.MULTILINE)
 
 def path_under(root: Path, name: str) -> str:
     """Path of ``name`` (relative, such as ``proc/stat``) below ``root``, as a plain string."""
-    if root is ROOT:
-        return "/" + name
-    return os.path.join(root, name)
+    prefix = os.fspath(root)
+    return f"/{name}" if prefix == "/" else f"{prefix}/{name}"
 
 
 def read_bytes(path: str) -> bytes | None:

@@ -248,6 +248,16 @@ def test_findings_are_a_strip_a_screen_and_a_way_to_go_there() -> None:
     stage(flow, feed)
 
 
+def test_where_there_is_no_finding_there_is_nowhere_to_go() -> None:
+    async def flow(on: Stage) -> None:
+        await on.push(1)
+        await on.press("f")
+        assert "No findings" in on.text
+        assert "go there" not in on.lines[-1]
+
+    stage(flow, live())
+
+
 def test_help_explains_and_scrolls() -> None:
     async def flow(on: Stage) -> None:
         await on.push(2)

@@ -360,12 +360,7 @@ def test_the_wheel_moves_what_it_is_turned_over() -> None:
 def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
     async def flow(on: Stage) -> None:
         feed.intervals[49] = judged()
-        await on.push(1)
-        await on.press("f")
-        assert "No findings" in on.text
-        assert "go there" not in on.lines[-1], "where there is nothing to go to"
-        await on.press("escape")
-        await on.push(49)
+        await on.push(50)
         await on.click("A critical thing", into=3)
         assert "go there" in on.text
         assert "Enter go there" in on.lines[-1]
