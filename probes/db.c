@@ -264,8 +264,7 @@ static inline void add_session(u32 server, u32 tid, u64 op, u64 ns)
 static inline void begin(const struct site *s, struct open_key *key, struct open_op *before,
 			 u64 bytes)
 {
-	struct open_op fresh = {
-		.way = s->way, .bytes = bytes, .tid = bpf_get_current_pid_tgid()};
+	struct open_op fresh = {.way = s->way, .bytes = bytes, .tid = bpf_get_current_pid_tgid()};
 
 	if (before && before->way != s->way)
 		return; /* inside of what is the same op already */
