@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
+from ioh.layers.abandoned import AbandonedRequests
 from ioh.layers.base import Event, Late, Layer, Step, raw
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
@@ -159,14 +157,9 @@ SPEC = LayerSpec(
 )
 
 
-_CLEANING_TICKS = 60
 _NO_MSYNC = "msync is left out with --device: it names an address, and its file is not known."
 _TOO_MANY = "--device: {} has {} devices and file systems on it; files on {} are left out."
 _OTHER_PIDS = "ioh runs in a PID namespace of its own: process ids here are the host's."
-# struct async of probes/syscall_below.h: start_ns, file, op, tgid, rw_flags, context
-_ASYNC = struct.Struct("=QQ12xH10xIIQ")
-_ASYNC_KEY = struct.Struct("=QQ")  # request or context of libaio, tgid
-_STAYS = 1 << 29
 
 
 class Syscall(Layer):
@@ -247,10 +240,10 @@ class Syscall(Layer):
         self._flows = FlowTables(root, has_others=True)
         self._previous: dict[str, OpTotals] = {}
         self._is_at_a_halt = False
-        self._tick = 0
         self._read_calls: dict[str, int] = {}
-        self._abandoned: Counter[str] = Counter()  # by op, and by reason of the loss
+        self._lost: dict[str, int] = {}
         self._are_pids_the_kernels = are_pids_the_kernels(root)
+        self._abandoned = AbandonedRequests(SPEC.ops, sees_pids=self._are_pids_the_kernels)
         self._notes = self.notes()  # once: it looks through sysfs
         self._fallback = SyscallFallback(SPEC, filters, root)
 
@@ -260,7 +253,6 @@ class Syscall(Layer):
 
     def read(self, maps: Maps) -> LayerSample:
         """Read totals, what calls became, and who did what to which file."""
-        self._forget_abandoned(maps)
         ended = advance_epoch(maps["epoch"])
         totals = maps["totals"]
         counters = [m.name for m in SPEC.metrics if m.kind == "counter"]
@@ -268,6 +260,12 @@ class Syscall(Layer):
         withdrawn = charges[len(counters) :]  # by op
         metrics = dict(zip(counters, charges, strict=False))
         self._take_back_failed(metrics, *charges[-2:])
+        lost = decode_lost(maps["lost"], SPEC.lost)
+        self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
+        for reason, count in lost.items():
+            # An iocb used again meanwhile is in neither count until the next reading.
+            found = count + self._abandoned[reason]
+            self._lost[reason] = max(found, self._lost.get(reason, 0))
         ops: dict[str, OpTotals] = {}
         for index, name in enumerate(SPEC.ops):
             op = decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
@@ -276,13 +274,12 @@ class Syscall(Layer):
             ops[name] = replace(op, inflight=max(0, under_way))
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops
-        lost = decode_lost(maps["lost"], SPEC.lost)
         return LayerSample(
             source="bpf",
             ops=ops,
             metrics=metrics,
             tables=self._flows.read(maps["flows"], maps["paths"], maps.get("mount_roots")),
-            lost={reason: count + self._abandoned[reason] for reason, count in lost.items()},
+            lost=dict(self._lost),
             notes=self._notes,
         )
 
@@ -306,35 +303,6 @@ class Syscall(Layer):
             name = self.filters.device_name or "the disk"
             found = (_TOO_MANY.format(name, count, count - DEVICES), *found)
         return (_NO_MSYNC, *found)
-
-    def _forget_abandoned(self, maps: Maps) -> None:
-        """Drop requests that nobody reaps any more, as lost, and the places of the dead.
-
-        Those of libaio contexts that were destroyed at once, those of processes that ended now and
-        then.
-        """
-        self._tick += 1
-        is_due = self._is_at_a_halt or self._tick % _CLEANING_TICKS == 0
-        is_due = is_due and self._are_pids_the_kernels
-        given_back = maps["destroyed"].drain()
-        destroyed = {key: int.from_bytes(ns, sys.byteorder) for key, ns in given_back}
-        if not is_due and not destroyed:
-            return
-        asyncs, staying = maps["asyncs"], 0
-        for key, value in asyncs.items_bytes():
-            start_ns, file, op, tgid, flags, context = _ASYNC.unpack_from(value)
-            # The address of a context that is made later can be the same.
-            is_over = 0 < start_ns < destroyed.get(_ASYNC_KEY.pack(context, tgid), 0)
-            if not is_over and not (is_due and not Path(f"/proc/{tgid}").exists()):
-                staying += bool(flags & _STAYS)
-                continue
-            asyncs.delete(key)
-            if file:  # counted as started
-                is_libaio = _ASYNC_KEY.unpack(key)[1]
-                self._abandoned[SPEC.ops[op]] += 1
-                self._abandoned["aio_unseen" if is_libaio else "uring_unseen"] += 1
-        first = (0).to_bytes(4, sys.byteorder)
-        maps["async_places"].update(first, staying.to_bytes(8, sys.byteorder))
 
     def read_proc(self) -> LayerSample | Unavailable:
         """Read each process' own account, /proc/PID/io."""

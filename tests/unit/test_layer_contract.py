@@ -13,6 +13,7 @@ from ioh.bpf import server_probes, totals
 from ioh.bpf.program import probe_source
 from ioh.bpf.source import probes_dir
 from ioh.layers import (
+    abandoned,
     all_layers,
     block,
     db_tables,
@@ -246,7 +247,7 @@ def test_structs_are_decoded_whole() -> None:
     assert flows._FLOW_KEY.size == calls.size("struct flow_key")
     assert flows._FLOW.size == calls.size("struct flow")
     assert flows._FILE_KEY.size == calls.size("struct file_key")
-    assert syscall._ASYNC.size == calls.size("struct async")
+    assert abandoned._ASYNC.size == calls.size("struct async")
     assert submitter_table._SUBMITTER.size == disks.size("struct submitter")
     assert block._DEV_OP.size == disks.size("struct dev_op")
     assert block._RECENT.size == disks.size("struct recent")
@@ -303,7 +304,7 @@ def test_members_are_where_they_are_decoded() -> None:
     path = {"length": 0, "complete": 4, "names": 8, "dentries": flows._PATH_BYTES}
     assert places(calls, "file_path") == places(text_of("nfs_client"), "file_path") == path
     assert calls.size("struct file_path") == flows._PATH_BYTES + mount_roots._PARTS.size
-    # syscall._ASYNC: start_ns, file, 12 bytes, op, 10 bytes, tgid, rw_flags, context
+    # abandoned._ASYNC: start_ns, file, 12 bytes, op, 10 bytes, tgid, rw_flags, context
     asyncs, target = places(calls, "async"), places(calls, "target")
     assert (asyncs["target"] + target["file"], asyncs["target"] + target["op"]) == (8, 28)
     assert (asyncs["tgid"], asyncs["rw_flags"], asyncs["context"]) == (40, 44, 48)

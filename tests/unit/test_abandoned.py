@@ -1,0 +1,100 @@
+"""Requests of libaio and io_uring that nobody waits for any more, as the probe's map has them."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from typing import Any
+
+import pytest
+
+from ioh.layers.abandoned import AbandonedRequests
+
+PID, CONTEXT, FILE, STAYS = os.getpid(), 0x7F00, 0xFFFF8800, 1 << 29
+NO_PID = 1 << 22  # more than the kernel gives
+OPS = ("read_buffered", "read_direct")
+KEY, REQUEST = struct.Struct("=QQ"), struct.Struct("=QQ12xH10xIIQ")
+
+
+class Asyncs(dict[bytes, bytes]):
+    """The map; ``meanwhile`` is what the program begins just after ioh has read it."""
+
+    def __init__(self) -> None:
+        self.meanwhile: dict[bytes, bytes] = {}
+
+    def items_bytes(self) -> list[tuple[bytes, bytes]]:
+        found = list(self.items())
+        self.update(self.meanwhile)
+        return found
+
+    def delete(self, key: bytes) -> None:
+        del self[key]
+
+
+class Destroyed(dict[bytes, bytes]):
+    def drain(self) -> list[tuple[bytes, bytes]]:
+        found = list(self.items())
+        self.clear()
+        return found
+
+
+class Places:
+    value = -1
+
+    def update(self, key: bytes, value: bytes) -> None:
+        assert key == bytes(4)
+        self.value = int.from_bytes(value, sys.byteorder)
+
+
+@pytest.fixture
+def maps() -> dict[str, Any]:
+    return {"asyncs": Asyncs(), "destroyed": Destroyed(), "async_places": Places()}
+
+
+def request(start_ns: int, pid: int = PID, file: int = FILE) -> bytes:
+    return REQUEST.pack(start_ns, file, 1, pid, STAYS, CONTEXT)
+
+
+def iocb(number: int, pid: int = PID) -> bytes:
+    return KEY.pack(0x1000 + number, pid)
+
+
+def destroy(maps: dict[str, Any], at_ns: int) -> None:
+    maps["destroyed"][KEY.pack(CONTEXT, PID)] = at_ns.to_bytes(8, sys.byteorder)
+
+
+def test_requests_of_a_destroyed_context_are_lost_until_their_iocb_is_used_again(
+    maps: dict[str, Any],
+) -> None:
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
+    asyncs.update({iocb(n): request(100 + n) for n in range(3)})
+    asyncs[iocb(3)] = request(0, file=0)  # a place: its request has ended
+    abandoned.find(maps, is_at_a_halt=False)
+    assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (0, 0)
+    destroy(maps, 200)
+    asyncs.meanwhile = {iocb(0): request(300)}
+    for _ in range(2):
+        abandoned.find(maps, is_at_a_halt=False)
+        assert asyncs[iocb(0)] == request(300)  # the new request is not hit
+    # The probe has counted the first one.
+    assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (2, 2)
+    assert (len(asyncs), maps["async_places"].value) == (4, 4)
+
+
+def test_requests_of_the_dead_are_deleted(maps: dict[str, Any]) -> None:
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
+    asyncs.update({iocb(0, NO_PID): request(100, NO_PID), iocb(1): request(100)})
+    asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # io_uring's
+    abandoned.find(maps, is_at_a_halt=True)
+    abandoned.find(maps, is_at_a_halt=True)
+    assert list(asyncs) == [iocb(1)]
+    assert (abandoned["aio_unseen"], abandoned["uring_unseen"]) == (1, 1)
+    assert abandoned["read_direct"] == 2
+
+
+def test_in_another_pid_namespace_nobody_can_be_told_dead(maps: dict[str, Any]) -> None:
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=False), maps["asyncs"]
+    asyncs[iocb(0, NO_PID)] = request(100, NO_PID)
+    abandoned.find(maps, is_at_a_halt=True)
+    assert len(asyncs) == 1
