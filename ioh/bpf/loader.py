@@ -317,7 +317,7 @@ class _Monitor:
     def _attach(self, asked: _Asked) -> Outcome:
         # All of this only in the child: the loader itself stays small.
         if asked.verb == "attach_late":
-            from ioh.bpf.late import attach_late_part
+            from ioh.bpf.program import attach_late_part
 
             return attach_late_part(self.find_layer(asked.layer), self._late_of(asked.layer))
         if asked.verb == "attach_server":

@@ -132,7 +132,7 @@ class AttachedLayer:
         And what is not among the numbers: a part of the probe could not be attached, or this
         kernel does not say.
         """
-        from ioh.bpf.skips import skipped_events
+        from ioh.bpf.totals import skipped_events
 
         misses = [misses for _, misses in program_counts(self.program_fds)]
         skipped = skipped_events(misses, self.maps.get("turns"), self.copies)

@@ -158,7 +158,7 @@ class LiveSource(Closing):
 
     def _import_all(self) -> None:
         """Import now, while the loader compiles, what may be unreadable after the drop."""
-        import ioh.bpf.skips
+        import ioh.bpf.totals
         import ioh.model.derive
         import ioh.procfs.host  # noqa: F401
         from ioh.procfs.mountstats import open_own

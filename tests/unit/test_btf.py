@@ -22,7 +22,6 @@ class FakeLib:
         self.strings = b"\0"
         self.types: list[Any] = [ctypes.create_string_buffer(struct.pack("=III", 0, 0, 0))]
         self.kinds: list[tuple[str, int]] = [("", 0)]
-        self.freed: list[int | None] = []
         self.handle: int | None = 4096
         outer = self
 
@@ -75,9 +74,6 @@ class FakeLib:
     def btf__find_by_name_kind(self, _: object, name: bytes, kind: int) -> int:
         wanted = (name.decode(), kind)
         return self.kinds.index(wanted) if wanted in self.kinds else -2
-
-    def btf__free(self, handle: ctypes.c_void_p) -> None:
-        self.freed.append(handle.value)
 
 
 @pytest.fixture
@@ -207,10 +203,3 @@ def test_the_older_name_of_the_loading_call(lib: FakeLib) -> None:
     del lib.btf__load_vmlinux_btf
     lib.struct("file", ("f_flags", lib.add(INT, "int", 4), 12))
     assert Btf().offset("file", "f_flags") == 12
-
-
-def test_it_is_freed_once(lib: FakeLib) -> None:
-    btf = Btf()
-    btf.close()
-    btf.close()
-    assert lib.freed == [4096]

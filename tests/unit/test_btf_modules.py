@@ -95,8 +95,3 @@ def test_types_that_cannot_be_read(lib: TwoParts, handle: int | None) -> None:
     lib.module_handle = handle
     with pytest.raises(OSError, match=r"no readable BTF at .*/nfs"):
         Btf(("nfs",))
-
-
-def test_all_is_freed(lib: TwoParts) -> None:
-    Btf(("nfs",)).close()
-    assert [part.freed for part in lib.parts.values()] == [[KERNEL], [MODULE]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bpf.btf_raw import find_enumerator
+from ioh.bpf.btf import find_enumerator
 
 NAMES = ("", "int", "FIRST", "SECOND", "THIRD", "SECONDS")
 STRINGS = b"\0".join(name.encode() for name in NAMES) + b"\0"

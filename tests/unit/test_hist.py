@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.bpf.source import probes_dir
+from ioh.bpf.compiler import probes_dir
 from ioh.model.hist import (
     FINE_BUCKETS,
     FINE_EDGES_US,

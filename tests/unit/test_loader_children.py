@@ -21,6 +21,7 @@ import pytest
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Outcome
 from ioh.bpf.compiled import Compiled
+from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_layer
@@ -249,8 +250,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     maps, programs, links = count(10), count(20), count(30)
     fakes = {
         "Btf": lambda *_modules: made,
-        "can_trust_pointers": lambda _: True,
-        "find_cast": lambda _: None,
+        "find_facts": lambda btf: HostFacts(btf, cpu_count=4),
         "probe_source": lambda _: "",
         "create_map": lambda _: next(maps),
         "load_program": lambda *_: next(programs),
@@ -261,7 +261,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(f"ioh.bpf.program.{name}", fake)
-    monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
     return made
 
 

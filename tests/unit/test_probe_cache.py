@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bpf.compiled import Compiled, renumber
+from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.probe_cache import find, keep, key_of
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("issued", 1, 8, 8, 16384, 1))
 KEY = "0" * 64

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from ioh.bpf.maps import Map, MapSpec
-from ioh.bpf.skips import skipped_events
+from ioh.bpf.totals import skipped_events
 from tests.unit.fake_kernel import CPUS, install
 
 TURNS = MapSpec("turns", 6, 4, 16, 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ioh.bpf import typed
+from ioh.bpf import host as host_facts
 from ioh.bpf.program import forms_of
 from ioh.layers import all_layers
 from tests.unit.fake_kernel import linux_6_18
@@ -21,12 +21,12 @@ def call(registers: int, number: int) -> bytes:
 
 
 def test_casts_become_calls_of_the_kernel() -> None:
-    helper, wide = call(0, 14), struct.pack("=BBhi", 0x18, 0, 0, typed.CASTS) + bytes(8)
-    code = helper + call(0, typed.CASTS) + wide + call(0, typed.CASTS)
+    helper, wide = call(0, 14), struct.pack("=BBhi", 0x18, 0, 0, host_facts.CASTS) + bytes(8)
+    code = helper + call(0, host_facts.CASTS) + wide + call(0, host_facts.CASTS)
     wanted = helper + call(2 << 4, CAST_ID) + wide + call(2 << 4, CAST_ID)
-    assert typed.resolve_casts(code, CAST_ID) == wanted
-    assert typed.resolve_casts(code, None) == code
-    assert typed.resolve_casts(helper, CAST_ID) == helper
+    assert host_facts.resolve_casts(code, CAST_ID) == wanted
+    assert host_facts.resolve_casts(code, None) == code
+    assert host_facts.resolve_casts(helper, CAST_ID) == helper
 
 
 class Kernel:
@@ -62,10 +62,10 @@ def test_casts_are_found_by_trying(
     kernel: Kernel, found: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[int] = []
-    monkeypatch.setattr(typed, "load_typed", kernel.load)
+    monkeypatch.setattr(host_facts, "load_typed", kernel.load)
     monkeypatch.setattr("os.close", closed.append)
     btf: Any = kernel
-    assert typed.find_cast(btf) == found
+    assert host_facts.find_cast(btf) == found
     assert closed == [-1] * len(kernel.loaded) == ([] if found is None else [-1])
     assert all(call(2 << 4, CAST_ID) in code for code in kernel.loaded)
 

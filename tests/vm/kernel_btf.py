@@ -6,7 +6,6 @@ import ctypes
 import lzma
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import zstandard
@@ -43,10 +42,9 @@ def open_btf(directory: Path, modules: Sequence[str]) -> btf.Btf:
     lib.btf__parse.restype = ctypes.c_void_p
     opened = object.__new__(btf.Btf)
     opened._lib = lib
-    opened._btf = ctypes.c_void_p(lib.btf__parse(str(directory / "vmlinux").encode(), None))
-    opened.offset = lru_cache(maxsize=None)(opened._offset)
-    parts = [opened._module(name) for name in modules]
-    opened._modules = [part for part in parts if part is not None]
+    opened._parts = [ctypes.c_void_p(lib.btf__parse(str(directory / "vmlinux").encode(), None))]
+    for name in modules:
+        opened._add(name)
     return opened
 
 
