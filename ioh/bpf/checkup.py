@@ -18,7 +18,7 @@ _BCC_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class BpfFacts:
-    """What was found; facts only, what follows from them is said elsewhere.
+    """What was found; what follows from it is said elsewhere.
 
     Shape:
         ``bcc`` is the distribution's version; None when it cannot be imported, with the

@@ -159,7 +159,6 @@ def _confine(channel: int, parent: int) -> None:
 
 
 def _close_all_but(kept: int) -> None:
-    """Close every descriptor except the standard ones and this one."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (no path objects in here)
         if int(name) not in {0, 1, 2, kept}:
             try:
@@ -275,11 +274,7 @@ class _Monitor:
         return any(child.asked.verb == "attach_server" for child in self.children.values())
 
     def _start(self, asked: _Asked) -> None:
-        """Fork the child that attaches; the file for its messages is ours, to read after its end.
-
-        Raises:
-            OSError: There are no more processes or descriptors.
-        """
+        """Fork the child that attaches; the file of its messages is ours, to read after its end."""
         ours, theirs = _socket_pair()
         stderr = pid = -1
         try:

@@ -32,11 +32,7 @@ def possible_cpus() -> int:
 
 
 def preload() -> None:
-    """Import now what reading maps needs, before the privilege to read the files is gone.
-
-    Raises:
-        ImportError: numpy is needed here, and not installed.
-    """
+    """Import now what reading maps needs, before the privilege to read the files is gone."""
     if possible_cpus() > FEW_CPUS:
         import_numpy()
 
@@ -52,11 +48,7 @@ def _refused(code: int) -> OSError:
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """What the loader says of a map next to its descriptor; sizes in bytes.
-
-    Shape:
-        ``kind`` and ``flags`` are the kernel's own numbers (BPF_MAP_CREATE).
-    """
+    """What the loader says of a map: the kernel's own numbers (BPF_MAP_CREATE), sizes in bytes."""
 
     name: str
     kind: int

@@ -142,15 +142,12 @@ def attach_program(
 ) -> Outcome | Unavailable:
     """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
 
-    Shape:
-        Descriptors of maps, programs and links.  The answer's ``points`` say which way each event
-        was attached, ``missing`` which optional events this kernel does not have.  The programs
-        begin with those that are not attached yet (those of a late part, or that of servers'
-        functions), and end with ``copies`` for each of ``points``, in that order.
-
     Returns:
-        Unavailable, with the compiler's or verifier's own last line, when the kernel or bcc
-        refuses.
+        Descriptors of maps, programs and links, and an answer whose ``points`` say which way each
+        event was attached, ``missing`` which optional events this kernel does not have.  The
+        programs begin with those that are not attached yet (those of a late part, or that of
+        servers' functions), and end with ``copies`` for each of ``points``, in that order.
+        Unavailable, with the compiler's or verifier's own last line, when one of them refuses.
     """
     chosen = choose_points(layer.events, host)
     if isinstance(chosen, Unavailable):

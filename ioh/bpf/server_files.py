@@ -143,11 +143,7 @@ def chosen(servers: Iterable[Server], *, dear: bool) -> tuple[Server, ...]:
 
 
 def read_server(path: Path) -> Server:
-    """One file.
-
-    Raises:
-        IohError: It cannot be read, or is wrong.
-    """
+    """One file; an IohError where it cannot be read, or is wrong."""
     name = printable(str(path))
     try:
         with path.open("rb") as file:
@@ -161,11 +157,7 @@ def read_server(path: Path) -> Server:
 
 
 def parse_function(text: str) -> Server:
-    """``commit=/opt/app/bin/app:flush_log``: each call of a function, as an operation.
-
-    Raises:
-        IohError: It is of another form.
-    """
+    """``commit=/opt/app/bin/app:flush_log``: each call of a function, as an operation."""
     found = re.fullmatch(r"([a-z_]+)=(/[^:]+):(.+)", text)
     if found is None:
         cause = f"--function {printable(text)!r} is not OP=/PATH/TO/PROGRAM:FUNCTION"
