@@ -12,7 +12,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
 from ioh.procfs.blockdev import BlockDevice, BlockDevices, disk_of_path
 from ioh.procfs.diskstats import DiskStats, read_diskstats
-from ioh.procfs.files import ROOT
+from ioh.procfs.files import PAGE_BYTES, ROOT, path_under, read_numbers, read_pressure
 
 _NS_PER_MS = 1_000_000
 _WRAP_MS = 1 << 32  # ms columns are unsigned int in every kernel
@@ -38,6 +38,8 @@ _SETTINGS = (
     "read_ahead_bytes",
     "chunk_bytes",
 )
+# Not psutil.swap_memory(): it takes each page for 4 KiB.
+_SWAP = {"pswpin": "swap_in_bytes_total", "pswpout": "swap_out_bytes_total"}
 _MERGES = ("read_merges_total", "write_merges_total", "discard_merges_total")
 
 _NOTES = (
@@ -269,7 +271,7 @@ class BlockFallback:
         return LayerSample(
             source="proc",
             ops=ops_of(total),
-            metrics={name: total[_SLOT[name]] for name in _MERGES},
+            metrics={**{name: total[_SLOT[name]] for name in _MERGES}, **_read_swap(self._root)},
             tables={"device": rows},
             parts=parts,
             notes=notes,
@@ -291,6 +293,19 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
         values["stacked"] = int(device.is_stacked)
     account.row = tuple(values.get(column.name) for column in table.raw_columns)
     return account.row
+
+
+def _read_swap(root: Path) -> dict[str, Value]:
+    """Totals since boot, by metric; what the kernel does not count is left out.
+
+    Pages that zram compresses count as they were before.
+    """
+    pages = read_numbers(path_under(root, "proc/vmstat"), _SWAP)
+    found: dict[str, Value] = {_SWAP[name]: n * PAGE_BYTES for name, n in pages.items()}
+    pressure = read_pressure(path_under(root, "proc/pressure/memory"))
+    if "some" in pressure:
+        found["memory_wait_us_total"] = pressure["some"]
+    return found
 
 
 def looks_like_partition(name: str, names: Iterable[str]) -> bool:

@@ -10,8 +10,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ioh.procfs.interfaces import Link, LinkTable, read_addresses, read_interfaces, read_speed
-from ioh.procfs.netstat import read_counters
+from ioh.procfs.network import (
+    Link,
+    LinkTable,
+    read_addresses,
+    read_counters,
+    read_interfaces,
+    read_speed,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 

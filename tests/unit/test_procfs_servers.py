@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.procfs.server_processes import ServerProcesses, server_name, session_name
+from ioh.procfs.processes import ServerProcesses, server_name, session_name
 
 
 def process(root: Path, pid: int, comm: str, parent: int, *words: str) -> None:
@@ -19,7 +19,7 @@ def process(root: Path, pid: int, comm: str, parent: int, *words: str) -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now_s = [100.0]
-    monkeypatch.setattr("ioh.procfs.server_processes.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("ioh.procfs.processes.time.monotonic", lambda: now_s[0])
     return now_s
 
 

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from ioh.procfs import shapers
+from ioh.procfs import network as shapers
 
 ROOT = 0xFFFFFFFF
 DONE = struct.pack("=IHHIIi", 20, 3, 2, 1, 0, 0)
@@ -73,7 +73,7 @@ def test_rate_of_an_interface(
 
 
 def test_no_more_of_pyroute2_is_imported_than_the_messages() -> None:
-    code = "import sys; from ioh.procfs.shapers import _tcmsg; _tcmsg(); print(*sys.modules)"
+    code = "import sys; from ioh.procfs.network import _tcmsg; _tcmsg(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pyroute2.netlink.rtnl.tcmsg" in done.stdout.split()
     assert {"asyncio", "pyroute2.iproute", "pyroute2.ndb"}.isdisjoint(done.stdout.split())
