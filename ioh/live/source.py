@@ -18,7 +18,6 @@ from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
 from ioh.live.memory import give_back, give_back_large
-from ioh.live.run_time import RunTime
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -79,7 +78,9 @@ class LiveSource(Closing):
         self._stopped = self._is_asked = self._is_rescheduled = False
         self._attaching: Attaching | None = None
         self._uname = os.uname()
-        self._run_time = RunTime()
+        # What the probes cost, carried on from a share of a core that is measured now and then.
+        self._bpf_share: float | None = None
+        self._bpf_ns, self._bpf_at_ns = 0.0, 0
         self.attached: Mapping[str, AttachedLayer] = {}
         self.kept = privileges.Kept.NOTHING
 
@@ -141,8 +142,7 @@ class LiveSource(Closing):
     def attach(self) -> None:
         """Wait until every probe is attached or refused, the time is over, or stop() is called.
 
-        Without this the iteration begins with the first layer that is attached; the others
-        join it one by one, unavailable before.
+        Without this the iteration begins with the first layer; the others join it one by one.
         """
         while self.awaited and not self._stopped:
             self._wait(float("inf"))
@@ -312,7 +312,7 @@ class LiveSource(Closing):
             kernel=printable(self._uname.release),
             host=read_host(),
             self_cpu_ns_total=time.process_time_ns(),
-            bpf_ns_total=self._run_time.total_ns(),
+            bpf_ns_total=self._bpf_ns_total(),
             layers={name: attached.read(now_ns) for name, attached in shown.items()},
             specs={name: attached.layer.spec for name, attached in shown.items()},
         )
@@ -322,8 +322,7 @@ class LiveSource(Closing):
         """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
 
         Yields:
-            A function that returns the probes' run time so far in ns; None where the kernel
-            does not count it, or without BPF.
+            A function that returns the probes' run time so far in ns; None where it is not counted.
         """
         fd = self._attaching.stats_descriptor() if self._attaching is not None else None
 
@@ -347,4 +346,15 @@ class LiveSource(Closing):
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
             after, now = run_time_ns(), time.monotonic_ns()
         if not self._is_asked:  # else it was too short
-            self._run_time.learn(((after or before) - before) / (now - started))
+            if self._bpf_share is None:
+                self._bpf_at_ns = now
+            self._bpf_share = ((after or before) - before) / (now - started)
+
+    def _bpf_ns_total(self) -> int | None:
+        """The probes' run time since the first share was learned; None before."""
+        if self._bpf_share is None:
+            return None
+        now_ns = time.monotonic_ns()
+        self._bpf_ns += self._bpf_share * (now_ns - self._bpf_at_ns)
+        self._bpf_at_ns = now_ns
+        return int(self._bpf_ns)

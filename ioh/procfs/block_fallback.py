@@ -120,7 +120,7 @@ class BlockFallback:
     numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
     that comes to mean another device.  The layer's ops are the sum of all devices but those
     whose I/O appears again on another one (dm, md, loop over a file on a disk) or that have no
-    requests (zram), as with the probe; with ``device`` they are that device's.
+    requests (zram), as with the probe; with ``device`` they are that whole disk's.
 
     Args:
         spec: The block layer's; its ``device`` table is filled.
@@ -173,10 +173,7 @@ class BlockFallback:
         return self._device is not None or self._devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
-        """Have rows of these devices from now on, whatever diskstats says of them.
-
-        Args:
-            devs: Those that did something, as somebody else knows.
+        """Have rows of these devices, of which somebody else knows that they did something.
 
         Returns:
             As of the last sample, the rows that it would have had.
@@ -296,10 +293,7 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
 
 
 def _read_swap(root: Path) -> dict[str, Value]:
-    """Totals since boot, by metric; what the kernel does not count is left out.
-
-    Pages that zram compresses count as they were before.
-    """
+    """Totals since boot; pages that zram compresses count as they were before."""
     pages = read_numbers(path_under(root, "proc/vmstat"), _SWAP)
     found: dict[str, Value] = {_SWAP[name]: n * PAGE_BYTES for name, n in pages.items()}
     pressure = read_pressure(path_under(root, "proc/pressure/memory"))

@@ -31,8 +31,8 @@ class ChosenDevice:
     """The whole disk that requests of the chosen device carry.
 
     Shape:
-        ``dev`` is the kernel's dev_t, major << 20 | minor; ``name`` is printable; ``notes``
-        say where this differs from what the user asked for.
+        ``dev`` is the kernel's dev_t; ``name`` is printable; ``notes`` say where this differs from
+        what the user asked for.
     """
 
     dev: int
@@ -46,16 +46,13 @@ def list_disks(root: Path = ROOT) -> list[str]:
 
 
 def resolve_device(argument: str, root: Path = ROOT) -> ChosenDevice:
-    """Find the device for ``--device``.
+    """Find the whole disk for ``--device``: requests carry no partition.
 
     Args:
         argument: A kernel name (``sda``), a path below /dev including symbolic links
             (``/dev/mapper/vg-lv``, ``/dev/disk/by-id/…``), a device-mapper name (``vg-lv``)
             or ``major:minor``.
         root: Where /sys and /dev are.
-
-    Returns:
-        The whole disk: requests carry no partition, so a partition stands for its disk.
 
     Raises:
         IohError: There is no such block device; the hint lists those that exist.
@@ -135,10 +132,6 @@ def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
     Volumes, arrays and encrypted devices are found by ``holders``, through as many layers as
     there are.  One that lies on other disks, too, belongs to each of them.
 
-    Args:
-        dev: The whole disk's dev_t, as the kernel has it.
-        root: Where /proc and /sys lie.
-
     Returns:
         Each once and without ``dev`` itself: btrfs file systems (major 0), then what holds the
         disk or a partition of it, nearest first, then partitions, of which files do not
@@ -178,11 +171,7 @@ def _number(folder: str) -> int | None:
 
 
 def _btrfs_on(devs: set[int], root: Path) -> list[int]:
-    """The mounted btrfs file systems that lie on one of the devices, wholly or in part.
-
-    Returns:
-        Their own dev_t, as mountinfo has them: their superblocks name no block device.
-    """
+    """dev_t of the mounted btrfs that lie on one of the devices: their superblocks name none."""
     base = path_under(root, "sys/fs/btrfs")
     names: set[str] = set()
     for folder in (f"{base}/{uuid}/devices" for uuid in list_folder(base)):

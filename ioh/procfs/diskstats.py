@@ -26,12 +26,8 @@ class DiskStats(NamedTuple):
         32-bit numbers that wrap after 49.7 days of summed time.  ``*_ms_total`` runs from
         acceptance to completion, queue and service; ``busy_ms_total`` while at least one
         request was in flight; ``weighted_ms_total`` is the sum of all requests' times.
-        ``inflight`` is a gauge: accepted, not completed.
-
-    Source:
-        /proc/diskstats (Documentation/admin-guide/iostats.rst).  Write zeroes and zone
-        appends are counted as writes.  Flushes are counted for whole disks only, after the
-        block layer has joined them.
+        ``inflight`` is a gauge: accepted, not completed.  Write zeroes and zone appends are
+        counted as writes, flushes for whole disks only, after the block layer has joined them.
     """
 
     dev: int
@@ -88,10 +84,7 @@ _known: dict[str, DiskStats | None] = {}  # the lines of the text before
 
 
 def parse_diskstats(text: str) -> list[DiskStats]:
-    """Parse /proc/diskstats; lines that are malformed are left out.
-
-    Most devices are idle: one that did nothing is the very same DiskStats as before.
-    """
+    """All well-formed lines; of an idle device the very same DiskStats as before."""
     found = {line: _known.get(line) or parse_line(line) for line in text.split("\n")}
     _known.clear()
     _known.update(found)

@@ -40,11 +40,7 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def read_fd(fd: int) -> bytes:
-    """Read from where ``fd`` stands to its end.
-
-    Raises:
-        OSError: The kernel refused.
-    """
+    """Read from where ``fd`` stands to its end; an OSError where the kernel refuses."""
     chunks: list[bytes] = []
     while chunk := os.read(fd, _CHUNK_BYTES):
         chunks.append(chunk)

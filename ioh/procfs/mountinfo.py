@@ -192,11 +192,7 @@ class MountTable:
         return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
 
     def locate(self, dev: int, path: str) -> Location | None:
-        """Where the user finds ``path`` (from the file system's own root) of file system ``dev``.
-
-        Returns:
-            None when no mount of this namespace shows that path.
-        """
+        """Where the user finds ``path`` of file system ``dev``; None if no mount here shows it."""
         mount = self.find(dev, path)
         if mount is None:
             return None

@@ -158,11 +158,8 @@ def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> i
     """The most requests that this host lets be in flight to the mount's server.
 
     A session (since NFSv4.1) has so many slots over all of its connections; before, every
-    connection has its own.  The settings are those of now, a mount keeps those that it began with.
-
-    Args:
-        mount: Of which server.
-        read_setting: Reads a file below the root; None where it is not there.
+    connection has its own.  The settings, read by ``read_setting``, are those of now, a mount
+    keeps those that it began with.
 
     Returns:
         None where the setting cannot be read, or the transport has none.
@@ -216,11 +213,7 @@ def open_own() -> int:
 
 
 def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
-    """Read it; this touches no mount, so a dead server cannot hang the caller.
-
-    Returns:
-        None where the file cannot be read.
-    """
+    """Read it, None where it cannot be; this touches no mount, so a dead server cannot hang us."""
     if root != ROOT:
         text = read_text(path_under(root, "proc/self/mountstats"))
         return None if text is None else parse_mountstats(text)

@@ -37,8 +37,8 @@ def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
         root: Where /proc is.
 
     Returns:
-        ``counters["Tcp"]["RetransSegs"]``: running totals of the caller's network namespace;
-        segments, not skbs and not bytes.  Empty when the file cannot be read.
+        ``counters["Tcp"]["RetransSegs"]``: running totals, in segments.  Empty when the file cannot
+        be read.
     """
     counters: ProtocolCounters = {}
     lines = (read_text(path_under(root, f"proc/net/{name}")) or "").split("\n")
@@ -65,12 +65,10 @@ class Link(NamedTuple):
 
 
 def read_interfaces() -> dict[str, Any]:
-    """psutil's counters of this network namespace, by the kernel's own name.
+    """psutil's counters by the kernel's own name; empty when /proc/net/dev cannot be read.
 
-    Returns:
-        Running totals; some drivers set them to 0 when the link is reset.  Bytes with
-        link-layer headers, packets as the driver counts them.  Empty when /proc/net/dev
-        cannot be read.
+    Running totals, which some drivers set to 0 when the link is reset.  Bytes with link-layer
+    headers, packets as the driver counts them.
     """
     import psutil
 
@@ -81,10 +79,7 @@ def read_interfaces() -> dict[str, Any]:
 
 
 def read_addresses() -> tuple[str, ...]:
-    """This network namespace's own IP addresses; empty where they cannot be read.
-
-    Not afterwards, when ioh has forbidden itself sockets.
-    """
+    """This network namespace's own IP addresses; empty where ioh has forbidden itself sockets."""
     import psutil
 
     try:
@@ -100,11 +95,9 @@ def read_addresses() -> tuple[str, ...]:
 def read_speed(name: str, root: Path = ROOT) -> int | None:
     """An interface's speed in each direction, which its driver asks under the RTNL lock.
 
-    From sysfs: psutil opens a network socket for it, which ioh forbids itself.
-
-    Returns:
-        None where the driver does not say (loopback, link down), and of what software made
-        (veth, bridge, bond, tun): the 10 Gbit/s that it claims limit nothing.
+    From sysfs: psutil opens a network socket for it, which ioh forbids itself.  None where the
+    driver does not say (loopback, link down), and of what software made (veth, bridge, bond, tun):
+    the 10 Gbit/s that it claims limit nothing.
     """
     folder = path_under(root, f"sys/class/net/{name}")
     mbits_per_s = None if "/virtual/" in os.path.realpath(folder) else read_int(f"{folder}/speed")
@@ -135,11 +128,7 @@ class LinkTable:
 
 
 def read_shapers() -> dict[str, int]:
-    """Bits a second by interface, of shapers at the root of its queue.
-
-    Returns:
-        Those of the caller's network namespace; empty where the kernel reports none.
-    """
+    """Bits a second by interface, of shapers at the root of its queue."""
     rates: dict[int, int] = {}
     for queue in _queues():
         if queue["parent"] == _TC_H_ROOT and queue.get_attr("TCA_KIND") == "tbf":

@@ -126,11 +126,7 @@ class ServerProcesses:
 
 
 def server_name(pid: int, root: Path = ROOT) -> str | None:
-    """``postgres 15/main``, ``mariadbd 3307``: program, and what tells it from its like.
-
-    Returns:
-        None where there is no such process.
-    """
+    """``postgres 15/main``, ``mariadbd 3307``: program, and what tells it from its like."""
     words = _command_line(pid, root)
     if not words or not words[0]:
         return None
@@ -144,11 +140,7 @@ def server_name(pid: int, root: Path = ROOT) -> str | None:
 
 
 def session_name(pid: int, root: Path = ROOT) -> str | None:
-    """What a server's process says it works on: ``alice shop [local]``, ``checkpointer``.
-
-    Returns:
-        None where there is no such process.
-    """
+    """What a server's process says it works on: ``alice shop [local]``, ``checkpointer``."""
     words = _command_line(pid, root)
     if not words:
         return None

@@ -224,10 +224,7 @@ def _raise_error(data: bytearray, offset: int, length: int) -> None:
 
 
 def find_info(message: bytes) -> tuple[int, int] | None:
-    """Where tcp_info lies in one inet_diag message.
-
-    Returns:
-        Its first byte and the one after its last; None when the message carries none.
+    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last.
 
     Raises:
         ValueError: An attribute is longer than what is left of the message.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ioh.bpf.channel import Loader
-from ioh.live import attached, run_time
+from ioh.live import attached
 from ioh.live import source as live
 from ioh.model.sample import READ_STEP_US, LayerSample
 from tests.unit.live_host import Host, make_layer, open_descriptors, source
@@ -70,7 +70,7 @@ class Clock:
         self.calls: list[tuple[float, Callable[[], None]]] = []  # what somebody does meanwhile
         times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
         same = {"time": time.time, "process_time_ns": time.process_time_ns}
-        for module in (live, attached, run_time):
+        for module in (live, attached):
             patch.setattr(module, "time", SimpleNamespace(**times, **same))
         patch.setattr(live, "select", SimpleNamespace(select=self.wait))
 
