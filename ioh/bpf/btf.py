@@ -188,8 +188,7 @@ class Btf:
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
         """Argument types of a raw tracepoint: the struct's name, or "" for anything else.
 
-        Returns:
-            None when this kernel has no such tracepoint.  This needs no tracefs.
+        Returns None when this kernel has no such tracepoint.  This needs no tracefs.
         """
         typedef = self._find(f"btf_trace_{name}", _KIND_TYPEDEF)
         if typedef is None:

@@ -58,10 +58,9 @@ _machine = os.uname().machine
 class Made(NamedTuple):
     """What attaching has made.
 
-    Shape:
-        ``live`` objects are gone once it is detached; ``late`` are those that a layer's late part
-        is attached by: its map of offsets, then a program for each point.  ``handed_on``: a
-        tracepoint, and the number of the program array by which its events are handed on.
+    ``live`` objects are gone once it is detached; ``late`` are those that a layer's late part is
+    attached by: its map of offsets, then a program for each point.  ``handed_on``: a tracepoint,
+    and the number of the program array by which its events are handed on.
     """
 
     live: tuple[Object, ...] = ()

@@ -20,10 +20,8 @@ _BCC_TIMEOUT_S = 30
 class BpfFacts:
     """What was found; what follows from it is said elsewhere.
 
-    Shape:
-        ``bcc`` is the distribution's version; None when it cannot be imported, with the
-        reason in ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the
-        kernel has none.
+    ``bcc`` is the distribution's version; None when it cannot be imported, with the reason in
+    ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the kernel has none.
     """
 
     machine: str

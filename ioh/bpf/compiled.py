@@ -32,8 +32,7 @@ _IS_MAP = 1  # BPF_PSEUDO_MAP_FD, in place of the source register
 class Compiled:
     """What compiling a probe gives; nothing in it belongs to a process.
 
-    Shape:
-        In ``functions``, by name, an instruction that loads a map holds its index into ``maps``.
+    In ``functions``, by name, an instruction that loads a map holds its index into ``maps``.
     """
 
     maps: tuple[MapSpec, ...]

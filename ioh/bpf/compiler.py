@@ -49,8 +49,7 @@ def compile_probe(
 ) -> Compiled | Unavailable:
     """Compile some functions of a probe; the maps that bcc makes meanwhile go with it.
 
-    Returns:
-        Unavailable, with the compiler's own last line, when bcc is missing or refuses.
+    Returns Unavailable, with the compiler's own last line, when bcc is missing or refuses.
     """
     # bcc insists on a kernel source tree and needs these few stand-in headers of it.
     os.environ["BCC_KERNEL_SOURCE"] = str(probes_dir())

@@ -36,15 +36,13 @@ def are_probes_preempted() -> bool:
 class HostFacts:
     """What one layer's probe may build upon; facts only, no rules.
 
-    Shape:
-        ``btf`` answers for struct offsets and tracepoint prototypes (a test gives a fake with
-        the same methods).  ``cpu_count`` is of possible CPUs, as per-CPU maps have them.
-        ``trusted_loads``: raw tracepoint programs may follow kernel pointers directly
-        (BPF_PROG_TYPE_TRACING, kernel 5.5, and bpf_get_current_task_btf, 5.11) instead of by
-        a helper call for each; ``cast`` is the BTF id of what lets them follow any address
-        (bpf_rdonly_cast(), 6.2), None where it cannot be used.  ``alone``: no program
-        runs on top of itself on a CPU.  ``preempted``: a program can be preempted, and is
-        skipped meanwhile for everybody else on that CPU.
+    ``btf`` answers for struct offsets and tracepoint prototypes (a test gives a fake with the same
+    methods).  ``cpu_count`` is of possible CPUs, as per-CPU maps have them.  ``trusted_loads``: raw
+    tracepoint programs may follow kernel pointers directly (BPF_PROG_TYPE_TRACING, kernel 5.5, and
+    bpf_get_current_task_btf, 5.11) instead of by a helper call for each; ``cast`` is the BTF id of
+    what lets them follow any address (bpf_rdonly_cast(), 6.2), None where it cannot be
+    used.  ``alone``: no program runs on top of itself on a CPU.  ``preempted``: a program can be
+    preempted, and is skipped meanwhile for everybody else on that CPU.
     """
 
     btf: Btf
@@ -71,8 +69,7 @@ def find_facts(btf: Btf) -> HostFacts:
 def find_cast(btf: Btf) -> int | None:
     """BTF id of bpf_rdonly_cast(), by which a trusted program may follow any address (6.2).
 
-    Returns:
-        None where the kernel has none or refuses a program that calls it.
+    Returns None where the kernel has none or refuses a program that calls it.
     """
     cast, kind = btf.function_id("bpf_rdonly_cast"), btf.struct_id("list_head")
     if cast is None or kind is None:

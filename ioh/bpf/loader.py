@@ -171,10 +171,9 @@ def _close_all_but(kept: int) -> None:
 class _Monitor:
     """Who asked for what, what is under way, and what was made.
 
-    Shape:
-        A request is in one place: in ``waiting`` with the time until which an earlier copy may
-        still be there, then in ``children`` (by their socket's descriptor), then, if it came to
-        something, in ``made``.
+    A request is in one place: in ``waiting`` with the time until which an earlier copy may still be
+    there, then in ``children`` (by their socket's descriptor), then, if it came to something, in
+    ``made``.
     """
 
     channel: socket.socket

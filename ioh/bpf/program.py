@@ -44,8 +44,7 @@ def attach_layer(
 ) -> Outcome:
     """Attach a layer on this host; ``handed_on`` by layer, as Made has it.
 
-    Returns:
-        The answer for ioh, whatever goes wrong.
+    Returns the answer for ioh, whatever goes wrong.
     """
     started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
@@ -74,8 +73,7 @@ def c_constant(value: int | str) -> str:
 def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] | Unavailable:
     """Which way to attach each event on this host: the index of its first usable point.
 
-    Returns:
-        Events without a usable point are left out; Unavailable when one of them is needed.
+    Events without a usable point are left out; Unavailable when one of them is needed.
     """
     chosen: dict[str, int] = {}
     for event in events:
@@ -99,9 +97,8 @@ def all_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """The ``-D`` constants of one layer's probe: its own, and what every probe may ask for.
 
-    Shape:
-        ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place
-        among the chosen ones.
+    ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place among the
+    chosen ones.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
@@ -142,12 +139,11 @@ def attach_program(
 ) -> Outcome | Unavailable:
     """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
 
-    Returns:
-        Descriptors of maps, programs and links, and an answer whose ``points`` say which way each
-        event was attached, ``missing`` which optional events this kernel does not have.  The
-        programs begin with those that are not attached yet (those of a late part, or that of
-        servers' functions), and end with ``copies`` for each of ``points``, in that order.
-        Unavailable, with the compiler's or verifier's own last line, when one of them refuses.
+    Returns descriptors of maps, programs and links, and an answer whose ``points`` say which way
+    each event was attached, ``missing`` which optional events this kernel does not have.  The
+    programs begin with those that are not attached yet (those of a late part, or that of servers'
+    functions), and end with ``copies`` for each of ``points``, in that order.  Unavailable, with
+    the compiler's or verifier's own last line, when one of them refuses.
     """
     chosen = choose_points(layer.events, host)
     if isinstance(chosen, Unavailable):

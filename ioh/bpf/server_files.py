@@ -93,10 +93,9 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of server.
 
-    Shape:
-        ``binaries`` are names of programs, or their whole paths; ``libraries`` names of files
-        in the system's directories of libraries.  ``owner``: whose totals a session's are, those
-        of its ``process``, or of the ``parent`` that has forked it.
+    ``binaries`` are names of programs, or their whole paths; ``libraries`` names of files in the
+    system's directories of libraries.  ``owner``: whose totals a session's are, those of its
+    ``process``, or of the ``parent`` that has forked it.
     """
 
     title: Name

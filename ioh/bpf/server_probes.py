@@ -58,10 +58,9 @@ class _Work:
 def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:
     """Attach to one process' program, or to what is named; the answer says what came of it.
 
-    Shape:
-        The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what
-        each of the links counts, ``link_sites`` its file and its places, ``missing`` a sentence
-        for what there is not, and ``reason``, "" unless nothing came of it.
+    The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what each of
+    the links counts, ``link_sites`` its file and its places, ``missing`` a sentence for what there
+    is not, and ``reason``, "" unless nothing came of it.
     """
     links: list[int] = []
     try:

@@ -38,9 +38,8 @@ _ARM_FORMS = re.compile(
 class Argument:
     """Where a number is when a probe is hit.
 
-    Shape:
-        ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
-        ``displacement``.  ``constant``: it is ``displacement`` itself.
+    ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
+    ``displacement``.  ``constant``: it is ``displacement`` itself.
     """
 
     kind: Literal["register", "memory", "constant"]
@@ -54,11 +53,10 @@ class Argument:
 class Site:
     """One place to attach to; offsets are of the file.
 
-    Shape:
-        ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is
-        not under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With
-        ``only``, ``size`` is what has to be one of them.  ``key`` tells operations apart where
-        another thread may end them; of a ``is_wait`` others are counted.
+    ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is not
+    under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With ``only``,
+    ``size`` is what has to be one of them.  ``key`` tells operations apart where another thread may
+    end them; of a ``is_wait`` others are counted.
     """
 
     op: str

@@ -22,8 +22,7 @@ SOON = "shown as soon as it is attached"
 class ModuleProbe:
     """The part of an attached probe that runs only while its layer wants it.
 
-    Shape:
-        ``refusal`` says why it cannot be had, ``""`` where it can or is not wanted.
+    ``refusal`` says why it cannot be had, ``""`` where it can or is not wanted.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -71,12 +70,11 @@ class ModuleProbe:
 class AttachedLayer:
     """One layer with whatever feeds it.
 
-    Shape:
-        Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
-        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
-        host has something for it to measure; ``is_awaited``: its probe is being compiled, and
-        nobody shall take /proc's numbers for its own meanwhile.  ``has_late``: the probe that is
-        attached has a part that may come later.
+    Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.  ``why_proc``
+    says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the host has something
+    for it to measure; ``is_awaited``: its probe is being compiled, and nobody shall take /proc's
+    numbers for its own meanwhile.  ``has_late``: the probe that is attached has a part that may
+    come later.
     """
 
     def __init__(self, layer: Layer) -> None:

@@ -60,8 +60,7 @@ def totals_of(stats: DiskStats) -> Totals:
 def increase(older: Totals, newer: Totals) -> Totals:
     """What each total of one device grew by.
 
-    Returns:
-        All of ``newer`` where a count went backwards: the number belongs to another device now.
+    Returns all of ``newer`` where a count went backwards: the number belongs to another device now.
     """
     growth = tuple(
         _grown_ms(a, b) if at in _MS else b - a
@@ -98,9 +97,8 @@ def ops_of(totals: Totals) -> dict[str, OpTotals]:
 class _Account:
     """One device's growth since ioh attached.
 
-    Shape:
-        ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest;
-        ``row`` what they make, once somebody has asked for it.
+    ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest; ``row``
+    what they make, once somebody has asked for it.
     """
 
     key: tuple[str, str]
@@ -146,9 +144,8 @@ class BlockFallback:
     def sample(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats and what sysfs says of each device.
 
-        Returns:
-            Parts and rows only of devices that did something since the first sample.
-            Unavailable where the file cannot be read or the chosen device is gone.
+        Returns parts and rows only of devices that did something since the first
+        sample.  Unavailable where the file cannot be read or the chosen device is gone.
         """
         stats = read_diskstats(self._root)
         if stats is None:
@@ -175,8 +172,7 @@ class BlockFallback:
     def activate(self, devs: Iterable[int]) -> Table:
         """Have rows of these devices, of which somebody else knows that they did something.
 
-        Returns:
-            As of the last sample, the rows that it would have had.
+        Returns the rows that the last sample would have had.
         """
         rows: dict[tuple[str, ...], Row] = {}
         for dev in devs:

@@ -30,9 +30,8 @@ _MOST_DEVICES = 1024  # sysfs cannot hold a cycle, a made-up root can; and each 
 class ChosenDevice:
     """The whole disk that requests of the chosen device carry.
 
-    Shape:
-        ``dev`` is the kernel's dev_t; ``name`` is printable; ``notes`` say where this differs from
-        what the user asked for.
+    ``dev`` is the kernel's dev_t; ``name`` is printable; ``notes`` say where this differs from what
+    the user asked for.
     """
 
     dev: int
@@ -132,10 +131,9 @@ def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
     Volumes, arrays and encrypted devices are found by ``holders``, through as many layers as
     there are.  One that lies on other disks, too, belongs to each of them.
 
-    Returns:
-        Each once and without ``dev`` itself: btrfs file systems (major 0), then what holds the
-        disk or a partition of it, nearest first, then partitions, of which files do not
-        have the number but are found by their disk.
+    Each comes once and without ``dev`` itself: btrfs file systems (major 0), then what holds the
+    disk or a partition of it, nearest first, then partitions, of which files do not have the number
+    but are found by their disk.
     """
     top = device_folder(dev, root)
     if top is None:

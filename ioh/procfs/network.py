@@ -56,8 +56,7 @@ def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
 class Link(NamedTuple):
     """What an interface is able to carry, in bits a second; None where nobody knows.
 
-    Shape:
-        ``shaped_bits_per_s``: what a shaper (tc tbf) lets out, headers included.
+    ``shaped_bits_per_s``: what a shaper (tc tbf) lets out, headers included.
     """
 
     speed_bits_per_s: int | None = None

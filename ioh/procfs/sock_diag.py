@@ -52,11 +52,10 @@ _TIMEOUT_S = 2
 class Counters(NamedTuple):
     """What one connection moved since it began.
 
-    Units:
-        Payload bytes.  ``bytes_received`` without the one that the kernel adds for a
-        received FIN; ``bytes_sent`` with, ``bytes_retrans`` the part that was sent again.
-        Segments; those three are 32 bits wide in the kernel and wrap.  ``retrans_segs``
-        includes SYN and FIN, the data segments do not.
+    Payload bytes.  ``bytes_received`` without the one that the kernel adds for a received FIN;
+    ``bytes_sent`` with, ``bytes_retrans`` the part that was sent again.  Segments; those three are
+    32 bits wide in the kernel and wrap.  ``retrans_segs`` includes SYN and FIN, the data segments
+    do not.
     """
 
     bytes_received: int = 0
@@ -70,9 +69,8 @@ class Counters(NamedTuple):
 class Change(NamedTuple):
     """One connection whose counters differ from those known before.
 
-    Shape:
-        ``message`` is the kernel's own, for endpoints() and decode_details().
-        ``min_rtt_us`` is 0 where the kernel has no value yet.
+    ``message`` is the kernel's own, for endpoints() and decode_details().  ``min_rtt_us`` is 0
+    where the kernel has no value yet.
     """
 
     cookie: int
@@ -85,10 +83,8 @@ class Change(NamedTuple):
 class Details(NamedTuple):
     """What else the kernel reports of a connection; None where it has ended.
 
-    Units:
-        ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs:
-        time with data to send, and of it time held up by the receiver's window and by our
-        own send buffer.
+    ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs: time with data
+    to send, and of it time held up by the receiver's window and by our own send buffer.
     """
 
     cwnd: int | None = None
@@ -107,9 +103,8 @@ NO_DETAILS = Details()
 class Dump:
     """One pass over the kernel's tables.
 
-    Shape:
-        ``seen`` holds every open connection by its cookie, ``changed`` those that differ
-        from what the caller knew.
+    ``seen`` holds every open connection by its cookie, ``changed`` those that differ from what the
+    caller knew.
     """
 
     seen: dict[int, Counters] = field(default_factory=dict)
