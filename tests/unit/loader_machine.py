@@ -49,6 +49,12 @@ class Machine:
         self.loaders.append(made)
         return made
 
+    def answer(self, attach: Attach) -> dict[str, Any]:
+        """What a loader of its own says when it is asked for layer block."""
+        loader = self.start(attach)
+        ask(loader, "attach", "block")
+        return hear(loader)
+
     def close(self) -> None:
         for loader in self.loaders:
             loader.close()

@@ -88,16 +88,6 @@ class Clock:
         return LayerSample("proc")
 
 
-def ticks(host: Host, interval_s: float, *late_s: float) -> list[float]:
-    """When each reading began, where reading takes so long each time."""
-    clock = Clock(host.patch)
-    clock.late = iter(late_s)
-    host.know(make_layer("a", 10, read=clock.reading))
-    with source(interval_s=interval_s) as running:
-        samples = itertools.islice(running, len(late_s))
-        return [round(s.mono_ns / 1e9 - 1000, 6) for s in samples]
-
-
 def test_a_sample_that_is_asked_for_shifts_no_other_one(host: Host) -> None:
     clock = Clock(host.patch)
     host.know(make_layer("a", 10, read=clock.reading))
@@ -116,20 +106,24 @@ def test_another_interval_begins_with_a_sample_at_once(host: Host) -> None:
     assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 3.0, 5.0, 7.0]
 
 
-def test_the_first_interval_is_short(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 0, 0) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_short_interval_is_not_made_longer(host: Host) -> None:
-    assert ticks(host, 0.1, 0, 0, 0, 0) == [0.0, 0.1, 0.2, 0.3]
-
-
-def test_reading_time_does_not_shift_the_ticks(host: Host) -> None:
-    assert ticks(host, 1.0, 0.2, 0.2, 0.9, 0.2) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_late_tick_is_not_made_up_for(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 3.5, 0, 0) == [0.0, 0.2, 1.2, 5.7, 6.7]
+@pytest.mark.parametrize(
+    ("interval_s", "late_s", "read_s"),
+    [
+        (1.0, [0, 0, 0, 0], [0.0, 0.2, 1.2, 2.2]),  # the first one is short
+        (0.1, [0, 0, 0, 0], [0.0, 0.1, 0.2, 0.3]),  # but never longer than it shall be
+        (1.0, [0.2, 0.2, 0.9, 0.2], [0.0, 0.2, 1.2, 2.2]),  # reading time shifts no tick
+        (1.0, [0, 0, 3.5, 0, 0], [0.0, 0.2, 1.2, 5.7, 6.7]),  # a late one is not made up for
+    ],
+)
+def test_when_samples_are_taken(
+    host: Host, interval_s: float, late_s: list[float], read_s: list[float]
+) -> None:
+    clock = Clock(host.patch)
+    clock.late = iter(late_s)
+    host.know(make_layer("a", 10, read=clock.reading))
+    with source(interval_s=interval_s) as running:
+        samples = itertools.islice(running, len(late_s))
+        assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == read_s
 
 
 def test_stop_ends_the_iteration_at_once(host: Host) -> None:

@@ -139,9 +139,7 @@ def test_a_child_that_hits_a_limit_of_memory(machine: Machine) -> None:
         bytearray(1 << 30)
         return never()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    assert hear(loader)["reason"] == (
+    assert machine.answer(attach)["reason"] == (
         "the compiler ended with status 1: too little memory (ulimit -v 204800)"
     )
 
@@ -155,9 +153,7 @@ def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
         return real()
 
     machine.patch.setattr(os, "fork", fork)
-    loader = machine.start(never)
-    ask(loader, "attach", "block")
-    answer = hear(loader)
+    answer = machine.answer(never)
     assert answer["reason"].startswith("its compiler cannot be started: too few processes")
     assert "raise the limit" in answer["hint"]
 
@@ -227,17 +223,15 @@ def test_a_refusal_comes_with_the_last_line_printed(machine: Machine) -> None:
         print_from_c(b"libbpf: the reason\n")
         return {"reason": "BPF refused", "hint": "try this"}, [], Made()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    answer = hear(loader)
+    answer = machine.answer(attach)
     assert answer["reason"] == "BPF refused: libbpf: the reason"
     assert answer["hint"] == "try this"
 
 
 def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
-    loader = machine.start(lambda *_: ({"reason": "\x1b[31m\n" + "x" * 100_000}, [], Made()))
-    ask(loader, "attach", "block")
-    reason = hear(loader)["reason"]
+    reason = machine.answer(lambda *_: ({"reason": "\x1b[31m\n" + "x" * 100_000}, [], Made()))[
+        "reason"
+    ]
     assert reason.startswith("\\x1b[31m\\x0axxx")
     assert len(reason) == 300
 

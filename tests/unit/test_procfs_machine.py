@@ -186,7 +186,6 @@ def test_tables_are_empty_where_there_is_nothing(tmp_path: Path) -> None:
     assert MachineTables(tmp_path, BlockDevices(tmp_path)).read() == {"limit": {}, "job": {}}
 
 
-DATA = Path(__file__).parents[1] / "data"
 LINE = "8 16 sdb 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"
 
 
