@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -35,19 +36,13 @@ class BpfFacts:
     lockdown: str | None
 
 
-def _read(path: str) -> str | None:
+def _lockdown() -> str | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
+        text = Path("/sys/kernel/security/lockdown").read_text(encoding="utf-8")
     except OSError:
         return None
-
-
-def _lockdown() -> str | None:
-    text = _read("/sys/kernel/security/lockdown")
-    if text is None or "[" not in text:
-        return None
-    return text.split("[")[1].split("]")[0]
+    found = re.search(r"\[(.*?)\]", text)
+    return found and found[1]
 
 
 def _find_bcc() -> tuple[str | None, str]:

@@ -17,8 +17,7 @@ from ioh.procfs.files import PAGE_BYTES, ROOT, path_under, read_numbers, read_pr
 _NS_PER_MS = 1_000_000
 _WRAP_MS = 1 << 32  # ms columns are unsigned int in every kernel
 
-_TOTALS = tuple(name for name in DiskStats._fields if name.endswith("_total"))
-_INDICES = tuple(DiskStats._fields.index(name) for name in _TOTALS)
+_TOTALS = DiskStats._fields[3:]  # behind dev, name and inflight
 _MS = frozenset(i for i, name in enumerate(_TOTALS) if name.endswith("_ms_total"))
 _SLOT = {name: i for i, name in enumerate(_TOTALS)}
 
@@ -50,11 +49,6 @@ _NOTES = (
 
 Totals = tuple[int, ...]
 _ZERO: Totals = (0,) * len(_TOTALS)
-
-
-def totals_of(stats: DiskStats) -> Totals:
-    """The running totals of one device, in the order of DiskStats."""
-    return tuple(stats[i] for i in _INDICES)  # type: ignore[misc]  # dev and name are not in it
 
 
 def increase(older: Totals, newer: Totals) -> Totals:
@@ -226,7 +220,7 @@ class BlockFallback:
             return None
         name = printable(disk.name)
         key = (name, device.stack if device is not None else name)
-        now = totals_of(disk)
+        now = disk[3:]
         if account is None:
             # At the first sample all of it is the past; a device that comes later began at 0.
             account = _Account(key, now if is_first else _ZERO, _ZERO)

@@ -11,7 +11,7 @@ SECTOR_BYTES = 512  # of diskstats, whatever the device's own block size
 MINOR_BITS = 20  # the kernel's dev_t: major << 20 | minor
 
 _COLUMNS = slice(3, 20)  # after major, minor and name; later kernels may have more
-_SECTORS = (2, 6, 13)  # of them
+_SECTORS, _INFLIGHT = (2, 6, 13), 8  # of them
 
 
 class DiskStats(NamedTuple):
@@ -32,6 +32,7 @@ class DiskStats(NamedTuple):
 
     dev: int
     name: str
+    inflight: int
     reads_total: int
     read_merges_total: int
     read_bytes_total: int
@@ -40,7 +41,6 @@ class DiskStats(NamedTuple):
     write_merges_total: int
     write_bytes_total: int
     write_ms_total: int
-    inflight: int
     busy_ms_total: int
     weighted_ms_total: int
     discards_total: int
@@ -77,7 +77,7 @@ def parse_line(line: str) -> DiskStats | None:
         return None
     for at in _SECTORS:
         numbers[at] *= SECTOR_BYTES
-    return DiskStats(make_dev(device[0], device[1]), words[2], *numbers)
+    return DiskStats(make_dev(device[0], device[1]), words[2], numbers.pop(_INFLIGHT), *numbers)
 
 
 _known: dict[str, DiskStats | None] = {}  # the lines of the text before
