@@ -58,11 +58,7 @@ class Btf:
     """
 
     def __init__(self, modules: tuple[str, ...] = (), welcome: tuple[str, ...] = ()) -> None:
-        lib = libbpf()
-        if lib is None:
-            msg = "libbpf.so.1 not found"
-            raise OSError(msg)
-        self._lib = lib
+        self._lib = lib = libbpf()
         # libbpf 0.3 (Debian 11) knows the same function by its older name.
         load = getattr(lib, "btf__load_vmlinux_btf", None) or lib.libbpf_find_kernel_btf
         load.restype = ctypes.c_void_p

@@ -12,6 +12,7 @@ from pathlib import Path
 from ioh.bpf.libbpf import libbpf
 from ioh.bpf.privileges import is_privileged
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
+from ioh.model.limits import lack_behind
 
 BTF_PATH = "/sys/kernel/btf/vmlinux"
 _BCC_TIMEOUT_S = 30
@@ -70,6 +71,16 @@ def _find_bcc() -> tuple[str | None, str]:
     return None, lines[-1] if lines else "import failed"
 
 
+def _has_libbpf() -> bool:
+    try:
+        libbpf()
+    except OSError as error:
+        if lack_behind(error) is not None:
+            raise
+        return False
+    return True
+
+
 def read_bpf_facts() -> BpfFacts:
     """Look at this host."""
     version, error = _find_bcc()
@@ -84,7 +95,7 @@ def read_bpf_facts() -> BpfFacts:
         is_privileged=is_privileged(),
         knows_machine=machine in SYSCALL_NUMBERS,
         btf_bytes=btf_bytes,
-        has_libbpf=libbpf() is not None,
+        has_libbpf=_has_libbpf(),
         bcc=version,
         bcc_error=error,
         lockdown=_lockdown(),

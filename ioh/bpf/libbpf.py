@@ -25,11 +25,11 @@ _TAKES = {
 
 
 @cache
-def libbpf() -> ctypes.CDLL | None:
-    """The library that the distribution's bcc links, or None where there is none.
+def libbpf() -> ctypes.CDLL:
+    """The library that the distribution's bcc links.
 
     Raises:
-        OSError: There is too little memory for it, or too few descriptors.
+        OSError: There is none, too little memory for it, or too few descriptors.
     """
     for soname in SONAMES:
         try:
@@ -43,4 +43,5 @@ def libbpf() -> ctypes.CDLL | None:
         lib.btf__type_by_id.restype = ctypes.c_void_p
         lib.btf__name_by_offset.restype = ctypes.c_char_p
         return lib
-    return None
+    msg = "libbpf.so.1 not found"
+    raise OSError(msg)

@@ -68,11 +68,7 @@ class Map:
     def __init__(self, spec: MapSpec, fd: int) -> None:
         self.spec = spec
         self.fd = fd
-        lib = libbpf()
-        if lib is None:  # the loader has used it a moment ago
-            msg = "libbpf.so.1 not found"
-            raise OSError(msg)
-        self._lib = lib
+        self._lib = libbpf()
         self.percpu = spec.kind in _PERCPU_TYPES
         self._words = (spec.value_size + 7) // 8
         self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size

@@ -147,12 +147,6 @@ def test_take(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
     assert held.entries == {}
 
 
-def test_without_libbpf_there_is_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bpf_maps, "libbpf", lambda: None)
-    with pytest.raises(OSError, match="libbpf"):
-        Map(MapSpec("m", HASH, 4, 8, 1), 0)
-
-
 def op_totals(
     monkeypatch: pytest.MonkeyPatch, *cpus: dict[int, int], **options: object
 ) -> OpTotals:

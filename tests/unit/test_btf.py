@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ioh.bpf import btf as btf_module
+from ioh.bpf import libbpf
 from ioh.bpf.btf import Btf, find_enumerator
 
 INT, PTR, STRUCT, UNION, ENUM, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 6, 8, 9, 10
@@ -194,8 +195,9 @@ def test_a_kernel_without_btf(lib: FakeLib, handle: int | None) -> None:
 
 
 def test_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(btf_module, "libbpf", lambda: None)
-    with pytest.raises(OSError, match="libbpf"):
+    monkeypatch.setattr(libbpf, "SONAMES", ("libbpf.so.none",))
+    monkeypatch.setattr(btf_module, "libbpf", libbpf.libbpf.__wrapped__)
+    with pytest.raises(OSError, match=r"libbpf\.so\.1 not found"):
         Btf()
 
 

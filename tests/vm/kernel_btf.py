@@ -37,7 +37,6 @@ def open_btf(directory: Path, modules: Sequence[str]) -> btf.Btf:
     """The types in such a directory, from now on in place of the running kernel's."""
     btf.BTF_DIR = directory
     lib = libbpf()
-    assert lib is not None
     lib.btf__parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
     lib.btf__parse.restype = ctypes.c_void_p
     opened = object.__new__(btf.Btf)
