@@ -254,7 +254,8 @@ class _Monitor:
         for asked, deadline in tuple(self.waiting.items()):
             if len(self.children) >= MAX_CHILDREN:
                 return
-            if asked.verb == "attach_server" and self._is_attaching_server():
+            verbs = {child.asked.verb for child in self.children.values()}
+            if asked.verb == "attach_server" and asked.verb in verbs:
                 continue  # it may be to the same file
             if not all(is_gone(made) for made in self.made.get(asked, Made()).live):
                 if time.monotonic() >= deadline:
@@ -268,9 +269,6 @@ class _Monitor:
             except OSError as error:
                 reason, hint = lack_behind(error, of_fork=True) or (error.strerror, _REPORT)
                 self._send(asked.refusal(f"its compiler cannot be started: {reason}", hint))
-
-    def _is_attaching_server(self) -> bool:
-        return any(child.asked.verb == "attach_server" for child in self.children.values())
 
     def _start(self, asked: _Asked) -> None:
         """Fork the child that attaches; the file of its messages is ours, to read after its end."""
@@ -341,22 +339,19 @@ class _Monitor:
         told, fds = got or (ended, [])
         if "answer" in told:
             made = Made(*(tuple(map(tuple, objects)) for objects in told["made"]))
-            self._note(child.asked, told["answer"], made)
             answer = child.asked.named | told["answer"]
+            if child.asked.verb == "attach_server":
+                self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
+            else:
+                self.made[child.asked] = made
+                if child.asked.verb == "attach" and made.late:
+                    self.servers = ServerLedger()
         else:
             answer = child.asked.refusal(told["reason"], told["hint"])
         if answer.get("reason"):
             reason = printable(answer["reason"], _REASON_CHARS)
             answer["reason"] = reason if last in reason else f"{reason}: {last}"
         self._send(answer, fds)
-
-    def _note(self, asked: _Asked, answer: dict[str, Any], made: Made) -> None:
-        if asked.verb == "attach_server":
-            self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
-            return
-        self.made[asked] = made
-        if asked.verb == "attach" and made.late:
-            self.servers = ServerLedger()
 
     def _send(self, answer: dict[str, Any], fds: list[int] | None = None) -> None:
         """Answer ioh, and keep no descriptor; one that takes no answers gets none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -128,17 +128,11 @@ def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Serv
         known = {path.stem: read_server(path) for path in sorted(_BUILT_IN.glob("*.toml"))}
     found = [server for name, server in known.items() if name in paths or not server.libraries]
     found += [read_server(Path(path)) for path in paths if path not in known]
-    return chosen(found, dear=dear)
-
-
-def chosen(servers: Iterable[Server], *, dear: bool) -> tuple[Server, ...]:
-    """Without what is dear, unless that is wanted; servers of which nothing is left, left out."""
-    found = []
-    for server in servers:
-        probes = tuple(probe for probe in server.probes if dear or not probe.dear)
-        if probes:
-            found.append(msgspec.structs.replace(server, probes=probes))
-    return tuple(found)
+    return tuple(
+        msgspec.structs.replace(server, probes=probes)
+        for server in found
+        if (probes := tuple(probe for probe in server.probes if dear or not probe.dear))
+    )
 
 
 def read_server(path: Path) -> Server:
