@@ -76,12 +76,12 @@ class LiveSource(Closing):
         self._early: FirstInterval | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopped = self._is_asked = self._is_rescheduled = False
-        self._attaching: Attaching | None = None
+        self._attaching = Attaching(filters)
+        self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
         self._uname = os.uname()
         # What the probes cost, carried on from a share of a core that is measured now and then.
         self._bpf_share: float | None = None
         self._bpf_ns, self._bpf_at_ns = 0.0, 0
-        self.attached: Mapping[str, AttachedLayer] = {}
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
@@ -97,16 +97,13 @@ class LiveSource(Closing):
             raise
         return self
 
-    def fork_loader(self) -> Attaching:
+    def fork_loader(self) -> None:
         """Before anything large is imported, since the loader keeps that for good; once."""
-        if self._attaching is None:
-            with own_rights():
-                self._attaching = Attaching(self._filters, self._why_no_bpf())
-        return self._attaching
+        with own_rights():
+            self._attaching.start(self._why_no_bpf())
 
     def _begin(self) -> None:
-        self._attaching = self.fork_loader()
-        self.attached = self._attaching.attached
+        self.fork_loader()
         give_back_large()
         has_login = self._login is not None
         known = {
@@ -137,7 +134,7 @@ class LiveSource(Closing):
     @property
     def awaited(self) -> tuple[str, ...]:
         """Names of the layers whose probes are still being compiled."""
-        return self._attaching.awaited if self._attaching is not None else ()
+        return self._attaching.awaited
 
     def attach(self) -> None:
         """Wait until every probe is attached or refused, the time is over, or stop() is called.
@@ -168,7 +165,7 @@ class LiveSource(Closing):
             from ioh.pg.connection import require_driver
 
             require_driver(self._login)
-        if self._attaching is not None and self._attaching.has_loader:
+        if self._attaching.has_loader:
             from ioh.bpf.maps import preload
 
             preload()
@@ -184,7 +181,7 @@ class LiveSource(Closing):
     def wait(self, due: float) -> bool:
         """As the iteration does: until a time, wake(), stop() or an awaited layer's answer."""
         has_come = self._wait(due)
-        if has_come and self._attaching is not None:
+        if has_come:
             self._attaching.request_due(1)
         return has_come
 
@@ -204,8 +201,6 @@ class LiveSource(Closing):
     def _wait(self, due: float) -> bool:
         """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
         attaching = self._attaching
-        if attaching is None:
-            return False
         before = attaching.awaited
         timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
         timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
@@ -225,8 +220,7 @@ class LiveSource(Closing):
 
     def close(self) -> None:
         """Detach every probe and end the loader."""
-        if self._attaching is not None:
-            self._attaching.close()
+        self._attaching.close()
 
     def sample_soon(self) -> None:
         """Let the iteration take one more sample, at once; safe to call from any thread."""
@@ -299,8 +293,7 @@ class LiveSource(Closing):
         from ioh.model.sample import Sample
         from ioh.procfs.host import read_host
 
-        if self._attaching is not None:
-            self._attaching.follow_modules()
+        self._attaching.follow_modules()
         for attached in self.attached.values():
             attached.warm_up()
         shown = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
@@ -324,7 +317,7 @@ class LiveSource(Closing):
         Yields:
             A function that returns the probes' run time so far in ns; None where it is not counted.
         """
-        fd = self._attaching.stats_descriptor() if self._attaching is not None else None
+        fd = self._attaching.stats_descriptor()
 
         def run_time_ns() -> int | None:
             if fd is None:
