@@ -229,9 +229,8 @@ def test_a_refusal_comes_with_the_last_line_printed(machine: Machine) -> None:
 
 
 def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
-    reason = machine.answer(lambda *_: ({"reason": "\x1b[31m\n" + "x" * 100_000}, [], Made()))[
-        "reason"
-    ]
+    told = {"reason": "\x1b[31m\n" + "x" * 100_000}
+    reason = machine.answer(lambda *_: (told, [], Made()))["reason"]
     assert reason.startswith("\\x1b[31m\\x0axxx")
     assert len(reason) == 300
 
