@@ -17,7 +17,7 @@ share/man/man8/ioh.8:man/ioh.8
 share/bash-completion/completions/ioh:contrib/completion/ioh.bash
 share/zsh/site-functions/_ioh:contrib/completion/_ioh
 ../../etc/fish/completions/ioh.fish:contrib/completion/ioh.fish"
-COMPILED=/var/cache/ioh # by ioh/bpf/probe_cache.py
+COMPILED=/var/cache/ioh # by ioh/bpf/compiled.py
 UNIT=/etc/systemd/system/ioh.service # by ioh serve --install-unit
 # First line: IOH_LINKS; then the directories that were not there before, outermost first.
 RECORD=installed.txt

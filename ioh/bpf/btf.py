@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import struct
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ioh.bpf.btf_raw import find_enumerator
 from ioh.bpf.libbpf import libbpf
 
 BTF_DIR = Path("/sys/kernel/btf")
@@ -23,15 +22,20 @@ _KIND_FUNC = 12
 _KIND_FUNC_PROTO = 13
 _KIND_ENUM64 = 19
 _MODIFIERS = frozenset({_KIND_TYPEDEF, 9, 10, 11, 18})  # volatile, const, restrict, type tag
+_HEADER = struct.Struct("=HBBIIIII")  # magic, version, flags, header; types, strings: at, bytes
 _TYPE = struct.Struct("=III")  # name offset, info, size or type
 _MEMBER = struct.Struct("=III")  # name offset, type, bit offset
 _ENUMERATOR = struct.Struct("=Ii")
 _ENUMERATOR64 = struct.Struct("=III")
 _PARAM = struct.Struct("=II")
+# Bytes that follow a type of each kind, once and for each of its members (uapi/linux/btf.h).
+_MORE = {1: (4, 0), 3: (12, 0), 4: (0, 12), 5: (0, 12), 6: (0, 8), 13: (0, 8), 14: (4, 0)}
+_MORE |= {15: (0, 12), 17: (4, 0), 19: (0, 12)}
 _MAX_ERRNO = 4095
 
 
 class _Type(NamedTuple):
+    part: ctypes.c_void_p  # the kernel's types or a module's
     address: int
     name: str
     kind: int
@@ -54,135 +58,109 @@ class Btf:
     """
 
     def __init__(self, modules: tuple[str, ...] = (), welcome: tuple[str, ...] = ()) -> None:
-        lib = libbpf()
-        if lib is None:
-            msg = "libbpf.so.1 not found"
-            raise OSError(msg)
-        self._lib = lib
+        self._lib = lib = libbpf()
         # libbpf 0.3 (Debian 11) knows the same function by its older name.
         load = getattr(lib, "btf__load_vmlinux_btf", None) or lib.libbpf_find_kernel_btf
         load.restype = ctypes.c_void_p
-        handle = load()
-        # libbpf before 1.0 returns a negative errno in the pointer instead of NULL.
-        if not handle or handle > ctypes.c_size_t(-1).value - _MAX_ERRNO:
-            msg = "no readable BTF at /sys/kernel/btf/vmlinux"
-            raise OSError(msg)
-        self._btf = ctypes.c_void_p(handle)
-        self.offset = lru_cache(maxsize=None)(self._offset)
-        parts = [self._module(name) for name in modules]
+        self._parts = [_checked(load(), "/sys/kernel/btf/vmlinux")]
+        for name in modules:
+            self._add(name)
         for name in welcome:
             with suppress(OSError, AttributeError):  # libbpf before 0.3 cannot read them
-                parts.append(self._module(name))
-        self._modules = [part for part in parts if part is not None]
+                self._add(name)
 
-    def _module(self, name: str) -> Btf | None:
-        """A module's types, on top of the kernel's; None when it is no module here."""
-        path = BTF_DIR / name
-        if not path.exists():
-            if (SYS_MODULE / name / "initstate").exists():
-                msg = f"this kernel gives no BTF of its module {name} (5.11 and later do)"
-                raise OSError(msg)
-            return None
-        # btf__load_module_btf() came with libbpf 0.7; this is what it does, and in 0.3.
-        parse = self._lib.btf__parse_split
-        parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
-        parse.restype = ctypes.c_void_p
-        handle = parse(str(path).encode(), self._btf)
-        if not handle or handle > ctypes.c_size_t(-1).value - _MAX_ERRNO:
-            msg = f"no readable BTF at {path}"
+    def _add(self, module: str) -> None:
+        """Know a module's types, too, unless it is no module here."""
+        path = BTF_DIR / module
+        if path.exists():
+            # btf__load_module_btf() came with libbpf 0.7; this is what it does, and in 0.3.
+            parse = self._lib.btf__parse_split
+            parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
+            parse.restype = ctypes.c_void_p
+            self._parts.append(_checked(parse(str(path).encode(), self._parts[0]), str(path)))
+        elif (SYS_MODULE / module / "initstate").exists():
+            msg = f"this kernel gives no BTF of its module {module} (5.11 and later do)"
             raise OSError(msg)
-        part = object.__new__(Btf)
-        part._lib, part._btf, part._modules = self._lib, ctypes.c_void_p(handle), []
-        part.offset = lru_cache(maxsize=None)(part._offset)
-        return part
 
-    def close(self) -> None:
-        """Give the memory back (some 10 MB)."""
-        for part in self._modules:
-            part.close()
-        if self._btf:
-            self._lib.btf__free(self._btf)
-            self._btf = ctypes.c_void_p()
-
-    def _type(self, type_id: int) -> _Type:
-        address = self._lib.btf__type_by_id(self._btf, type_id)
+    def _type(self, part: ctypes.c_void_p, type_id: int) -> _Type:
+        address = self._lib.btf__type_by_id(part, type_id)
         if not address:
-            return _Type(0, "", 0, 0, 0, has_bitfields=False)
-        name_offset, info, size = _TYPE.unpack(ctypes.string_at(address, _TYPE.size))
-        name = self._name(name_offset)
-        return _Type(address, name, info >> 24 & 0x1F, info & 0xFFFF, size, bool(info >> 31))
+            return _Type(part, 0, "", 0, 0, 0, has_bitfields=False)
+        name_at, info, size = _TYPE.unpack(ctypes.string_at(address, _TYPE.size))
+        kind, members = info >> 24 & 0x1F, info & 0xFFFF
+        return _Type(
+            part, address, self._name(part, name_at), kind, members, size, bool(info >> 31)
+        )
 
-    def _name(self, offset: int) -> str:
-        raw: bytes | None = self._lib.btf__name_by_offset(self._btf, offset)
+    def _name(self, part: ctypes.c_void_p, offset: int) -> str:
+        raw: bytes | None = self._lib.btf__name_by_offset(part, offset)
         return raw.decode() if raw else ""
 
     def _find(self, name: str, *kinds: int) -> _Type | None:
-        for kind in kinds:
-            type_id = self._lib.btf__find_by_name_kind(self._btf, name.encode(), kind)
-            if type_id > 0:
-                return self._type(type_id)
+        for part in self._parts:
+            for kind in kinds:
+                if (type_id := self._id(name, kind, part)) is not None:
+                    return self._type(part, type_id)
         return None
 
-    def _resolve(self, type_id: int) -> _Type:
-        found = self._type(type_id)
+    def _id(self, name: str, kind: int, part: ctypes.c_void_p | None = None) -> int | None:
+        where = part or self._parts[0]
+        type_id: int = self._lib.btf__find_by_name_kind(where, name.encode(), kind)
+        return type_id if type_id > 0 else None
+
+    def _resolve(self, part: ctypes.c_void_p, type_id: int) -> _Type:
+        found = self._type(part, type_id)
         while found.kind in _MODIFIERS:
-            found = self._type(found.size_or_type)
+            found = self._type(part, found.size_or_type)
         return found
+
+    def _rest(self, found: _Type, layout: struct.Struct) -> list[tuple[int, ...]]:
+        """What follows a type: one of ``layout`` for each of its members."""
+        raw = ctypes.string_at(found.address + _TYPE.size, found.members * layout.size)
+        return list(layout.iter_unpack(raw))
 
     def _member(self, owner: _Type, name: str) -> tuple[int, int] | None:
         """Byte offset and type of a member, looking through unnamed structs and unions."""
-        raw = ctypes.string_at(owner.address + _TYPE.size, owner.members * _MEMBER.size)
-        for name_offset, type_id, bits in _MEMBER.iter_unpack(raw):
+        for name_at, type_id, bits in self._rest(owner, _MEMBER):
             start = (bits & 0xFFFFFF if owner.has_bitfields else bits) // 8
-            if name_offset:
-                if self._name(name_offset) == name:
+            if name_at:
+                if self._name(owner.part, name_at) == name:
                     return start, type_id
                 continue
-            inner = self._resolve(type_id)
+            inner = self._resolve(owner.part, type_id)
             if inner.kind in (_KIND_STRUCT, _KIND_UNION):
                 found = self._member(inner, name)
                 if found is not None:
                     return start + found[0], found[1]
         return None
 
-    def _offset(self, owner: str, path: str) -> int | None:
-        """Byte offset of a member, ``"f_path.dentry"`` for a nested one.
-
-        Returns:
-            None when this kernel's struct has no such member.
-        """
+    @cache  # noqa: B019 (there is one for all of a process' time)
+    def offset(self, owner: str, path: str) -> int | None:
+        """Byte offset of a member, ``"f_path.dentry"`` for a nested one; None if there is none."""
         found = self._find(owner, _KIND_STRUCT, _KIND_UNION)
-        if found is None:
-            offsets = (part.offset(owner, path) for part in self._modules)
-            return next((offset for offset in offsets if offset is not None), None)
         total = 0
         for name in path.split("."):
-            member = self._member(found, name)
-            if member is None:
+            member = self._member(found, name) if found is not None else None
+            if found is None or member is None:
                 return None
             total += member[0]
-            found = self._resolve(member[1])
+            found = self._resolve(found.part, member[1])
         return total
 
     def size(self, name: str) -> int | None:
         """Bytes of a struct or union; None when this kernel has no such one."""
         found = self._find(name, _KIND_STRUCT, _KIND_UNION)
-        if found is not None:
-            return found.size_or_type
-        sizes = (part.size(name) for part in self._modules)
-        return next((size for size in sizes if size is not None), None)
+        return None if found is None else found.size_or_type
 
     def enumerators(self, name: str) -> dict[str, int]:
         """Values of an enum by name; empty when this kernel has no such enum."""
         found = self._find(name, _KIND_ENUM, _KIND_ENUM64)
         if found is None:
             return {}
-        start = found.address + _TYPE.size
         if found.kind == _KIND_ENUM64:
-            raw = ctypes.string_at(start, found.members * _ENUMERATOR64.size)
-            return {self._name(n): lo | hi << 32 for n, lo, hi in _ENUMERATOR64.iter_unpack(raw)}
-        raw = ctypes.string_at(start, found.members * _ENUMERATOR.size)
-        return {self._name(n): value for n, value in _ENUMERATOR.iter_unpack(raw)}
+            rows = self._rest(found, _ENUMERATOR64)
+            return {self._name(found.part, at): low | high << 32 for at, low, high in rows}
+        return {self._name(found.part, at): n for at, n in self._rest(found, _ENUMERATOR)}
 
     def enumerator(self, name: str) -> int | None:
         """Value of one enumerator, of an enum without a name, too; None where there is none."""
@@ -199,10 +177,6 @@ class Btf:
         """BTF id of one of the kernel's functions; None when it has no such one."""
         return self._id(name, _KIND_FUNC)
 
-    def _id(self, name: str, kind: int) -> int | None:
-        type_id: int = self._lib.btf__find_by_name_kind(self._btf, name.encode(), kind)
-        return type_id if type_id > 0 else None
-
     def tracepoint_id(self, name: str) -> int | None:
         """BTF id of a raw tracepoint's prototype; None when this kernel has no such one."""
         return self._id(f"btf_trace_{name}", _KIND_TYPEDEF)
@@ -210,21 +184,57 @@ class Btf:
     def tracepoint(self, name: str) -> tuple[str, ...] | None:
         """Argument types of a raw tracepoint: the struct's name, or "" for anything else.
 
-        Returns:
-            None when this kernel has no such tracepoint.  This needs no tracefs.
+        Returns None when this kernel has no such tracepoint.  This needs no tracefs.
         """
         typedef = self._find(f"btf_trace_{name}", _KIND_TYPEDEF)
         if typedef is None:
-            prototypes = (part.tracepoint(name) for part in self._modules)
-            return next((found for found in prototypes if found is not None), None)
-        pointer = self._resolve(typedef.size_or_type)
-        proto = self._resolve(pointer.size_or_type)
+            return None
+        part = typedef.part
+        pointer = self._resolve(part, typedef.size_or_type)
+        proto = self._resolve(part, pointer.size_or_type)
         if pointer.kind != _KIND_PTR or proto.kind != _KIND_FUNC_PROTO:
             return None
-        raw = ctypes.string_at(proto.address + _TYPE.size, proto.members * _PARAM.size)
         kinds: list[str] = []
-        for _, type_id in _PARAM.iter_unpack(raw):
-            argument = self._resolve(type_id)
-            target = self._resolve(argument.size_or_type) if argument.kind == _KIND_PTR else None
-            kinds.append(target.name if target is not None else "")
-        return tuple(kinds[1:])  # the first one is the tracepoint's own data
+        for _, type_id in self._rest(proto, _PARAM)[1:]:  # the first is the tracepoint's own data
+            argument = self._resolve(part, type_id)
+            is_pointer = argument.kind == _KIND_PTR
+            kinds.append(self._resolve(part, argument.size_or_type).name if is_pointer else "")
+        return tuple(kinds)
+
+
+def _checked(handle: int | None, path: str) -> ctypes.c_void_p:
+    # libbpf before 1.0 returns a negative errno in the pointer instead of NULL.
+    if not handle or handle > ctypes.c_size_t(-1).value - _MAX_ERRNO:
+        msg = f"no readable BTF at {path}"
+        raise OSError(msg)
+    return ctypes.c_void_p(handle)
+
+
+def find_enumerator(raw: bytes, name: str) -> int | None:
+    """Value of an enumerator of whatever enum: libbpf cannot find those that have no name.
+
+    Args:
+        raw: What /sys/kernel/btf/vmlinux holds; None is returned where it is no BTF, too.
+        name: Of the enumerator.
+    """
+    if len(raw) < _HEADER.size:
+        return None
+    _, _, _, header, types_at, types, strings_at, strings = _HEADER.unpack_from(raw)
+    strings_at += header
+    # Most kernels do not have it; going through their types takes a tenth of a second.
+    found = raw.find(f"\0{name}\0".encode(), strings_at, strings_at + strings)
+    if found < 0:
+        return None
+    wanted = found + 1 - strings_at
+    at, end = header + types_at, min(header + types_at + types, len(raw) - _TYPE.size)
+    while at < end:
+        _, info, _ = _TYPE.unpack_from(raw, at)
+        at += _TYPE.size
+        kind, members = info >> 24 & 0x1F, info & 0xFFFF
+        once, each = _MORE.get(kind, (0, 0))
+        if kind == _KIND_ENUM:
+            for name_at, value in _ENUMERATOR.iter_unpack(raw[at : at + each * members]):
+                if name_at == wanted:
+                    return int(value)
+        at += once + each * members
+    return None

@@ -27,16 +27,10 @@ Answer = tuple[dict[str, Any], list[int]]
 
 
 def receive(end: socket.socket) -> Answer | None:
-    """One message with its descriptors.
+    """One message with its descriptors; None when the other end is gone.
 
     Where this process may not hold as many as came, and some more to go on with, it gets none of
     them, and a reason instead.
-
-    Returns:
-        None when the other end is gone.
-
-    Raises:
-        OSError: As the socket's timeout has it.
     """
     data, fds, flags, _ = socket.recv_fds(end, MAX_MESSAGE_BYTES, MAX_FDS)
     if not data:
@@ -70,17 +64,17 @@ def close_all(fds: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """The socket to the privileged child, and its process id."""
+    """The socket to the privileged child, and its process id.
+
+    Raises:
+        ConnectionError: From every method but close(): the loader is gone, or does not listen.
+    """
 
     socket: socket.socket
     pid: int
 
     def request(self, message: dict[str, Any]) -> None:
-        """Send one request; answers come in any order, each with its layer's name.
-
-        Raises:
-            ConnectionError: The loader is gone, or takes nothing any more.
-        """
+        """Send one request; answers come in any order, each with its layer's name."""
         self.socket.settimeout(_SEND_TIMEOUT_S)
         try:
             self.socket.send(json.dumps(message).encode())
@@ -91,14 +85,7 @@ class Loader:
             raise _ended() from error
 
     def answer(self, timeout_s: float) -> Answer | None:
-        """Wait for one answer and its descriptors.
-
-        Returns:
-            None when nothing came within ``timeout_s``.
-
-        Raises:
-            ConnectionError: The loader is gone.
-        """
+        """Wait for one answer; None when nothing came within ``timeout_s``."""
         self.socket.settimeout(timeout_s)
         try:
             got = receive(self.socket)
@@ -116,13 +103,9 @@ class Loader:
         timeout_s: float,
         others: Callable[[dict[str, Any], list[int]], None],
     ) -> Answer | None:
-        """Send one request and wait for its answer; ``others`` takes answers to other requests.
+        """Send one request and wait for its answer, None when none came within ``timeout_s``.
 
-        Returns:
-            None when no answer came within ``timeout_s``.
-
-        Raises:
-            ConnectionError: The loader is gone.
+        ``others`` takes the answers to other requests that come meanwhile.
         """
         while (late := self.answer(0.0)) is not None:
             others(*late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from ioh.bpf.libbpf import libbpf
 from ioh.bpf.privileges import is_privileged
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
+from ioh.model.limits import lack_behind
 
 BTF_PATH = "/sys/kernel/btf/vmlinux"
 _BCC_TIMEOUT_S = 30
@@ -18,12 +20,10 @@ _BCC_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class BpfFacts:
-    """What was found; facts only, what follows from them is said elsewhere.
+    """What was found; what follows from it is said elsewhere.
 
-    Shape:
-        ``bcc`` is the distribution's version; None when it cannot be imported, with the
-        reason in ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the
-        kernel has none.
+    ``bcc`` is the distribution's version; None when it cannot be imported, with the reason in
+    ``bcc_error``.  ``lockdown`` is the kernel's lockdown mode, None where the kernel has none.
     """
 
     machine: str
@@ -37,19 +37,13 @@ class BpfFacts:
     lockdown: str | None
 
 
-def _read(path: str) -> str | None:
+def _lockdown() -> str | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
+        text = Path("/sys/kernel/security/lockdown").read_text(encoding="utf-8")
     except OSError:
         return None
-
-
-def _lockdown() -> str | None:
-    text = _read("/sys/kernel/security/lockdown")
-    if text is None or "[" not in text:
-        return None
-    return text.split("[")[1].split("]")[0]
+    found = re.search(r"\[(.*?)\]", text)
+    return found and found[1]
 
 
 def _find_bcc() -> tuple[str | None, str]:
@@ -77,6 +71,16 @@ def _find_bcc() -> tuple[str | None, str]:
     return None, lines[-1] if lines else "import failed"
 
 
+def _has_libbpf() -> bool:
+    try:
+        libbpf()
+    except OSError as error:
+        if lack_behind(error) is not None:
+            raise
+        return False
+    return True
+
+
 def read_bpf_facts() -> BpfFacts:
     """Look at this host."""
     version, error = _find_bcc()
@@ -91,7 +95,7 @@ def read_bpf_facts() -> BpfFacts:
         is_privileged=is_privileged(),
         knows_machine=machine in SYSCALL_NUMBERS,
         btf_bytes=btf_bytes,
-        has_libbpf=libbpf() is not None,
+        has_libbpf=_has_libbpf(),
         bcc=version,
         bcc_error=error,
         lockdown=_lockdown(),

@@ -22,11 +22,7 @@ _MASK = (1 << 64) - 1
 
 @cache
 def import_numpy() -> ModuleType:
-    """numpy, imported late: /proc sources, replay and small machines do without.
-
-    Raises:
-        ImportError: It is not installed.
-    """
+    """numpy, imported late: /proc sources, replay and small machines do without."""
     # Its BLAS would start a thread, with megabytes of buffers, for each CPU.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import numpy as np
@@ -38,13 +34,7 @@ Bytes = bytes | memoryview
 
 
 def sum_columns(raw: Bytes, words: int, columns: int) -> list[int]:
-    """The first counters of one value, modulo 2^64.
-
-    Args:
-        raw: As the kernel gives it: each CPU's counters, end to end.
-        words: How many there are of each CPU.
-        columns: How many of these are wanted.
-    """
+    """The first ``columns`` counters of one value, modulo 2^64, of which each CPU has ``words``."""
     if len(raw) > _WORD * words * FEW_CPUS:
         rows = import_numpy().frombuffer(raw, "u8").reshape(-1, words)
         found: list[int] = rows[:, :columns].sum(0).tolist()

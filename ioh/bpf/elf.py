@@ -12,7 +12,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 
 _MOST_SECTIONS = 4096
 _MOST_BYTES = 96 << 20  # of all that is read of a file: MariaDB's symbols are 4 MB
@@ -75,41 +75,33 @@ class Elf:
         head = _HEADER.unpack(self._read(0, _HEADER.size))
         magic, bits, order, _, _, machine, _, _, segments_at, sections_at, *_ = head
         if magic != b"\x7fELF" or (bits, order) != (2, 1):
-            msg = "it is no 64-bit program"
-            raise ValueError(msg)
+            _refuse("it is no 64-bit program")
         self.machine: int = machine
         segment_bytes, segments, section_bytes, sections, names_at = head[-5:]
-        if (segments and segment_bytes != _SEGMENT.size) or sections > _MOST_SECTIONS:
-            msg = "its headers are damaged"
-            raise ValueError(msg)
+        if (
+            (segments and segment_bytes != _SEGMENT.size)
+            or (sections and section_bytes != _SECTION.size)
+            or sections > _MOST_SECTIONS
+        ):
+            _refuse("its headers are damaged")
         table = self._read(segments_at, segments * _SEGMENT.size)
         self._loaded = tuple(
             Segment(flags, offset, address, size)
             for kind, flags, offset, address, _, size, _, _ in _SEGMENT.iter_unpack(table)
             if kind == _PT_LOAD
         )
-        if sections and section_bytes != _SECTION.size:
-            msg = "its headers are damaged"
-            raise ValueError(msg)
-        table = self._read(sections_at, sections * _SECTION.size)
-        self._sections = self._named(list(_SECTION.iter_unpack(table)), names_at)
-
-    def _named(self, rows: list[tuple[int, ...]], names_at: int) -> tuple[Section, ...]:
-        if names_at >= len(rows):
-            return ()
-        names = self._read(rows[names_at][4], rows[names_at][5])
-        return tuple(
-            Section(_text(names, row[0]), row[1], row[3], row[4], row[5], row[6]) for row in rows
+        rows = list(_SECTION.iter_unpack(self._read(sections_at, sections * _SECTION.size)))
+        names = self._read(*rows[names_at][4:6]) if names_at < len(rows) else b""
+        self._sections = tuple(
+            Section(_text(names, name), kind, *where) for name, kind, _, *where, _, _, _ in rows
         )
 
     def _read(self, offset: int, size: int) -> bytes:
         if offset + size > self._size:
-            msg = "it is cut off, or damaged"
-            raise ValueError(msg)
+            _refuse("it is cut off, or damaged")
         self._left -= size
         if self._left < 0:
-            msg = "its tables are larger than those of any server"
-            raise ValueError(msg)
+            _refuse("its tables are larger than those of any server")
         return os.pread(self._file.fileno(), size, offset)
 
     def _data(self, section: Section) -> bytes:
@@ -122,16 +114,14 @@ class Elf:
     def variable_at(self, address: int) -> int:
         """The place in the file of a variable, in 32 bits."""
         place = self._place(address, _WRITABLE)
-        if place > _MOST_COUNTER:
-            raise ValueError(_OUTSIDE)
-        return place
+        return place if place <= _MOST_COUNTER else _refuse(_OUTSIDE)
 
     def _place(self, address: int, needed: int) -> int:
         for segment in self._loaded:
             inside = address - segment.address
             if segment.flags & needed and 0 <= inside < segment.size:
                 return inside + segment.offset
-        raise ValueError(_OUTSIDE)
+        return _refuse(_OUTSIDE)
 
     def functions(self, wanted: Collection[str]) -> dict[str, int]:
         """Addresses of functions by name, as far as it names them."""
@@ -179,6 +169,10 @@ class Elf:
                 )
                 found[name.decode(errors="replace")].append(point)
         return found
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ValueError(why)
 
 
 def _text(names: bytes, at: int) -> str:

@@ -1,17 +1,26 @@
-"""Facts about this kernel, found by trying; what to do with them is decided elsewhere."""
+"""Facts about this kernel, found by trying, and programs in the forms that it takes."""
 
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ioh.bpf.calls import load_program
 from ioh.bpf.maps import possible_cpus
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
 
 _PREEMPTED_SINCE = 7
+_INSTRUCTION = struct.Struct("=BBhi")
+_CALL, _EXIT, _SET, _LOAD_U64 = 0x85, 0x95, 0xB7, 0x79
+_IS_KERNEL_FUNCTION = 2 << 4  # BPF_PSEUDO_KFUNC_CALL, in place of the source register
+_GET_TASK = _INSTRUCTION.pack(_CALL, 0, 0, 158)  # bpf_get_current_task_btf
+_END = _INSTRUCTION.pack(_SET, 0, 0, 0) + _INSTRUCTION.pack(_EXIT, 0, 0, 0)
+
+CASTS = 0x7FFF0000  # the helper that a probe's casts call: there is none of this number
 
 
 def are_probes_preempted() -> bool:
@@ -23,27 +32,17 @@ def are_probes_preempted() -> bool:
     return int(os.uname().release.split(".")[0]) >= _PREEMPTED_SINCE
 
 
-def run_alone(btf: Btf) -> bool:
-    """Whether an interrupt skips a raw tracepoint's program that it has interrupted.
-
-    Linux 6.1 (commit 05b24ff9b2cf) brought that together with this function.
-    """
-    return btf.function_id("bpf_prog_inc_misses_counter") is not None
-
-
 @dataclass(frozen=True, slots=True)
 class HostFacts:
     """What one layer's probe may build upon; facts only, no rules.
 
-    Shape:
-        ``btf`` answers for struct offsets and tracepoint prototypes (a test gives a fake with
-        the same methods).  ``cpu_count`` is of possible CPUs, as per-CPU maps have them.
-        ``trusted_loads``: raw tracepoint programs may follow kernel pointers directly
-        (BPF_PROG_TYPE_TRACING, kernel 5.5, and bpf_get_current_task_btf, 5.11) instead of by
-        a helper call for each; ``cast`` is the BTF id of what lets them follow any address
-        (bpf_rdonly_cast(), 6.2), None where it cannot be used.  ``alone``: no program
-        runs on top of itself on a CPU.  ``preempted``: a program can be preempted, and is
-        skipped meanwhile for everybody else on that CPU.
+    ``btf`` answers for struct offsets and tracepoint prototypes (a test gives a fake with the same
+    methods).  ``cpu_count`` is of possible CPUs, as per-CPU maps have them.  ``trusted_loads``: raw
+    tracepoint programs may follow kernel pointers directly (BPF_PROG_TYPE_TRACING, kernel 5.5, and
+    bpf_get_current_task_btf, 5.11) instead of by a helper call for each; ``cast`` is the BTF id of
+    what lets them follow any address (bpf_rdonly_cast(), 6.2), None where it cannot be
+    used.  ``alone``: no program runs on top of itself on a CPU.  ``preempted``: a program can be
+    preempted, and is skipped meanwhile for everybody else on that CPU.
     """
 
     btf: Btf
@@ -53,3 +52,61 @@ class HostFacts:
     cast: int | None = None
     alone: bool = False
     preempted: bool = field(default_factory=are_probes_preempted)
+
+
+def find_facts(btf: Btf) -> HostFacts:
+    """What this kernel takes."""
+    trusted = _takes(_GET_TASK + _END, btf)
+    return HostFacts(
+        btf,
+        trusted_loads=trusted,
+        cast=find_cast(btf) if trusted else None,
+        # Linux 6.1 (commit 05b24ff9b2cf) brought this function together with the guard.
+        alone=btf.function_id("bpf_prog_inc_misses_counter") is not None,
+    )
+
+
+def find_cast(btf: Btf) -> int | None:
+    """BTF id of bpf_rdonly_cast(), by which a trusted program may follow any address (6.2).
+
+    Returns None where the kernel has none or refuses a program that calls it.
+    """
+    cast, kind = btf.function_id("bpf_rdonly_cast"), btf.struct_id("list_head")
+    if cast is None or kind is None:
+        return None
+    # An address from nowhere, then what lies there.
+    trial = _GET_TASK + _INSTRUCTION.pack(_SET, 1, 0, 0) + _INSTRUCTION.pack(_SET, 2, 0, kind)
+    trial += _INSTRUCTION.pack(_CALL, 0, 0, CASTS) + _INSTRUCTION.pack(_LOAD_U64, 0, 0, 0) + _END
+    return cast if _takes(resolve_casts(trial, cast), btf) else None
+
+
+def _takes(trial: bytes, btf: Btf) -> bool:
+    try:
+        os.close(load_typed("ioh_trial", trial, "sys_enter", btf))
+    except OSError:
+        return False
+    return True
+
+
+def load_typed(name: str, instructions: bytes, tracepoint: str, btf: Btf) -> int:
+    """Load a program for a raw tracepoint whose arguments carry their BTF types.
+
+    Raises:
+        OSError: As load_program().
+    """
+    type_id = btf.tracepoint_id(tracepoint)
+    if type_id is None:
+        raise OSError(0, f"no raw tracepoint {tracepoint}")
+    return load_program(name, instructions, type_id)
+
+
+def resolve_casts(instructions: bytes, cast: int | None) -> bytes:
+    """The same with calls of the kernel's bpf_rdonly_cast() in the place of those of CASTS."""
+    call = _INSTRUCTION.pack(_CALL, 0, 0, CASTS)
+    if cast is None or call not in instructions:
+        return instructions
+    whole = bytearray(instructions)
+    for at in range(0, len(whole), _INSTRUCTION.size):
+        if whole[at : at + _INSTRUCTION.size] == call:
+            _INSTRUCTION.pack_into(whole, at, _CALL, _IS_KERNEL_FUNCTION, 0, cast)
+    return bytes(whole)

@@ -8,14 +8,28 @@ from functools import cache
 from ioh.model.limits import lack_behind
 
 SONAMES = ("libbpf.so.1", "libbpf.so.0")
+_INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
+_BATCH = (_INT, *(_POINTER,) * 4, ctypes.POINTER(_UINT), _POINTER)
+# What each function takes.
+_TAKES = {
+    "bpf_map_lookup_elem": (_INT, _POINTER, _POINTER),
+    "bpf_map_lookup_and_delete_elem": (_INT, _POINTER, _POINTER),
+    "bpf_map_update_elem": (_INT, _POINTER, _POINTER, ctypes.c_uint64),
+    "bpf_map_delete_elem": (_INT, _POINTER),
+    "bpf_map_lookup_batch": _BATCH,
+    "bpf_map_lookup_and_delete_batch": _BATCH,
+    "btf__type_by_id": (_POINTER, _UINT),
+    "btf__find_by_name_kind": (_POINTER, ctypes.c_char_p, _UINT),
+    "btf__name_by_offset": (_POINTER, _UINT),
+}
 
 
 @cache
-def libbpf() -> ctypes.CDLL | None:
-    """The library that the distribution's bcc links, or None where there is none.
+def libbpf() -> ctypes.CDLL:
+    """The library that the distribution's bcc links.
 
     Raises:
-        OSError: There is too little memory for it, or too few descriptors.
+        OSError: There is none, too little memory for it, or too few descriptors.
     """
     for soname in SONAMES:
         try:
@@ -24,36 +38,10 @@ def libbpf() -> ctypes.CDLL | None:
             if lack_behind(error) is not None:
                 raise
             continue
-        _declare(lib)
+        for name, takes in _TAKES.items():
+            getattr(lib, name).argtypes = takes
+        lib.btf__type_by_id.restype = ctypes.c_void_p
+        lib.btf__name_by_offset.restype = ctypes.c_char_p
         return lib
-    return None
-
-
-def _declare(lib: ctypes.CDLL) -> None:
-    for name in ("bpf_map_lookup_elem", "bpf_map_lookup_and_delete_elem"):
-        getattr(lib, name).argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    lib.bpf_map_update_elem.argtypes = (
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-    )
-    lib.bpf_map_delete_elem.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    for name in ("bpf_map_lookup_batch", "bpf_map_lookup_and_delete_batch"):
-        getattr(lib, name).argtypes = (
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.POINTER(ctypes.c_uint32),
-            ctypes.c_void_p,
-        )
-    lib.btf__free.argtypes = (ctypes.c_void_p,)
-    lib.btf__free.restype = None
-    lib.btf__type_by_id.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
-    lib.btf__type_by_id.restype = ctypes.c_void_p
-    lib.btf__find_by_name_kind.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32)
-    lib.btf__find_by_name_kind.restype = ctypes.c_int32
-    lib.btf__name_by_offset.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
-    lib.btf__name_by_offset.restype = ctypes.c_char_p
+    msg = "libbpf.so.1 not found"
+    raise OSError(msg)

@@ -159,7 +159,6 @@ def _confine(channel: int, parent: int) -> None:
 
 
 def _close_all_but(kept: int) -> None:
-    """Close every descriptor except the standard ones and this one."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (no path objects in here)
         if int(name) not in {0, 1, 2, kept}:
             try:
@@ -172,10 +171,9 @@ def _close_all_but(kept: int) -> None:
 class _Monitor:
     """Who asked for what, what is under way, and what was made.
 
-    Shape:
-        A request is in one place: in ``waiting`` with the time until which an earlier copy may
-        still be there, then in ``children`` (by their socket's descriptor), then, if it came to
-        something, in ``made``.
+    A request is in one place: in ``waiting`` with the time until which an earlier copy may still be
+    there, then in ``children`` (by their socket's descriptor), then, if it came to something, in
+    ``made``.
     """
 
     channel: socket.socket
@@ -256,7 +254,8 @@ class _Monitor:
         for asked, deadline in tuple(self.waiting.items()):
             if len(self.children) >= MAX_CHILDREN:
                 return
-            if asked.verb == "attach_server" and self._is_attaching_server():
+            verbs = {child.asked.verb for child in self.children.values()}
+            if asked.verb == "attach_server" and asked.verb in verbs:
                 continue  # it may be to the same file
             if not all(is_gone(made) for made in self.made.get(asked, Made()).live):
                 if time.monotonic() >= deadline:
@@ -271,15 +270,8 @@ class _Monitor:
                 reason, hint = lack_behind(error, of_fork=True) or (error.strerror, _REPORT)
                 self._send(asked.refusal(f"its compiler cannot be started: {reason}", hint))
 
-    def _is_attaching_server(self) -> bool:
-        return any(child.asked.verb == "attach_server" for child in self.children.values())
-
     def _start(self, asked: _Asked) -> None:
-        """Fork the child that attaches; the file for its messages is ours, to read after its end.
-
-        Raises:
-            OSError: There are no more processes or descriptors.
-        """
+        """Fork the child that attaches; the file of its messages is ours, to read after its end."""
         ours, theirs = _socket_pair()
         stderr = pid = -1
         try:
@@ -317,7 +309,7 @@ class _Monitor:
     def _attach(self, asked: _Asked) -> Outcome:
         # All of this only in the child: the loader itself stays small.
         if asked.verb == "attach_late":
-            from ioh.bpf.late import attach_late_part
+            from ioh.bpf.program import attach_late_part
 
             return attach_late_part(self.find_layer(asked.layer), self._late_of(asked.layer))
         if asked.verb == "attach_server":
@@ -347,22 +339,19 @@ class _Monitor:
         told, fds = got or (ended, [])
         if "answer" in told:
             made = Made(*(tuple(map(tuple, objects)) for objects in told["made"]))
-            self._note(child.asked, told["answer"], made)
             answer = child.asked.named | told["answer"]
+            if child.asked.verb == "attach_server":
+                self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
+            else:
+                self.made[child.asked] = made
+                if child.asked.verb == "attach" and made.late:
+                    self.servers = ServerLedger()
         else:
             answer = child.asked.refusal(told["reason"], told["hint"])
         if answer.get("reason"):
             reason = printable(answer["reason"], _REASON_CHARS)
             answer["reason"] = reason if last in reason else f"{reason}: {last}"
         self._send(answer, fds)
-
-    def _note(self, asked: _Asked, answer: dict[str, Any], made: Made) -> None:
-        if asked.verb == "attach_server":
-            self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
-            return
-        self.made[asked] = made
-        if asked.verb == "attach" and made.late:
-            self.servers = ServerLedger()
 
     def _send(self, answer: dict[str, Any], fds: list[int] | None = None) -> None:
         """Answer ioh, and keep no descriptor; one that takes no answers gets none."""

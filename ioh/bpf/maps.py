@@ -32,11 +32,7 @@ def possible_cpus() -> int:
 
 
 def preload() -> None:
-    """Import now what reading maps needs, before the privilege to read the files is gone.
-
-    Raises:
-        ImportError: numpy is needed here, and not installed.
-    """
+    """Import now what reading maps needs, before the privilege to read the files is gone."""
     if possible_cpus() > FEW_CPUS:
         import_numpy()
 
@@ -52,11 +48,7 @@ def _refused(code: int) -> OSError:
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """What the loader says of a map next to its descriptor; sizes in bytes.
-
-    Shape:
-        ``kind`` and ``flags`` are the kernel's own numbers (BPF_MAP_CREATE).
-    """
+    """What the loader says of a map: the kernel's own numbers (BPF_MAP_CREATE), sizes in bytes."""
 
     name: str
     kind: int
@@ -76,11 +68,7 @@ class Map:
     def __init__(self, spec: MapSpec, fd: int) -> None:
         self.spec = spec
         self.fd = fd
-        lib = libbpf()
-        if lib is None:  # the loader has used it a moment ago
-            msg = "libbpf.so.1 not found"
-            raise OSError(msg)
-        self._lib = lib
+        self._lib = libbpf()
         self.percpu = spec.kind in _PERCPU_TYPES
         self._words = (spec.value_size + 7) // 8
         self._read_size = 8 * self._words * possible_cpus() if self.percpu else spec.value_size

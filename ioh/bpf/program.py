@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.btf import Btf
 from ioh.bpf.calls import (
     Made,
+    Object,
     Outcome,
     attach_plain,
     attach_typed,
@@ -23,18 +23,15 @@ from ioh.bpf.calls import (
     open_object,
     set_element,
 )
-from ioh.bpf.compiled import Compiled, renumber
-from ioh.bpf.host import HostFacts, run_alone
-from ioh.bpf.probe_cache import find, keep, key_of
-from ioh.bpf.source import probes_dir
-from ioh.bpf.typed import CASTS, can_trust_pointers, find_cast, load_typed, resolve_casts
+from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
+from ioh.bpf.compiler import compile_probe, probe_source
+from ioh.bpf.host import CASTS, HostFacts, find_facts, load_typed, resolve_casts
 from ioh.model.limits import lack_behind
 from ioh.model.sample import Unavailable
 
 if TYPE_CHECKING:
-    from ioh.layers.base import AttachPoint, Event, Layer
+    from ioh.layers.base import AttachPoint, Event, Late, Layer
     from ioh.model.filters import Filters
-
 
 # The maps that say what a late part, or the program of servers' functions, needs to know.
 _LATE_MAPS = ("late_offsets", "sites")
@@ -45,19 +42,13 @@ _TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
 def attach_layer(
     layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
 ) -> Outcome:
-    """Attach a layer on this host; returns the answer for ioh, whatever goes wrong.
+    """Attach a layer on this host; ``handed_on`` by layer, as Made has it.
 
-    Args:
-        layer: Which one.
-        filters: What its probe is narrowed to.
-        handed_on: By layer, as Made has it.
+    Returns the answer for ioh, whatever goes wrong.
     """
     started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
-        btf = Btf(layer.modules, layer.welcome_modules)
-        trusted = can_trust_pointers(btf)
-        cast = find_cast(btf) if trusted else None
-        host = HostFacts(btf, trusted_loads=trusted, cast=cast, alone=run_alone(btf))
+        host = find_facts(Btf(layer.modules, layer.welcome_modules))
         for form in forms_of(layer, host):
             outcome = attach_program(layer, form, filters, dict(joined))
             if not isinstance(outcome, Unavailable):
@@ -79,21 +70,10 @@ def c_constant(value: int | str) -> str:
     return f'"{spelled}"'
 
 
-def probe_source(name: str) -> str:
-    """One probe's C with our own headers in place: bcc rewrites map accesses in the main file."""
-
-    def include(match: re.Match[str]) -> str:
-        return (probes_dir() / match[1]).read_text()
-
-    source = (probes_dir() / f"{name}.c").read_text()
-    return re.sub(r'^#include "([a-z_]+\.h)"$', include, source, flags=re.MULTILINE)
-
-
 def choose_points(events: tuple[Event, ...], host: HostFacts) -> dict[str, int] | Unavailable:
     """Which way to attach each event on this host: the index of its first usable point.
 
-    Returns:
-        Events without a usable point are left out; Unavailable when one of them is needed.
+    Events without a usable point are left out; Unavailable when one of them is needed.
     """
     chosen: dict[str, int] = {}
     for event in events:
@@ -117,9 +97,8 @@ def all_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """The ``-D`` constants of one layer's probe: its own, and what every probe may ask for.
 
-    Shape:
-        ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place
-        among the chosen ones.
+    ``ON_<EVENT>`` is the point chosen, counted from 1; ``AT_<EVENT>`` the event's place among the
+    chosen ones.
     """
     own = layer.defines(host, filters)
     if isinstance(own, Unavailable):
@@ -160,15 +139,11 @@ def attach_program(
 ) -> Outcome | Unavailable:
     """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
 
-    Shape:
-        Descriptors of maps, programs and links.  The answer's ``points`` say which way each event
-        was attached, ``missing`` which optional events this kernel does not have.  The programs
-        begin with those that are not attached yet (those of a late part, or that of servers'
-        functions), and end with ``copies`` for each of ``points``, in that order.
-
-    Returns:
-        Unavailable, with the compiler's or verifier's own last line, when the kernel or bcc
-        refuses.
+    Returns descriptors of maps, programs and links, and an answer whose ``points`` say which way
+    each event was attached, ``missing`` which optional events this kernel does not have.  The
+    programs begin with those that are not attached yet (those of a late part, or that of servers'
+    functions), and end with ``copies`` for each of ``points``, in that order.  Unavailable, with
+    the compiler's or verifier's own last line, when one of them refuses.
     """
     chosen = choose_points(layer.events, host)
     if isinstance(chosen, Unavailable):
@@ -180,7 +155,8 @@ def attach_program(
     if isinstance(compiled, Unavailable):
         return compiled
     try:
-        map_fds = create_maps(compiled)
+        lift_memory_limit()
+        map_fds = [create_map(spec) for spec in compiled.maps]
         programs, handlers = _load_all(compiled, map_fds, layer, chosen, host)
         typed = layer.trusts(host)
         links = [
@@ -228,22 +204,10 @@ def _compiled(
     key = key_of(source, flags, functions)
     if key is not None and (kept := find(key)) is not None:
         return kept
-    from ioh.bpf.compiler import compile_probe
-
     made = compile_probe(source, flags, functions)
     if key is not None and isinstance(made, Compiled):
         keep(key, made)
     return made
-
-
-def create_maps(compiled: Compiled) -> list[int]:
-    """A probe's maps, empty; their descriptors in its order.
-
-    Raises:
-        OSError: The kernel refused.
-    """
-    lift_memory_limit()
-    return [create_map(spec) for spec in compiled.maps]
 
 
 def _load_all(
@@ -299,3 +263,36 @@ def _is_called(program: int, array: int | None) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
+    """Attach the part of a running probe that its layer wants now, its module being loaded.
+
+    Args:
+        layer: Whose it is.
+        objects: The probe's map ``late_offsets`` if it has one, then a program for each point.
+
+    Returns:
+        The answer for ioh, whatever goes wrong.
+    """
+    if layer.late is None:
+        return {"reason": "the layer has no such part"}, [], Made()
+    try:
+        links = _attach_late(layer.late, [open_object(made) for made in objects])
+    except OSError as error:
+        lack = lack_behind(error)
+        return {"reason": lack.cause if lack else error.strerror or str(error)}, [], Made()
+    return {"reason": ""}, links, Made(object_ids("link", links))
+
+
+def _attach_late(late: Late, programs: list[int]) -> list[int]:
+    """Write the offsets of the module's structs for the probe, then attach its programs."""
+    if late.offsets:
+        offsets_map, btf = programs.pop(0), Btf((late.module,))
+        for index, (owner, member) in enumerate(late.offsets):
+            offset = btf.offset(owner, member)
+            if offset is None:
+                raise OSError(0, f"this kernel's struct {owner} has no {member}")
+            set_element(offsets_map, index, offset)
+    points = zip(programs, late.points, strict=True)
+    return [attach_plain(program, point.event) for program, point in points]

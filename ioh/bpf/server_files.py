@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -93,10 +93,9 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of server.
 
-    Shape:
-        ``binaries`` are names of programs, or their whole paths; ``libraries`` names of files
-        in the system's directories of libraries.  ``owner``: whose totals a session's are, those
-        of its ``process``, or of the ``parent`` that has forked it.
+    ``binaries`` are names of programs, or their whole paths; ``libraries`` names of files in the
+    system's directories of libraries.  ``owner``: whose totals a session's are, those of its
+    ``process``, or of the ``parent`` that has forked it.
     """
 
     title: Name
@@ -129,25 +128,15 @@ def read_servers(paths: Sequence[str] = (), *, dear: bool = False) -> tuple[Serv
         known = {path.stem: read_server(path) for path in sorted(_BUILT_IN.glob("*.toml"))}
     found = [server for name, server in known.items() if name in paths or not server.libraries]
     found += [read_server(Path(path)) for path in paths if path not in known]
-    return chosen(found, dear=dear)
-
-
-def chosen(servers: Iterable[Server], *, dear: bool) -> tuple[Server, ...]:
-    """Without what is dear, unless that is wanted; servers of which nothing is left, left out."""
-    found = []
-    for server in servers:
-        probes = tuple(probe for probe in server.probes if dear or not probe.dear)
-        if probes:
-            found.append(msgspec.structs.replace(server, probes=probes))
-    return tuple(found)
+    return tuple(
+        msgspec.structs.replace(server, probes=probes)
+        for server in found
+        if (probes := tuple(probe for probe in server.probes if dear or not probe.dear))
+    )
 
 
 def read_server(path: Path) -> Server:
-    """One file.
-
-    Raises:
-        IohError: It cannot be read, or is wrong.
-    """
+    """One file; an IohError where it cannot be read, or is wrong."""
     name = printable(str(path))
     try:
         with path.open("rb") as file:
@@ -161,11 +150,7 @@ def read_server(path: Path) -> Server:
 
 
 def parse_function(text: str) -> Server:
-    """``commit=/opt/app/bin/app:flush_log``: each call of a function, as an operation.
-
-    Raises:
-        IohError: It is of another form.
-    """
+    """``commit=/opt/app/bin/app:flush_log``: each call of a function, as an operation."""
     found = re.fullmatch(r"([a-z_]+)=(/[^:]+):(.+)", text)
     if found is None:
         cause = f"--function {printable(text)!r} is not OP=/PATH/TO/PROGRAM:FUNCTION"

@@ -17,10 +17,9 @@ Link = tuple[Sequence[int], Object]  # its places, itself
 class ServerRequest:
     """What is to be attached to.
 
-    Shape:
-        ``pid`` is of a process that runs a server; 0 stands for the libraries, and for the
-        programs named on the command line.  ``free_sites`` are places that nothing uses.
-        ``known`` are the files that have probes already, each with the ops whose own are gone.
+    ``pid`` is of a process that runs a server; 0 stands for the libraries, and for the programs
+    named on the command line.  ``free_sites`` are places that nothing uses.  ``known`` are the
+    files that have probes already, each with the ops whose own are gone.
     """
 
     pid: int

@@ -32,65 +32,57 @@ _ROLES = {"start": 0, "done": 1, "cancel": 2, "drop": 3, "first": 4}
 _SIZES = {"register": 1, "memory": 2, "constant": 3}
 _OWNERS = {"process": 0, "parent": 1}
 _LIBRARY_DIRS = "usr/lib/*-linux-gnu"
-_NOTHING: dict[str, Any] = {
-    "reason": "",
-    "files": [],
-    "link_ops": [],
-    "link_sites": [],
-    "missing": [],
-}
 
 
 @dataclass(slots=True)
 class _Work:
     """What has been attached so far."""
 
-    program: int
-    sites: int
-    ops: Sequence[str]
-    free_sites: Iterator[int]
+    free_sites: Iterator[int] = field(default_factory=lambda: iter(()))
+    program: int = -1
+    sites: int = -1
+    ops: Sequence[str] = ()
+    files: list[FileId] = field(default_factory=list)
     links: list[int] = field(default_factory=list)
     link_ops: list[str] = field(default_factory=list)  # what each of them counts
     link_sites: list[tuple[int, ...]] = field(default_factory=list)  # the file, its places
     missing: list[str] = field(default_factory=list)
 
+    def outcome(self, reason: str) -> Outcome:
+        answer: dict[str, Any] = {
+            "reason": printable(reason),
+            "files": self.files,
+            "link_ops": self.link_ops,
+            "link_sites": self.link_sites,
+            "missing": [printable(text) for text in self.missing],
+        }
+        return answer, self.links, Made(object_ids("link", self.links))
+
 
 def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRequest) -> Outcome:
     """Attach to one process' program, or to what is named; the answer says what came of it.
 
-    Shape:
-        The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what
-        each of the links counts, ``link_sites`` its file and its places, ``missing`` a sentence
-        for what there is not, and ``reason``, "" unless nothing came of it.
+    The answer has ``files``, the FileId of each file that has probes now, ``link_ops`` what each of
+    the links counts, ``link_sites`` its file and its places, ``missing`` a sentence for what there
+    is not, and ``reason``, "" unless nothing came of it.
     """
-    links: list[int] = []
     try:
         sites, program = (open_object(made) for made in objects)
-        work = _Work(program, sites, layer.spec.ops, iter(asked.free_sites), links)
-        files: list[FileId] = []
-        reason = "no server that ioh knows"
+        work = _Work(iter(asked.free_sites), program, sites, layer.spec.ops)
         for file, server in _files(asked.pid, layer.servers()):
             with file:
                 stat = os.fstat(file.fileno())
-                files.append((stat.st_dev, stat.st_ino))
-                lacks = asked.known.get(files[-1])
+                work.files.append((stat.st_dev, stat.st_ino))
+                lacks = asked.known.get(work.files[-1])
                 if lacks is None or lacks:
                     _attach_file(file, server, work, lacks)
-            reason = ""
     except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
-        return dict(_NOTHING), [], Made()
+        return _Work().outcome("")
     except (OSError, ValueError) as error:
         lack = lack_behind(error)
         said = lack.cause if lack else getattr(error, "strerror", None) or str(error)
-        return _NOTHING | {"reason": printable(said)}, [], Made()
-    answer = {
-        "reason": reason if asked.pid else "",
-        "files": files,
-        "link_ops": work.link_ops,
-        "link_sites": work.link_sites,
-        "missing": [printable(text) for text in work.missing],
-    }
-    return answer, links, Made(object_ids("link", links))
+        return _Work().outcome(said)
+    return work.outcome("no server that ioh knows" if asked.pid and not work.files else "")
 
 
 def _files(pid: int, servers: Iterable[Server]) -> Iterator[tuple[BinaryIO, Server]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple, NoReturn
 
 from ioh.bpf.elf import Elf, ProbePoint
 from ioh.bpf.server_files import Server, ServerProbe
@@ -38,9 +38,8 @@ _ARM_FORMS = re.compile(
 class Argument:
     """Where a number is when a probe is hit.
 
-    Shape:
-        ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
-        ``displacement``.  ``constant``: it is ``displacement`` itself.
+    ``register``: its offset in struct pt_regs.  ``memory``: at that register's value plus
+    ``displacement``.  ``constant``: it is ``displacement`` itself.
     """
 
     kind: Literal["register", "memory", "constant"]
@@ -54,11 +53,10 @@ class Argument:
 class Site:
     """One place to attach to; offsets are of the file.
 
-    Shape:
-        ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is
-        not under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With
-        ``only``, ``size`` is what has to be one of them.  ``key`` tells operations apart where
-        another thread may end them; of a ``is_wait`` others are counted.
+    ``semaphore`` is the counter that is raised meanwhile, 0 for none.  ``first`` starts what is not
+    under way yet.  ``way`` numbers the probe: an operation ends the way it began.  With ``only``,
+    ``size`` is what has to be one of them.  ``key`` tells operations apart where another thread may
+    end them; of a ``is_wait`` others are counted.
     """
 
     op: str
@@ -82,8 +80,7 @@ class Sites:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """What an event's name stands for in this file."""
 
     offset: int
@@ -95,21 +92,20 @@ class _LacksError(Exception):
     """What the file does not have."""
 
 
-def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
-    """The places of a server's probes.
+def _lack(what: str) -> NoReturn:
+    raise _LacksError(what)
 
-    Raises:
-        ValueError: The file is no program for this machine, or is damaged.
-    """
+
+def find_sites(file: BinaryIO, server: Server, machine: str) -> Sites:
+    """The places of a server's probes; ValueError where the file is no program for this machine."""
     finder = _Finder(Elf(file), server, machine)
     sites: list[Site] = []
     lacks: dict[str, list[str]] = {}
     for way, probe in enumerate(server.probes):
-        found = finder.sites_of(way, probe)
-        if isinstance(found, str):
-            lacks.setdefault(found, []).append(probe.op)
-        else:
-            sites += found
+        try:
+            sites += finder.sites_of(way, probe)
+        except _LacksError as error:  # noqa: PERF203 (few probes)
+            lacks.setdefault(str(error), []).append(probe.op)
     counted = {site.op for site in sites if not site.is_wait}
     sites = [site for site in sites if site.op in counted]
     missing = [
@@ -137,18 +133,11 @@ class _Finder:
         providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
         self._points = {provider: elf.probe_points(provider) for provider in providers}
 
-    def sites_of(self, way: int, probe: ServerProbe) -> list[Site] | str:
-        """Those of one probe, or what the file does not have."""
-        try:
-            return self._sites_of(way, probe)
-        except _LacksError as error:
-            return str(error)
-
-    def _sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
+    def sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
+        """Those of one probe."""
         past = probe.unless.removeprefix("function:")
         if past in self._functions:
-            msg = f"the program's {past} has no probe point"
-            raise _LacksError(msg)
+            _lack(f"the program's {past} has no probe point")
         roles: tuple[tuple[Role, str], ...] = (
             *(("first" if probe.cancel else "start", event) for event in probe.starts),
             ("done", probe.done or probe.starts[0]),
@@ -172,14 +161,12 @@ class _Finder:
         if kind == "function":
             address = self._functions.get(name)
             if address is None:
-                msg = f"the program has no function {name} (stripped?)"
-                raise _LacksError(msg)
+                _lack(f"the program has no function {name} (stripped?)")
             return [_Place(self._elf.code_at(address), 0, None)]
         provider, _, point = name.partition(":")
         points = self._points[provider].get(point)
         if not points:
-            msg = f"the program has no probe point {point}"
-            raise _LacksError(msg)
+            _lack(f"the program has no probe point {point}")
         return [self._place_of(point) for point in points]
 
     def _place_of(self, point: ProbePoint) -> _Place:
@@ -199,8 +186,7 @@ class _Finder:
         if not number or (role == "done") != (of == "done") or role not in _COMPARED:
             return None
         if at_return:
-            msg = f"argument {number} cannot be had there"
-            raise _LacksError(msg)
+            _lack(f"argument {number} cannot be had there")
         if probe.bytes_is_int:
             width = 4
         return self._argument(place, number, width, signed=probe.bytes_is_int)
@@ -211,35 +197,27 @@ class _Finder:
         if place.arguments is None:
             registers = _CALL_ARGUMENTS[self._machine]
             if number > len(registers):
-                msg = f"argument {number} cannot be had there"
-                raise _LacksError(msg)
+                _lack(f"argument {number} cannot be had there")
             return Argument("register", registers[number - 1], 0, width, signed)
         if number > len(place.arguments):
-            msg = f"its probe point has no argument {number}"
-            raise _LacksError(msg)
+            _lack(f"its probe point has no argument {number}")
         return parse_argument(place.arguments[number - 1], self._machine)
 
 
 def parse_argument(text: str, machine: str) -> Argument:
-    """``-4@%edx``, ``8@-16(%rbp)``, ``8@[sp, 16]``: a number as a note says where it is.
-
-    Raises:
-        _LacksError: It is of another form.
-    """
+    """``-4@%edx``, ``8@-16(%rbp)``, ``8@[sp, 16]``: a number as a note says where it is."""
     whole = _ARGUMENT.fullmatch(text)
     forms, registers = (_X86_FORMS, _X86) if machine == "x86_64" else (_ARM_FORMS, _ARM)
     found = forms.fullmatch(whole[3]) if whole else None
     if whole is None or found is None:
-        msg = f"an argument of a form that ioh does not know ({text})"
-        raise _LacksError(msg)
+        _lack(f"an argument of a form that ioh does not know ({text})")
     sign, width = whole[1] == "-", int(whole[2])
     if found["constant"]:
         return Argument("constant", 0, int(found["constant"]), width, sign)
     name = found["register"] or found["base"]
     register = registers.get(_plain(name) if machine == "x86_64" else name)
     if register is None:
-        msg = f"an argument in a register that ioh does not know ({name})"
-        raise _LacksError(msg)
+        _lack(f"an argument in a register that ioh does not know ({name})")
     kind: Literal["register", "memory"] = "register" if found["register"] else "memory"
     return Argument(kind, register, int(found["displacement"] or 0), width, sign)
 

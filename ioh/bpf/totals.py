@@ -1,9 +1,10 @@
-"""Decodes ``struct op_totals`` of ``probes/ioh.h`` into OpTotals."""
+"""Decodes what the probes of ``probes/ioh.h`` count: op_totals, losses, skipped runs."""
 
 from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -46,16 +47,15 @@ def decode_op_totals(
     started: bool = True,
     previous: OpTotals | None = None,
 ) -> OpTotals:
-    """One op's totals over all CPUs.
+    """One op's totals over all CPUs, of which ``raw`` has WORDS counters each.
 
     Args:
-        raw: As the kernel gives it: WORDS counters of each CPU.
+        raw: As the kernel gives it.
         epoch: The tick whose slowest operation is wanted.
         queue: Whether the probe measures queue time.
         started: Whether the probe counts what has begun.
-        previous: The reading before; it is returned again when nothing was added, which spares
-            an idle op most of its decoding, and others to look at it.  What it has in flight stays
-            until the caller knows better.
+        previous: The reading before; returned again when nothing was added.  What it has in flight
+            stays until the caller knows better.
     """
     head = sum_columns(raw, WORDS, SLOWEST)
     if previous is not None and _done(head) == (
@@ -105,5 +105,31 @@ def advance_epoch(epochs: Map) -> int:
 
 def decode_lost(lost: Map, reasons: tuple[str, ...]) -> dict[str, int]:
     """The probe's own losses by reason."""
-    counts = [lost.sum_cpus(lost.at(i))[0] for i in range(len(reasons))]
-    return dict(zip(reasons, counts, strict=True))
+    return {reason: lost.sum_cpus(lost.at(i))[0] for i, reason in enumerate(reasons)}
+
+
+def skipped_events(misses: Sequence[int], turns: Map | None, copies: int) -> int:
+    """Events that met no program, where each program is attached in several copies.
+
+    Args:
+        misses: Runs that the kernel skipped, of each program, read before ``turns`` is; it
+            ends with ``copies`` programs for each event.
+        turns: By event, how often a copy ran and how often it took the event.  None where a
+            program has no copies: then every skipped run is an event.
+        copies: How many programs there are for each event.
+
+    Returns:
+        Never more than there were: a copy that has not had its turn yet makes it less.  Events
+        that take no turns are left out: more than one copy may act on each of them.
+    """
+    if turns is None or copies == 1:
+        return sum(misses)
+    events = turns.spec.max_entries
+    skipped = 0
+    for event in range(events):
+        first = len(misses) - (events - event) * copies
+        runs, taken = turns.sum_cpus(turns.at(event))
+        if runs:
+            # Each event makes every copy run or be skipped.
+            skipped += max(0, (runs + sum(misses[first : first + copies])) // copies - taken)
+    return skipped

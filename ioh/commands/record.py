@@ -178,7 +178,7 @@ def _new_recorder(args: argparse.Namespace) -> Recorder:
     Raises:
         IohError: It exists or cannot be made.
     """
-    from ioh.procfs.interfaces import read_addresses
+    from ioh.procfs.network import read_addresses
     from ioh.session.output import first_free
     from ioh.session.rotated_files import EarlierFiles, earlier_files
     from ioh.session.rotation import Recorder

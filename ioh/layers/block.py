@@ -26,7 +26,6 @@ from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
 from ioh.procfs.files import path_under, read_text
-from ioh.procfs.swap import read_swap
 
 if TYPE_CHECKING:
     from ioh.bpf.counters import Bytes
@@ -226,10 +225,7 @@ class Block(Layer):
         if isinstance(disks, Unavailable):
             return disks
         tables = {**disks.tables, **self._machine.read()}
-        metrics = {**disks.metrics, **read_swap(self.root)}
-        return replace(
-            disks, metrics=metrics, tables=tables, notes=(*disks.notes, *self._filter_notes())
-        )
+        return replace(disks, tables=tables, notes=(*disks.notes, *self._filter_notes()))
 
     def _filter_notes(self) -> tuple[str, ...]:
         """A request may be of many processes' pages, or of none: write-back."""
@@ -258,7 +254,6 @@ class Block(Layer):
             ops={**_NOTHING, **by_class.get(_COUNTED, {})},
             metrics={
                 **known.metrics,
-                **read_swap(self.root),
                 "splits_total": splits,
                 "requeues_total": requeues,
                 "sequential_total": sequential,

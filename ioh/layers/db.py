@@ -19,8 +19,7 @@ from ioh.layers.part_totals import PartTotals, part_defines, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, gauge
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
-from ioh.procfs.processes import are_pids_the_kernels
-from ioh.procfs.server_processes import ServerProcesses, server_name
+from ioh.procfs.processes import ServerProcesses, are_pids_the_kernels, server_name
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ioh.layers.per_owner_totals import Ops
 from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us, ratio
 from ioh.model.sample import Row, Table
-from ioh.procfs.server_processes import session_name
+from ioh.procfs.processes import session_name
 
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map

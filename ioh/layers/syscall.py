@@ -23,7 +23,7 @@ from ioh.layers.syscall_probe import (
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
-from ioh.procfs.holders import numbers_on
+from ioh.procfs.devices import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
 from ioh.procfs.syscall_fallback import SyscallFallback
 

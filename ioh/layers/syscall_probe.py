@@ -12,7 +12,7 @@ from ioh.layers.base import members_of, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
-from ioh.procfs.holders import numbers_on
+from ioh.procfs.devices import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.files import path_under, read_numbers
-from ioh.procfs.interfaces import LinkTable, read_interfaces
-from ioh.procfs.netstat import read_counters
+from ioh.procfs.network import LinkTable, read_counters, read_interfaces
 from ioh.procfs.sock_diag import Dump, SockDiag
 
 if TYPE_CHECKING:

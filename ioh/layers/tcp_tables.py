@@ -15,7 +15,7 @@ from ioh.layers.tcp_ledger import Moved
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.printable import printable
 from ioh.model.sample import Row, Table
-from ioh.procfs.interfaces import LinkTable
+from ioh.procfs.network import LinkTable
 from ioh.procfs.sock_diag import NO_DETAILS, PORTS_AT, Details, decode_details
 
 # Busiest connections added in a tick, and how many rows there can be with earlier ones.

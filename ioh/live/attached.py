@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ioh.bpf.calls import program_counts
 from ioh.bpf.channel import close_all
 from ioh.bpf.maps import Map, MapSpec
-from ioh.live.module_probe import ModuleProbe
 from ioh.live.servers import ServerProbes
 from ioh.model.sample import READ_STEP_US, LayerSample, Unavailable
 
@@ -20,15 +19,62 @@ COMPILING = "its probe is still being compiled"
 SOON = "shown as soon as it is attached"
 
 
+class ModuleProbe:
+    """The part of an attached probe that runs only while its layer wants it.
+
+    ``refusal`` says why it cannot be had, ``""`` where it can or is not wanted.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self._links: list[int] = []
+        self._is_asked = False
+        self.refusal = ""
+
+    def is_due(self) -> bool:
+        """Whether to ask for it now: once each time that the layer begins to want it.
+
+        Lets go of it, and of the module that it holds, when it is wanted no more.
+        """
+        if self._layer.late is None or not self._layer.wants_late():
+            self.close()
+            return False
+        is_due = not self._is_asked
+        self._is_asked = True
+        return is_due
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the loader owes an answer."""
+        return self._is_asked and not (self._links or self.refusal)
+
+    def take(self, links: list[int], reason: str) -> None:
+        """The loader's answer; links that came too late are closed."""
+        if not self._is_asked or self._links:
+            close_all(links)
+            return
+        self._links = links
+        self.refuse(reason)
+
+    def refuse(self, reason: str) -> None:
+        """Keep why it cannot be had, with what is missing for it; "" when it can."""
+        if self._layer.late is not None:
+            self.refusal = f"{self._layer.late.without}: {reason}" if reason else ""
+
+    def close(self) -> None:
+        """Detach it."""
+        close_all(self._links)
+        self._links, self._is_asked, self.refusal = [], False, ""
+
+
 class AttachedLayer:
     """One layer with whatever feeds it.
 
-    Shape:
-        Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.
-        ``why_proc`` says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the
-        host has something for it to measure; ``is_awaited``: its probe is being compiled, and
-        nobody shall take /proc's numbers for its own meanwhile.  ``has_late``: the probe that is
-        attached has a part that may come later.
+    Holds the probe's descriptors when BPF feeds it; closing them detaches the probe.  ``why_proc``
+    says why /proc feeds it instead, ``""`` when BPF does.  ``is_wanted``: the host has something
+    for it to measure; ``is_awaited``: its probe is being compiled, and nobody shall take /proc's
+    numbers for its own meanwhile.  ``has_late``: the probe that is attached has a part that may
+    come later.
     """
 
     def __init__(self, layer: Layer) -> None:
@@ -132,7 +178,7 @@ class AttachedLayer:
         And what is not among the numbers: a part of the probe could not be attached, or this
         kernel does not say.
         """
-        from ioh.bpf.skips import skipped_events
+        from ioh.bpf.totals import skipped_events
 
         misses = [misses for _, misses in program_counts(self.program_fds)]
         skipped = skipped_events(misses, self.maps.get("turns"), self.copies)

@@ -25,17 +25,11 @@ STATS_TIMEOUT_S = 1.0
 
 
 class Attaching:
-    """Which layers are attached, and which the loader owes.
+    """Which layers are attached, by ``filters``, and which the loader owes."""
 
-    Make it before anything large is imported: the loader keeps what is loaded then for good.
-
-    Args:
-        filters: What the probes are narrowed to.
-        why_proc: Why no probe is wanted or possible; "" where the loader shall be started.
-    """
-
-    def __init__(self, filters: Filters, why_proc: str) -> None:
-        self._filters, self._why_proc = filters, why_proc
+    def __init__(self, filters: Filters) -> None:
+        self._filters, self._why_proc = filters, ""
+        self._is_started = False
         # Layers whose probes are still to be asked for, with what each joins.
         self._due: dict[str, str] = {}
         self._is_unlimited = False
@@ -43,10 +37,20 @@ class Attaching:
         self._owes_stats = False
         self.attached: dict[str, AttachedLayer] = {}
         self._loader: Loader | None = None
+
+    def start(self, why_proc: str) -> None:
+        """Start the loader, once; it keeps what is imported by then for good.
+
+        Args:
+            why_proc: Why no probe is wanted or possible; "" where it shall be started.
+        """
+        if self._is_started:
+            return
+        self._is_started, self._why_proc = True, why_proc
         if why_proc:
             return
         try:
-            self._loader = start_loader(find_layer, filters)
+            self._loader = start_loader(find_layer, self._filters)
         except OSError as error:
             lack = lack_behind(error, of_fork=True)
             why = lack.cause if lack else error.strerror

@@ -10,11 +10,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ioh.model.closing import Closing
 
 if TYPE_CHECKING:
+    from ioh.live.source import LiveSource
     from ioh.model.sample import Sample
 
 FIRST_INTERVAL_S = 0.2
@@ -23,14 +24,6 @@ JOIN_SPACING_S = 0.1  # shortest interval that a layer which has just been attac
 
 # Called with the two samples of the first interval.
 TellFirst = Callable[["Sample", "Sample"], None]
-
-
-class _Source(Protocol):
-    @property
-    def awaited(self) -> tuple[str, ...]: ...
-    def wait(self, due: float) -> bool: ...
-    def wake(self) -> None: ...
-    def read(self) -> Sample: ...
 
 
 class FirstInterval(Closing):
@@ -45,7 +38,7 @@ class FirstInterval(Closing):
         tell: Called from the thread.
     """
 
-    def __init__(self, source: _Source, interval_s: float, tell: TellFirst) -> None:
+    def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:
         self._source, self._interval_s, self._tell = source, interval_s, tell
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="early", daemon=True)

@@ -32,9 +32,8 @@ class _Attached:
 class ServerProbes:
     """Asks for each process once, and keeps the links for as long as somebody runs the file.
 
-    Shape:
-        ``missing`` says what a server has no probe for, ``refused`` by process why it has none,
-        ``dropped`` by operation why it is not counted for a while, and until when.
+    ``missing`` says what a server has no probe for, ``refused`` by process why it has none,
+    ``dropped`` by operation why it is not counted for a while, and until when.
     """
 
     layer: Layer

@@ -18,7 +18,6 @@ from ioh.layers import all_layers
 from ioh.live.attaching import Attaching
 from ioh.live.first_interval import FIRST_INTERVAL_S, JOIN_SPACING_S, FirstInterval, TellFirst
 from ioh.live.memory import give_back, give_back_large
-from ioh.live.run_time import RunTime
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
@@ -77,10 +76,12 @@ class LiveSource(Closing):
         self._early: FirstInterval | None = None
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopped = self._is_asked = self._is_rescheduled = False
-        self._attaching: Attaching | None = None
+        self._attaching = Attaching(filters)
+        self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
         self._uname = os.uname()
-        self._run_time = RunTime()
-        self.attached: Mapping[str, AttachedLayer] = {}
+        # What the probes cost, carried on from a share of a core that is measured now and then.
+        self._bpf_share: float | None = None
+        self._bpf_ns, self._bpf_at_ns = 0.0, 0
         self.kept = privileges.Kept.NOTHING
 
     def __enter__(self) -> LiveSource:  # noqa: PYI034 (Self came with Python 3.11)
@@ -96,16 +97,13 @@ class LiveSource(Closing):
             raise
         return self
 
-    def fork_loader(self) -> Attaching:
+    def fork_loader(self) -> None:
         """Before anything large is imported, since the loader keeps that for good; once."""
-        if self._attaching is None:
-            with own_rights():
-                self._attaching = Attaching(self._filters, self._why_no_bpf())
-        return self._attaching
+        with own_rights():
+            self._attaching.start(self._why_no_bpf())
 
     def _begin(self) -> None:
-        self._attaching = self.fork_loader()
-        self.attached = self._attaching.attached
+        self.fork_loader()
         give_back_large()
         has_login = self._login is not None
         known = {
@@ -136,13 +134,12 @@ class LiveSource(Closing):
     @property
     def awaited(self) -> tuple[str, ...]:
         """Names of the layers whose probes are still being compiled."""
-        return self._attaching.awaited if self._attaching is not None else ()
+        return self._attaching.awaited
 
     def attach(self) -> None:
         """Wait until every probe is attached or refused, the time is over, or stop() is called.
 
-        Without this the iteration begins with the first layer that is attached; the others
-        join it one by one, unavailable before.
+        Without this the iteration begins with the first layer; the others join it one by one.
         """
         while self.awaited and not self._stopped:
             self._wait(float("inf"))
@@ -158,7 +155,7 @@ class LiveSource(Closing):
 
     def _import_all(self) -> None:
         """Import now, while the loader compiles, what may be unreadable after the drop."""
-        import ioh.bpf.skips
+        import ioh.bpf.totals
         import ioh.model.derive
         import ioh.procfs.host  # noqa: F401
         from ioh.procfs.mountstats import open_own
@@ -168,7 +165,7 @@ class LiveSource(Closing):
             from ioh.pg.connection import require_driver
 
             require_driver(self._login)
-        if self._attaching is not None and self._attaching.has_loader:
+        if self._attaching.has_loader:
             from ioh.bpf.maps import preload
 
             preload()
@@ -184,7 +181,7 @@ class LiveSource(Closing):
     def wait(self, due: float) -> bool:
         """As the iteration does: until a time, wake(), stop() or an awaited layer's answer."""
         has_come = self._wait(due)
-        if has_come and self._attaching is not None:
+        if has_come:
             self._attaching.request_due(1)
         return has_come
 
@@ -204,8 +201,6 @@ class LiveSource(Closing):
     def _wait(self, due: float) -> bool:
         """Sleep until a time, stop() or the answer of an awaited layer; whether one has come."""
         attaching = self._attaching
-        if attaching is None:
-            return False
         before = attaching.awaited
         timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
         timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
@@ -225,8 +220,7 @@ class LiveSource(Closing):
 
     def close(self) -> None:
         """Detach every probe and end the loader."""
-        if self._attaching is not None:
-            self._attaching.close()
+        self._attaching.close()
 
     def sample_soon(self) -> None:
         """Let the iteration take one more sample, at once; safe to call from any thread."""
@@ -299,8 +293,7 @@ class LiveSource(Closing):
         from ioh.model.sample import Sample
         from ioh.procfs.host import read_host
 
-        if self._attaching is not None:
-            self._attaching.follow_modules()
+        self._attaching.follow_modules()
         for attached in self.attached.values():
             attached.warm_up()
         shown = {name: layer for name, layer in self.attached.items() if layer.is_shown()}
@@ -312,7 +305,7 @@ class LiveSource(Closing):
             kernel=printable(self._uname.release),
             host=read_host(),
             self_cpu_ns_total=time.process_time_ns(),
-            bpf_ns_total=self._run_time.total_ns(),
+            bpf_ns_total=self._bpf_ns_total(),
             layers={name: attached.read(now_ns) for name, attached in shown.items()},
             specs={name: attached.layer.spec for name, attached in shown.items()},
         )
@@ -322,10 +315,9 @@ class LiveSource(Closing):
         """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
 
         Yields:
-            A function that returns the probes' run time so far in ns; None where the kernel
-            does not count it, or without BPF.
+            A function that returns the probes' run time so far in ns; None where it is not counted.
         """
-        fd = self._attaching.stats_descriptor() if self._attaching is not None else None
+        fd = self._attaching.stats_descriptor()
 
         def run_time_ns() -> int | None:
             if fd is None:
@@ -347,4 +339,15 @@ class LiveSource(Closing):
             self._sleep_until(time.monotonic() + COST_WINDOW_S)
             after, now = run_time_ns(), time.monotonic_ns()
         if not self._is_asked:  # else it was too short
-            self._run_time.learn(((after or before) - before) / (now - started))
+            if self._bpf_share is None:
+                self._bpf_at_ns = now
+            self._bpf_share = ((after or before) - before) / (now - started)
+
+    def _bpf_ns_total(self) -> int | None:
+        """The probes' run time since the first share was learned; None before."""
+        if self._bpf_share is None:
+            return None
+        now_ns = time.monotonic_ns()
+        self._bpf_ns += self._bpf_share * (now_ns - self._bpf_at_ns)
+        self._bpf_at_ns = now_ns
+        return int(self._bpf_ns)

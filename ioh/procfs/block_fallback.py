@@ -12,13 +12,12 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, OpTotals, Row, Table, Unavailable, Value
 from ioh.procfs.blockdev import BlockDevice, BlockDevices, disk_of_path
 from ioh.procfs.diskstats import DiskStats, read_diskstats
-from ioh.procfs.files import ROOT
+from ioh.procfs.files import PAGE_BYTES, ROOT, path_under, read_numbers, read_pressure
 
 _NS_PER_MS = 1_000_000
 _WRAP_MS = 1 << 32  # ms columns are unsigned int in every kernel
 
-_TOTALS = tuple(name for name in DiskStats._fields if name.endswith("_total"))
-_INDICES = tuple(DiskStats._fields.index(name) for name in _TOTALS)
+_TOTALS = DiskStats._fields[3:]  # behind dev, name and inflight
 _MS = frozenset(i for i, name in enumerate(_TOTALS) if name.endswith("_ms_total"))
 _SLOT = {name: i for i, name in enumerate(_TOTALS)}
 
@@ -38,6 +37,8 @@ _SETTINGS = (
     "read_ahead_bytes",
     "chunk_bytes",
 )
+# Not psutil.swap_memory(): it takes each page for 4 KiB.
+_SWAP = {"pswpin": "swap_in_bytes_total", "pswpout": "swap_out_bytes_total"}
 _MERGES = ("read_merges_total", "write_merges_total", "discard_merges_total")
 
 _NOTES = (
@@ -50,16 +51,10 @@ Totals = tuple[int, ...]
 _ZERO: Totals = (0,) * len(_TOTALS)
 
 
-def totals_of(stats: DiskStats) -> Totals:
-    """The running totals of one device, in the order of DiskStats."""
-    return tuple(stats[i] for i in _INDICES)  # type: ignore[misc]  # dev and name are not in it
-
-
 def increase(older: Totals, newer: Totals) -> Totals:
     """What each total of one device grew by.
 
-    Returns:
-        All of ``newer`` where a count went backwards: the number belongs to another device now.
+    Returns all of ``newer`` where a count went backwards: the number belongs to another device now.
     """
     growth = tuple(
         _grown_ms(a, b) if at in _MS else b - a
@@ -96,9 +91,8 @@ def ops_of(totals: Totals) -> dict[str, OpTotals]:
 class _Account:
     """One device's growth since ioh attached.
 
-    Shape:
-        ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest;
-        ``row`` what they make, once somebody has asked for it.
+    ``last`` is what diskstats said before; ``read`` and ``device`` the sources of the rest; ``row``
+    what they make, once somebody has asked for it.
     """
 
     key: tuple[str, str]
@@ -118,7 +112,7 @@ class BlockFallback:
     numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
     that comes to mean another device.  The layer's ops are the sum of all devices but those
     whose I/O appears again on another one (dm, md, loop over a file on a disk) or that have no
-    requests (zram), as with the probe; with ``device`` they are that device's.
+    requests (zram), as with the probe; with ``device`` they are that whole disk's.
 
     Args:
         spec: The block layer's; its ``device`` table is filled.
@@ -144,9 +138,8 @@ class BlockFallback:
     def sample(self) -> LayerSample | Unavailable:
         """Read /proc/diskstats and what sysfs says of each device.
 
-        Returns:
-            Parts and rows only of devices that did something since the first sample.
-            Unavailable where the file cannot be read or the chosen device is gone.
+        Returns parts and rows only of devices that did something since the first
+        sample.  Unavailable where the file cannot be read or the chosen device is gone.
         """
         stats = read_diskstats(self._root)
         if stats is None:
@@ -171,13 +164,9 @@ class BlockFallback:
         return self._device is not None or self._devices.is_counted(dev)
 
     def activate(self, devs: Iterable[int]) -> Table:
-        """Have rows of these devices from now on, whatever diskstats says of them.
+        """Have rows of these devices, of which somebody else knows that they did something.
 
-        Args:
-            devs: Those that did something, as somebody else knows.
-
-        Returns:
-            As of the last sample, the rows that it would have had.
+        Returns the rows that the last sample would have had.
         """
         rows: dict[tuple[str, ...], Row] = {}
         for dev in devs:
@@ -231,7 +220,7 @@ class BlockFallback:
             return None
         name = printable(disk.name)
         key = (name, device.stack if device is not None else name)
-        now = totals_of(disk)
+        now = disk[3:]
         if account is None:
             # At the first sample all of it is the past; a device that comes later began at 0.
             account = _Account(key, now if is_first else _ZERO, _ZERO)
@@ -269,7 +258,7 @@ class BlockFallback:
         return LayerSample(
             source="proc",
             ops=ops_of(total),
-            metrics={name: total[_SLOT[name]] for name in _MERGES},
+            metrics={**{name: total[_SLOT[name]] for name in _MERGES}, **_read_swap(self._root)},
             tables={"device": rows},
             parts=parts,
             notes=notes,
@@ -291,6 +280,16 @@ def _row(table: TableSpec, account: _Account, disk: DiskStats) -> Row:
         values["stacked"] = int(device.is_stacked)
     account.row = tuple(values.get(column.name) for column in table.raw_columns)
     return account.row
+
+
+def _read_swap(root: Path) -> dict[str, Value]:
+    """Totals since boot; pages that zram compresses count as they were before."""
+    pages = read_numbers(path_under(root, "proc/vmstat"), _SWAP)
+    found: dict[str, Value] = {_SWAP[name]: n * PAGE_BYTES for name, n in pages.items()}
+    pressure = read_pressure(path_under(root, "proc/pressure/memory"))
+    if "some" in pressure:
+        found["memory_wait_us_total"] = pressure["some"]
+    return found
 
 
 def looks_like_partition(name: str, names: Iterable[str]) -> bool:

@@ -112,19 +112,15 @@ def folder_name(folder: str) -> str:
 def read_block_device(
     dev: int, root: Path = ROOT, mounts: MountTable | None = None, hidden: str = ""
 ) -> BlockDevice | None:
-    """Describe the device with the kernel's number ``dev`` (major << 20 | minor).
+    """Describe the device with the kernel's dev_t; None when sysfs does not know it.
 
     Some 15 small files: once for each device, not on every tick (BlockDevices).
 
     Args:
-        dev: The kernel's dev_t.
+        dev: The kernel's dev_t, major << 20 | minor.
         root: Where /sys and /proc are.
-        mounts: The caller's mount table, to find where a loop device's file lies; without
-            it one is made when needed.
+        mounts: The caller's mount table, to find where a loop device's file lies.
         hidden: Name of a disk that has no number there.
-
-    Returns:
-        None when sysfs does not know the device.
     """
     folder = device_folder(dev, root) if dev > 0 else None
     if folder is None and hidden:

@@ -1,9 +1,11 @@
-"""Finds the block device that a user means by ``--device``."""
+"""Finds the block device that a user means by ``--device``, and what lies on a disk."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +19,19 @@ from ioh.procfs.blockdev import (
     read_block_device,
 )
 from ioh.procfs.diskstats import make_dev, parse_dev
-from ioh.procfs.files import ROOT, path_under, read_line
+from ioh.procfs.files import ROOT, path_under, read_line, read_text
+from ioh.procfs.mountinfo import parse_mountinfo
 
 _MAX_LISTED = 24
+_MOST_DEVICES = 1024  # sysfs cannot hold a cycle, a made-up root can; and each one costs time
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenDevice:
     """The whole disk that requests of the chosen device carry.
 
-    Shape:
-        ``dev`` is the kernel's dev_t, major << 20 | minor; ``name`` is printable; ``notes``
-        say where this differs from what the user asked for.
+    ``dev`` is the kernel's dev_t; ``name`` is printable; ``notes`` say where this differs from what
+    the user asked for.
     """
 
     dev: int
@@ -42,16 +45,13 @@ def list_disks(root: Path = ROOT) -> list[str]:
 
 
 def resolve_device(argument: str, root: Path = ROOT) -> ChosenDevice:
-    """Find the device for ``--device``.
+    """Find the whole disk for ``--device``: requests carry no partition.
 
     Args:
         argument: A kernel name (``sda``), a path below /dev including symbolic links
             (``/dev/mapper/vg-lv``, ``/dev/disk/by-id/…``), a device-mapper name (``vg-lv``)
             or ``major:minor``.
         root: Where /sys and /dev are.
-
-    Returns:
-        The whole disk: requests carry no partition, so a partition stands for its disk.
 
     Raises:
         IohError: There is no such block device; the hint lists those that exist.
@@ -123,3 +123,64 @@ def _find_name(name: str, root: Path) -> int | None:
         if read_line(f"{folder}/dm/name") == name:
             return parse_dev(read_line(f"{folder}/dev") or "")
     return None
+
+
+def numbers_on(dev: int, root: Path = ROOT) -> tuple[int, ...]:
+    """The device numbers under which files and devices that lie on a disk are known.
+
+    Volumes, arrays and encrypted devices are found by ``holders``, through as many layers as
+    there are.  One that lies on other disks, too, belongs to each of them.
+
+    Each comes once and without ``dev`` itself: btrfs file systems (major 0), then what holds the
+    disk or a partition of it, nearest first, then partitions, of which files do not have the number
+    but are found by their disk.
+    """
+    top = device_folder(dev, root)
+    if top is None:
+        return ()
+    seen, waiting = {top}, deque([top])
+    disks: list[int] = []
+    partitions: list[int] = []
+    while waiting and len(seen) < _MOST_DEVICES:
+        folder = waiting.popleft()
+        number = _number(folder)
+        if number is not None:
+            is_partition = read_line(f"{folder}/partition") is not None
+            (partitions if is_partition else disks).append(number)
+        for above in _above(folder):
+            if above not in seen:
+                seen.add(above)
+                waiting.append(above)
+    btrfs = _btrfs_on({*disks, *partitions}, root)
+    return tuple(n for n in dict.fromkeys((*btrfs, *disks, *partitions)) if n != dev)
+
+
+def _above(folder: str) -> Iterator[str]:
+    """Folders of a device's partitions, and of the devices that are made of it."""
+    for name in list_folder(folder):
+        if read_line(f"{folder}/{name}/partition") is not None:
+            yield f"{folder}/{name}"
+    for name in list_folder(f"{folder}/holders"):
+        yield os.path.realpath(f"{folder}/holders/{name}")
+
+
+def _number(folder: str) -> int | None:
+    return parse_dev(read_line(f"{folder}/dev") or "")
+
+
+def _btrfs_on(devs: set[int], root: Path) -> list[int]:
+    """dev_t of the mounted btrfs that lie on one of the devices: their superblocks name none."""
+    base = path_under(root, "sys/fs/btrfs")
+    names: set[str] = set()
+    for folder in (f"{base}/{uuid}/devices" for uuid in list_folder(base)):
+        members = list_folder(folder)
+        if any(_number(os.path.realpath(f"{folder}/{name}")) in devs for name in members):
+            names.update(members)
+    mounts = parse_mountinfo(read_text(path_under(root, "proc/self/mountinfo")) or "")
+    return sorted(
+        mount.dev
+        for mount in mounts
+        # What was mounted may be a name of device mapper's or of udev's.
+        if mount.fstype == "btrfs"
+        and os.path.realpath(path_under(root, mount.source.lstrip("/"))).rpartition("/")[2] in names
+    )

@@ -11,7 +11,7 @@ SECTOR_BYTES = 512  # of diskstats, whatever the device's own block size
 MINOR_BITS = 20  # the kernel's dev_t: major << 20 | minor
 
 _COLUMNS = slice(3, 20)  # after major, minor and name; later kernels may have more
-_SECTORS = (2, 6, 13)  # of them
+_SECTORS, _INFLIGHT = (2, 6, 13), 8  # of them
 
 
 class DiskStats(NamedTuple):
@@ -26,16 +26,13 @@ class DiskStats(NamedTuple):
         32-bit numbers that wrap after 49.7 days of summed time.  ``*_ms_total`` runs from
         acceptance to completion, queue and service; ``busy_ms_total`` while at least one
         request was in flight; ``weighted_ms_total`` is the sum of all requests' times.
-        ``inflight`` is a gauge: accepted, not completed.
-
-    Source:
-        /proc/diskstats (Documentation/admin-guide/iostats.rst).  Write zeroes and zone
-        appends are counted as writes.  Flushes are counted for whole disks only, after the
-        block layer has joined them.
+        ``inflight`` is a gauge: accepted, not completed.  Write zeroes and zone appends are
+        counted as writes, flushes for whole disks only, after the block layer has joined them.
     """
 
     dev: int
     name: str
+    inflight: int
     reads_total: int
     read_merges_total: int
     read_bytes_total: int
@@ -44,7 +41,6 @@ class DiskStats(NamedTuple):
     write_merges_total: int
     write_bytes_total: int
     write_ms_total: int
-    inflight: int
     busy_ms_total: int
     weighted_ms_total: int
     discards_total: int
@@ -81,17 +77,14 @@ def parse_line(line: str) -> DiskStats | None:
         return None
     for at in _SECTORS:
         numbers[at] *= SECTOR_BYTES
-    return DiskStats(make_dev(device[0], device[1]), words[2], *numbers)
+    return DiskStats(make_dev(device[0], device[1]), words[2], numbers.pop(_INFLIGHT), *numbers)
 
 
 _known: dict[str, DiskStats | None] = {}  # the lines of the text before
 
 
 def parse_diskstats(text: str) -> list[DiskStats]:
-    """Parse /proc/diskstats; lines that are malformed are left out.
-
-    Most devices are idle: one that did nothing is the very same DiskStats as before.
-    """
+    """All well-formed lines; of an idle device the very same DiskStats as before."""
     found = {line: _known.get(line) or parse_line(line) for line in text.split("\n")}
     _known.clear()
     _known.update(found)

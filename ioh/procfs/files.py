@@ -22,9 +22,8 @@ def path_under(root: Path, name: str) -> str:
 def read_bytes(path: str) -> bytes | None:
     """Read a file whole, however small the pieces in which the kernel gives it.
 
-    Returns:
-        None when the file is not there, may not be read, or refuses to be read (sysfs
-        ``speed`` of a link that is down: EINVAL; ``pressure/io`` with PSI off: EOPNOTSUPP).
+    Returns None when the file is not there, may not be read, or refuses to be read (sysfs ``speed``
+    of a link that is down: EINVAL; ``pressure/io`` with PSI off: EOPNOTSUPP).
     """
     try:
         # O_NONBLOCK: a fifo or a device put where a /proc file is expected must not hang us.
@@ -40,11 +39,7 @@ def read_bytes(path: str) -> bytes | None:
 
 
 def read_fd(fd: int) -> bytes:
-    """Read from where ``fd`` stands to its end.
-
-    Raises:
-        OSError: The kernel refused.
-    """
+    """Read from where ``fd`` stands to its end; an OSError where the kernel refuses."""
     chunks: list[bytes] = []
     while chunk := os.read(fd, _CHUNK_BYTES):
         chunks.append(chunk)

@@ -20,11 +20,9 @@ _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=
 class Job:
     """One job under way.
 
-    Shape:
-        ``device`` is an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``),
-        printable; ``kind`` the kernel's word: resync, recovery, check, reshape, balance,
-        device replace …, or scrub.
-        ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not say.
+    ``device`` is an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``), printable;
+    ``kind`` the kernel's word: resync, recovery, check, reshape, balance, device replace …, or
+    scrub.  ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not say.
     """
 
     device: str

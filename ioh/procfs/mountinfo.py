@@ -23,14 +23,12 @@ _FIXED_FIELDS = 6  # id, parent, major:minor, root, mount point, options; then o
 class Mount:
     """One mount of the caller's mount namespace.
 
-    Shape:
-        Strings as the kernel has them, octal escapes decoded, not yet printable.  ``root``
-        is the directory inside the file system that is mounted (``/`` unless it is a bind
-        mount or a subvolume); ``source`` is what was mounted (``/dev/sda1``,
-        ``10.0.0.5:/export``), free text for some file systems.  ``dev`` is the kernel's
-        dev_t of the file system (major 0 where it lies on no single block device).  ``id`` is the
-        kernel's own, used again once the mount is gone.  ``address`` is its server's, ``""`` where
-        it says none.
+    Strings as the kernel has them, octal escapes decoded, not yet printable.  ``root`` is the
+    directory inside the file system that is mounted (``/`` unless it is a bind mount or a
+    subvolume); ``source`` is what was mounted (``/dev/sda1``, ``10.0.0.5:/export``), free text for
+    some file systems.  ``dev`` is the kernel's dev_t of the file system (major 0 where it lies on
+    no single block device).  ``id`` is the kernel's own, used again once the mount is
+    gone.  ``address`` is its server's, ``""`` where it says none.
     """
 
     mount_point: str
@@ -170,8 +168,7 @@ class MountTable:
     def of_whole(self, dev: int) -> tuple[str, str] | None:
         """Mount point and type, printable, of the mount that shows every file of ``dev``.
 
-        Returns:
-            None where it depends on the file which mount shows it.
+        Returns None where it depends on the file which mount shows it.
         """
         mounts = self._by_dev.get(dev)
         # Each NFS mount says that it is of "/".
@@ -192,11 +189,7 @@ class MountTable:
         return Location(shown, shown, _shown(mount.fstype), _shown(mount.source))
 
     def locate(self, dev: int, path: str) -> Location | None:
-        """Where the user finds ``path`` (from the file system's own root) of file system ``dev``.
-
-        Returns:
-            None when no mount of this namespace shows that path.
-        """
+        """Where the user finds ``path`` of file system ``dev``; None if no mount here shows it."""
         mount = self.find(dev, path)
         if mount is None:
             return None

@@ -36,11 +36,9 @@ _BYTES = (
 class ProcedureStats(NamedTuple):
     """One remote procedure on one mount since it was mounted.
 
-    Units:
-        ``calls`` are attempts that were answered or given up; ``transmissions`` minus
-        ``calls`` were sent again.  ``wire_…`` bytes include RPC headers.  Times in
-        milliseconds, summed over the calls: waiting to be sent; from sending to the reply;
-        all of it.
+    ``calls`` are attempts that were answered or given up; ``transmissions`` minus ``calls`` were
+    sent again.  ``wire_…`` bytes include RPC headers.  Times in milliseconds, summed over the
+    calls: waiting to be sent; from sending to the reply; all of it.
     """
 
     calls: int
@@ -63,15 +61,13 @@ SAME_AS = {"READ": ("READ", "READ_PLUS")}
 class NfsMount:
     """One NFS mount of this mount namespace.
 
-    Shape:
-        ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …, a flag's
-        value is ``""``).  The six byte totals are read(2) and write(2) through the page cache,
-        O_DIRECT, and what READ and WRITE moved.  ``transports`` counts connections
-        (``nconnect``), ``slots_used`` adds up the most requests each ever had in flight;
-        ``sent`` and ``replied`` count their requests and replies, also to requests that nobody
-        waits for any more; None where no line says.
-        Mounts of one server can share connections, and then have the same numbers; those of one
-        superblock, which is ``age_s`` seconds old, have all numbers the same.
+    ``export`` is ``server:/path``; ``options`` as mounted (``vers``, ``rsize`` …, a flag's value is
+    ``""``).  The six byte totals are read(2) and write(2) through the page cache, O_DIRECT, and
+    what READ and WRITE moved.  ``transports`` counts connections (``nconnect``), ``slots_used``
+    adds up the most requests each ever had in flight; ``sent`` and ``replied`` count their requests
+    and replies, also to requests that nobody waits for any more; None where no line says.  Mounts
+    of one server can share connections, and then have the same numbers; those of one superblock,
+    which is ``age_s`` seconds old, have all numbers the same.
     """
 
     export: str
@@ -158,14 +154,10 @@ def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> i
     """The most requests that this host lets be in flight to the mount's server.
 
     A session (since NFSv4.1) has so many slots over all of its connections; before, every
-    connection has its own.  The settings are those of now, a mount keeps those that it began with.
+    connection has its own.  The settings, read by ``read_setting``, are those of now, a mount
+    keeps those that it began with.
 
-    Args:
-        mount: Of which server.
-        read_setting: Reads a file below the root; None where it is not there.
-
-    Returns:
-        None where the setting cannot be read, or the transport has none.
+    Returns None where the setting cannot be read, or the transport has none.
     """
     major, _, minor = mount.options.get("vers", "").partition(".")
     has_session = major == "4" and minor not in {"", "0"}
@@ -216,11 +208,7 @@ def open_own() -> int:
 
 
 def read_mountstats(root: Path = ROOT) -> list[NfsMount] | None:
-    """Read it; this touches no mount, so a dead server cannot hang the caller.
-
-    Returns:
-        None where the file cannot be read.
-    """
+    """Read it, None where it cannot be; this touches no mount, so a dead server cannot hang us."""
     if root != ROOT:
         text = read_text(path_under(root, "proc/self/mountstats"))
         return None if text is None else parse_mountstats(text)

@@ -15,10 +15,8 @@ _V4 = {"COMMIT": (5,), "READ": (25, 68), "WRITE": (38,)}
 class NfsdStats(NamedTuple):
     """Totals since the module was loaded; None where a line is missing or malformed.
 
-    Shape:
-        ``threads`` is the number there are now.  ``replayed`` counts calls answered from the
-        cache of replies: a client sent them again.  ``v3`` and ``v4`` count by number, behind
-        their own length.
+    ``threads`` is the number there are now.  ``replayed`` counts calls answered from the cache of
+    replies: a client sent them again.  ``v3`` and ``v4`` count by number, behind their own length.
     """
 
     threads: int | None
@@ -42,9 +40,8 @@ class NfsdStats(NamedTuple):
 class PoolStats(NamedTuple):
     """How requests found their thread, over all pools; totals since nfsd started.
 
-    Shape:
-        ``queued`` times that a connection with a request was queued for a thread, ``woken``
-        times that an idle thread took it at once.
+    ``queued`` times that a connection with a request was queued for a thread, ``woken`` times that
+    an idle thread took it at once.
     """
 
     queued: int | None = None

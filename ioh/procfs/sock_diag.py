@@ -52,11 +52,10 @@ _TIMEOUT_S = 2
 class Counters(NamedTuple):
     """What one connection moved since it began.
 
-    Units:
-        Payload bytes.  ``bytes_received`` without the one that the kernel adds for a
-        received FIN; ``bytes_sent`` with, ``bytes_retrans`` the part that was sent again.
-        Segments; those three are 32 bits wide in the kernel and wrap.  ``retrans_segs``
-        includes SYN and FIN, the data segments do not.
+    Payload bytes.  ``bytes_received`` without the one that the kernel adds for a received FIN;
+    ``bytes_sent`` with, ``bytes_retrans`` the part that was sent again.  Segments; those three are
+    32 bits wide in the kernel and wrap.  ``retrans_segs`` includes SYN and FIN, the data segments
+    do not.
     """
 
     bytes_received: int = 0
@@ -70,9 +69,8 @@ class Counters(NamedTuple):
 class Change(NamedTuple):
     """One connection whose counters differ from those known before.
 
-    Shape:
-        ``message`` is the kernel's own, for endpoints() and decode_details().
-        ``min_rtt_us`` is 0 where the kernel has no value yet.
+    ``message`` is the kernel's own, for endpoints() and decode_details().  ``min_rtt_us`` is 0
+    where the kernel has no value yet.
     """
 
     cookie: int
@@ -85,10 +83,8 @@ class Change(NamedTuple):
 class Details(NamedTuple):
     """What else the kernel reports of a connection; None where it has ended.
 
-    Units:
-        ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs:
-        time with data to send, and of it time held up by the receiver's window and by our
-        own send buffer.
+    ``cwnd`` and ``unacked`` in segments.  The last three are running totals in µs: time with data
+    to send, and of it time held up by the receiver's window and by our own send buffer.
     """
 
     cwnd: int | None = None
@@ -107,9 +103,8 @@ NO_DETAILS = Details()
 class Dump:
     """One pass over the kernel's tables.
 
-    Shape:
-        ``seen`` holds every open connection by its cookie, ``changed`` those that differ
-        from what the caller knew.
+    ``seen`` holds every open connection by its cookie, ``changed`` those that differ from what the
+    caller knew.
     """
 
     seen: dict[int, Counters] = field(default_factory=dict)
@@ -134,7 +129,7 @@ class DiagDecoder:
         self._keep_closed = keep_closed
         self._layouts: dict[int, struct.Struct] = {}
 
-    def feed(self, data: bytearray, size: int, sequence: int) -> bool:
+    def feed(self, data: bytearray, size: int) -> bool:
         """Decode the first ``size`` bytes; True when they end the dump.
 
         Raises:
@@ -143,17 +138,16 @@ class DiagDecoder:
         """
         offset = 0
         while size - offset >= _NLMSG.size:
-            length, kind, _, number, _ = _NLMSG.unpack_from(data, offset)
+            length, kind, *_ = _NLMSG.unpack_from(data, offset)
             if not _NLMSG.size <= length <= size - offset:
                 msg = f"netlink message of {length} bytes at {offset} of {size}"
                 raise ValueError(msg)
-            if number == sequence:
-                if kind == _TCPDIAG_GETSOCK and length >= _MESSAGE_BYTES:
-                    self._decode_socket(data, offset, length)
-                elif kind == _NLMSG_DONE:
-                    return True
-                elif kind == _NLMSG_ERROR:
-                    _raise_error(data, offset, length)
+            if kind == _TCPDIAG_GETSOCK and length >= _MESSAGE_BYTES:
+                self._decode_socket(data, offset, length)
+            elif kind == _NLMSG_DONE:
+                return True
+            elif kind == _NLMSG_ERROR:
+                _raise_error(data, offset, length)
             offset += (length + 3) & ~3
         return False
 
@@ -224,10 +218,7 @@ def _raise_error(data: bytearray, offset: int, length: int) -> None:
 
 
 def find_info(message: bytes) -> tuple[int, int] | None:
-    """Where tcp_info lies in one inet_diag message.
-
-    Returns:
-        Its first byte and the one after its last; None when the message carries none.
+    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last.
 
     Raises:
         ValueError: An attribute is longer than what is left of the message.
@@ -295,14 +286,14 @@ def port_bytecode(port: int) -> bytes:
     )
 
 
-def encode_request(sequence: int, port: int | None) -> bytes:
+def encode_request(port: int | None) -> bytes:
     """A request to dump every connection."""
     body = _REQUEST.pack(_EXTENSIONS, _STATES)
     if port is not None:
         program = port_bytecode(port)
         body += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(program), _REQ_BYTECODE) + program
     size = _NLMSG.size + len(body)
-    return _NLMSG.pack(size, _TCPDIAG_GETSOCK, _NLM_F_REQUEST_DUMP, sequence, 0) + body
+    return _NLMSG.pack(size, _TCPDIAG_GETSOCK, _NLM_F_REQUEST_DUMP, 1, 0) + body
 
 
 class SockDiag:
@@ -314,10 +305,9 @@ class SockDiag:
     """
 
     def __init__(self, port: int | None = None, *, keep_closed: bool = False) -> None:
-        self._port = port
+        self._request = encode_request(port)
         self._keep_closed = keep_closed
         self._socket: socket.socket | None = None
-        self._sequence = 0
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def dump(self, known: Mapping[int, Counters] | None) -> Dump:
@@ -330,13 +320,10 @@ class SockDiag:
         decoder = DiagDecoder(known, keep_closed=self._keep_closed)
         try:
             channel = self._socket = self._socket or _open()
-            self._sequence += 1
-            channel.send(encode_request(self._sequence, self._port))
-            is_over = False
-            while not is_over:
-                size = channel.recv_into(self._buffer)
-                is_over = decoder.feed(self._buffer, size, self._sequence)
-        except (OSError, ValueError):
+            channel.send(self._request)
+            while not decoder.feed(self._buffer, channel.recv_into(self._buffer)):
+                pass
+        except BaseException:
             self.close()  # the rest of the broken answer goes with the socket
             raise
         return decoder.dump

@@ -78,9 +78,8 @@ class SyscallFallback:
     def sample(self) -> LayerSample | Unavailable:
         """Read every process; a filter chooses among them afterwards, because of the children.
 
-        Returns:
-            Rows only of processes that did something since the first sample.  Unavailable
-            where the filters ask for what /proc does not have, or nothing may be read.
+        Returns rows only of processes that did something since the first sample.  Unavailable where
+        the filters ask for what /proc does not have, or nothing may be read.
         """
         if self._filters.device is not None:
             return Unavailable(

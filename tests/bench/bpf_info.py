@@ -29,21 +29,13 @@ class Spent:
     runs: int
 
 
-def _library() -> ctypes.CDLL:
-    lib = libbpf()
-    if lib is None:
-        msg = "no libbpf"
-        raise OSError(msg)
-    return lib
-
-
 def _failure() -> OSError:
     code = ctypes.get_errno()
     return OSError(code, os.strerror(code))
 
 
 def read_program(number: int) -> Spent:
-    lib = _library()
+    lib = libbpf()
     fd = lib.bpf_prog_get_fd_by_id(ctypes.c_uint32(number))
     if fd < 0:
         raise _failure()
@@ -72,7 +64,7 @@ def programs_of(pid: int) -> set[int]:
 
 def tracing_programs() -> set[int]:
     """Ids of all programs that may sit on a traced event, whoever loaded them."""
-    lib = _library()
+    lib = libbpf()
     found, number = set(), ctypes.c_uint32(0)
     while lib.bpf_prog_get_next_id(number, ctypes.byref(number)) == 0:
         with contextlib.suppress(OSError):  # unloaded meanwhile
@@ -88,7 +80,7 @@ def counted() -> Iterator[None]:
     Raises:
         OSError: The kernel (before 5.8) cannot.
     """
-    fd = _library().bpf_enable_stats(_STATS_RUN_TIME)
+    fd = libbpf().bpf_enable_stats(_STATS_RUN_TIME)
     if fd < 0:
         raise _failure()
     try:

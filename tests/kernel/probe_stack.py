@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterator
 
 from ioh.bpf.compiled import Compiled
-from ioh.bpf.compiler import compile_probe
+from ioh.bpf.compiler import compile_probe, probe_source
 from ioh.bpf.host import HostFacts
-from ioh.bpf.program import all_defines, c_constant, choose_points, probe_source
+from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
 

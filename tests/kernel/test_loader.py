@@ -20,6 +20,7 @@ from ioh.bpf import loader as loader_module
 from ioh.bpf import program
 from ioh.bpf.calls import Outcome
 from ioh.bpf.channel import Loader, close_all
+from ioh.bpf.compiler import probe_source
 from ioh.bpf.loader import start_loader
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWa
 
 WAIT_S = 120.0
 MEMORY_IS_OUT = "too little memory|out of memory|bad_alloc|failed to map|killed by|allocate"
-REAL_SOURCE, REAL_ATTACH = program.probe_source, program.attach_layer
+REAL_SOURCE, REAL_ATTACH = probe_source, program.attach_layer
 TOO_LARGE = """
 int on_complete(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -10,7 +10,7 @@ import pytest
 from tests.kernel.netns import Namespace
 from tests.kernel.rig import ROOT
 
-READ = "import json; from ioh.procfs.shapers import read_shapers; print(json.dumps(read_shapers()))"
+READ = "import json; from ioh.procfs.network import read_shapers; print(json.dumps(read_shapers()))"
 
 
 @pytest.mark.parametrize(("asked", "bits_per_s"), [("80mbit", 80e6), ("50gbit", 50e9)])

@@ -44,10 +44,16 @@ class Machine:
     def start(self, attach: Attach, attach_late: Callable[..., Outcome] | None = None) -> Loader:
         """Attach replaces that of the child, which is given names for layers."""
         self.patch.setattr("ioh.bpf.program.attach_layer", lambda *args: attach(*args[:2]))
-        self.patch.setattr("ioh.bpf.late.attach_late_part", attach_late)
+        self.patch.setattr("ioh.bpf.program.attach_late_part", attach_late)
         made = start_loader(lambda name: name, Filters(pid=7))  # type: ignore[arg-type, return-value]
         self.loaders.append(made)
         return made
+
+    def answer(self, attach: Attach) -> dict[str, Any]:
+        """What a loader of its own says when it is asked for layer block."""
+        loader = self.start(attach)
+        ask(loader, "attach", "block")
+        return hear(loader)
 
     def close(self) -> None:
         for loader in self.loaders:

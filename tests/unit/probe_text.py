@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ioh.bpf.compiler import probe_source
 from ioh.bpf.maps import MapSpec
-from ioh.bpf.program import choose_points, probe_source
+from ioh.bpf.program import choose_points
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable

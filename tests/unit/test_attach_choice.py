@@ -88,9 +88,7 @@ def test_aarch64_has_no_registers_by_name(name: str) -> None:
     assert text.undefined() == set()
 
 
-def test_both_machines_know_the_same_calls() -> None:
-    first, *others = (set(numbers) for numbers in SYSCALL_NUMBERS.values())
-    assert all(first == other for other in others)
+def test_no_two_calls_have_one_number() -> None:
     for numbers in SYSCALL_NUMBERS.values():
         assert len(set(numbers.values())) == len(numbers)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ioh.bpf import counters, totals
 from ioh.bpf import maps as bpf_maps
-from ioh.bpf import totals
 from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.model.sample import OpTotals
@@ -81,30 +85,32 @@ def test_each_cpus_value_is_padded_to_eight_bytes(
 def test_every_entry_by_batches(monkeypatch: pytest.MonkeyPatch, count: int, kind: int) -> None:
     opened, held, lib = one(monkeypatch, kind)
     wanted = fill(held, count)
-    assert opened.items_bytes() == list(wanted.items())
+    for _ in range(2):
+        assert opened.items_bytes() == list(wanted.items())
     assert set(lib.calls) == {"batch"}
-    assert opened.items_bytes() == list(wanted.items())
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+    assert set(lib.calls) == {"batch", "drain"}
 
 
 def test_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They grow once."""
     opened, held, lib = one(monkeypatch)
     wanted = fill(held, 5000)
     held.per_bucket = 2500
     assert opened.items_bytes() == list(wanted.items())
-    grown = len(lib.calls)
-    assert opened.items_bytes() == list(wanted.items())
-    assert set(lib.calls) == {"batch"}
-    assert len(lib.calls) - grown <= grown
-
-
-def test_the_grown_buffers_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, held, lib = one(monkeypatch)
-    fill(held, 5000)
-    held.per_bucket = 2500
-    opened.items_bytes()
     lib.calls.clear()
-    opened.items_bytes()
+    assert opened.items_bytes() == list(wanted.items())
     assert lib.calls == ["batch"] * 2
+
+
+def test_drain_of_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, lib = one(monkeypatch)
+    wanted = fill(held, 5000)
+    held.per_bucket = 2500
+    assert opened.drain() == list(wanted.items())
+    assert held.entries == {}
+    assert set(lib.calls) == {"drain"}
 
 
 @pytest.mark.parametrize("busy", [errno.EBUSY, errno.EDEADLK, errno.ETIMEDOUT])
@@ -139,31 +145,6 @@ def test_take(monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
     assert opened.take(b"abcd") == b"12345678"
     assert opened.take(b"abcd") is None
     assert held.entries == {}
-
-
-@pytest.mark.parametrize("count", [0, 1, 1024, 1025, 3000])
-@pytest.mark.parametrize("kind", [HASH, PERCPU_HASH])
-def test_drain_goes_by_batches(monkeypatch: pytest.MonkeyPatch, count: int, kind: int) -> None:
-    opened, held, lib = one(monkeypatch, kind)
-    wanted = fill(held, count)
-    assert opened.drain() == list(wanted.items())
-    assert held.entries == {}
-    assert set(lib.calls) == {"drain"}
-
-
-def test_drain_of_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, held, lib = one(monkeypatch)
-    wanted = fill(held, 5000)
-    held.per_bucket = 2500
-    assert opened.drain() == list(wanted.items())
-    assert held.entries == {}
-    assert set(lib.calls) == {"drain"}
-
-
-def test_without_libbpf_there_is_no_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bpf_maps, "libbpf", lambda: None)
-    with pytest.raises(OSError, match="libbpf"):
-        Map(MapSpec("m", HASH, 4, 8, 1), 0)
 
 
 def op_totals(
@@ -263,5 +244,60 @@ def test_possible_cpus(
     assert bpf_maps.possible_cpus.__wrapped__() == count
 
 
-def test_the_fake_counts_as_the_real_one() -> None:
-    assert fake_kernel.FakeMap(MapSpec("m", PERCPU_HASH, 4, 12, 1)).value_size == 16 * CPUS
+WORDS = 5
+
+
+def rows(largest: int) -> st.SearchStrategy[list[list[int]]]:
+    row = st.lists(st.integers(0, largest), min_size=WORDS, max_size=WORDS)
+    return st.lists(row, min_size=12, max_size=12)
+
+
+def packed(cpus: list[list[int]]) -> bytes:
+    return b"".join(struct.pack(f"={WORDS}Q", *row) for row in cpus)
+
+
+def summed(cpus: list[list[int]]) -> list[int]:
+    return [sum(column) % 2**64 for column in zip(*cpus, strict=True)]
+
+
+@pytest.mark.parametrize("few", [0, 12])
+@given(cpus=rows(2**60 - 1))
+def test_counts_of_events(few: int, cpus: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counters, "FEW_CPUS", few)
+        assert list(counters.sum_counts(packed(cpus), WORDS, 2)) == summed(cpus)[2:]
+
+
+@given(cpus=rows(2**64 - 1))
+def test_the_first_counters_of_a_value(cpus: list[list[int]]) -> None:
+    assert counters.sum_columns(packed(cpus), WORDS, 3) == summed(cpus)[:3]
+
+
+@pytest.mark.parametrize("few", [0, 12])
+@pytest.mark.parametrize("cpu_count", [1, 3])
+@given(cpus=rows(2**62 - 1))
+def test_the_first_counters_of_many_values(few: int, cpu_count: int, cpus: list[list[int]]) -> None:
+    entries = [cpus[at : at + cpu_count] for at in range(0, len(cpus), cpu_count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counters, "FEW_CPUS", few)
+        found = counters.sum_entries(packed(cpus), WORDS, cpu_count, 3)
+    assert found == [tuple(summed(entry)[:3]) for entry in entries]
+
+
+@pytest.mark.parametrize("few", [0, 12])
+def test_of_no_values_there_is_nothing(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(counters, "FEW_CPUS", few)
+    assert counters.sum_entries(b"", WORDS, 2, 3) == []
+
+
+@pytest.mark.parametrize(("cpus", "is_imported"), [(4, "False"), (5, "True")])
+def test_a_small_machine_does_without_numpy(cpus: int, is_imported: str) -> None:
+    program = (
+        "import sys; from ioh.bpf import maps\n"
+        f"maps.possible_cpus = lambda: {cpus}\n"
+        "maps.preload(); print('numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == (is_imported, "")

@@ -1,15 +1,17 @@
-"""BTF read through libbpf's few calls: the types here are made by hand, byte by byte."""
+"""BTF of the kernel and its modules, read through libbpf's few calls: types made by hand."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ioh.bpf import btf as btf_module
-from ioh.bpf.btf import Btf
+from ioh.bpf import libbpf
+from ioh.bpf.btf import Btf, find_enumerator
 
 INT, PTR, STRUCT, UNION, ENUM, TYPEDEF, VOLATILE, CONST = 1, 2, 4, 5, 6, 8, 9, 10
 RESTRICT, FUNC_PROTO, TYPE_TAG, ENUM64 = 11, 13, 18, 19
@@ -22,7 +24,6 @@ class FakeLib:
         self.strings = b"\0"
         self.types: list[Any] = [ctypes.create_string_buffer(struct.pack("=III", 0, 0, 0))]
         self.kinds: list[tuple[str, int]] = [("", 0)]
-        self.freed: list[int | None] = []
         self.handle: int | None = 4096
         outer = self
 
@@ -75,9 +76,6 @@ class FakeLib:
     def btf__find_by_name_kind(self, _: object, name: bytes, kind: int) -> int:
         wanted = (name.decode(), kind)
         return self.kinds.index(wanted) if wanted in self.kinds else -2
-
-    def btf__free(self, handle: ctypes.c_void_p) -> None:
-        self.freed.append(handle.value)
 
 
 @pytest.fixture
@@ -197,8 +195,9 @@ def test_a_kernel_without_btf(lib: FakeLib, handle: int | None) -> None:
 
 
 def test_without_libbpf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(btf_module, "libbpf", lambda: None)
-    with pytest.raises(OSError, match="libbpf"):
+    monkeypatch.setattr(libbpf, "SONAMES", ("libbpf.so.none",))
+    monkeypatch.setattr(btf_module, "libbpf", libbpf.libbpf.__wrapped__)
+    with pytest.raises(OSError, match=r"libbpf\.so\.1 not found"):
         Btf()
 
 
@@ -209,8 +208,137 @@ def test_the_older_name_of_the_loading_call(lib: FakeLib) -> None:
     assert Btf().offset("file", "f_flags") == 12
 
 
-def test_it_is_freed_once(lib: FakeLib) -> None:
-    btf = Btf()
-    btf.close()
-    btf.close()
-    assert lib.freed == [4096]
+KERNEL, MODULE = 4096, 8192
+
+
+class TwoParts:
+    """libbpf with a kernel's and one module's types, each with ids of its own."""
+
+    def __init__(self) -> None:
+        self.parts = {KERNEL: FakeLib(), MODULE: FakeLib()}
+        self.parsed: list[bytes] = []
+        self.module_handle: int | None = MODULE
+
+        def load() -> int:
+            return KERNEL
+
+        def parse(path: bytes, base: Any) -> int | None:
+            assert base.value == KERNEL
+            self.parsed.append(path)
+            return self.module_handle
+
+        self.btf__load_vmlinux_btf, self.btf__parse_split = load, parse
+
+    def __getattr__(self, name: str) -> Any:
+        def call(handle: ctypes.c_void_p, *words: Any) -> Any:
+            assert handle.value is not None
+            return getattr(self.parts[handle.value], name)(handle, *words)
+
+        return call
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TwoParts:
+    fake = TwoParts()
+    monkeypatch.setattr(btf_module, "libbpf", lambda: fake)
+    monkeypatch.setattr(btf_module, "BTF_DIR", tmp_path / "btf")
+    monkeypatch.setattr(btf_module, "SYS_MODULE", tmp_path / "module")
+    (tmp_path / "btf").mkdir()
+    (tmp_path / "btf/nfs").touch()
+    (tmp_path / "module/sunrpc").mkdir(parents=True)
+    for part, (name, at) in zip(fake.parts.values(), (("inode", 8), ("rpc_task", 16)), strict=True):
+        number = part.add(INT, "int", 4)
+        owner = part.struct(name, ("first", number, at))
+        part.tracepoint(f"on_{name}", owner)
+    return fake
+
+
+def test_the_kernels_types_and_the_modules(two: TwoParts) -> None:
+    btf = Btf(("nfs",))
+    assert [Path(path.decode()).name for path in two.parsed] == ["nfs"]
+    assert btf.offset("inode", "first") == 8
+    assert btf.offset("rpc_task", "first") == 16
+    assert btf.offset("rpc_task", "second") is None
+    assert (btf.size("inode"), btf.size("rpc_task"), btf.size("gone")) == (64, 64, None)
+    assert btf.tracepoint("on_inode") is not None
+    assert btf.tracepoint("on_rpc_task") is not None
+    assert btf.tracepoint("on_nothing") is None
+
+
+def test_a_module_that_is_not_asked_for_is_not_read(two: TwoParts) -> None:
+    assert Btf().offset("rpc_task", "first") is None
+    assert two.parsed == []
+
+
+def test_a_module_that_is_welcome_may_lack_its_types(two: TwoParts) -> None:
+    assert Btf(welcome=("nfs",)).offset("rpc_task", "first") == 16
+    two.module_handle = None
+    assert Btf(welcome=("nfs", "btrfs")).offset("rpc_task", "first") is None
+
+
+def test_a_module_built_into_the_kernel_has_no_types_of_its_own(two: TwoParts) -> None:
+    assert Btf(("sunrpc",)).offset("inode", "first") == 8
+
+
+def test_a_loaded_module_without_types_is_named(two: TwoParts) -> None:
+    (btf_module.SYS_MODULE / "sunrpc/initstate").touch()
+    with pytest.raises(OSError, match="no BTF of its module sunrpc"):
+        Btf(("nfs", "sunrpc"))
+
+
+@pytest.mark.parametrize("handle", [None, 0, ctypes.c_size_t(-1).value - 1])
+def test_types_that_cannot_be_read(two: TwoParts, handle: int | None) -> None:
+    two.module_handle = handle
+    with pytest.raises(OSError, match=r"no readable BTF at .*/nfs"):
+        Btf(("nfs",))
+
+
+ENUM_NAMES = ("", "int", "FIRST", "SECOND", "THIRD", "SECONDS")
+STRINGS = b"\0".join(name.encode() for name in ENUM_NAMES) + b"\0"
+# Kind, members, and what follows: int, pointer, array, struct, union, forward, function and its
+# prototype, variable, section, float, declaration tag, type tag, enum of 64 bits.
+OTHER_TYPES = (
+    (1, 0, 4), (2, 0, 0), (3, 0, 12), (4, 2, 24), (5, 1, 12), (7, 0, 0), (8, 0, 0), (12, 0, 0),
+    (13, 3, 24), (14, 0, 4), (15, 2, 24), (16, 0, 0), (17, 0, 4), (18, 0, 0), (19, 2, 24),
+)  # fmt: skip
+
+
+def name_at(name: str) -> int:
+    return STRINGS.index(b"\0" + name.encode() + b"\0") + 1
+
+
+def a_type(kind: int, members: int, more: bytes) -> bytes:
+    return struct.pack("=III", 0, kind << 24 | members, 4) + more
+
+
+def enum(**values: int) -> bytes:
+    pairs = [struct.pack("=Ii", name_at(name), value) for name, value in values.items()]
+    return a_type(6, len(pairs), b"".join(pairs))
+
+
+def btf_bytes(*types: bytes) -> bytes:
+    whole = b"".join(types)
+    sizes = (24, 0, len(whole), len(whole), len(STRINGS))
+    return struct.pack("=HBBIIIII", 0xEB9F, 1, 0, *sizes) + whole + STRINGS
+
+
+def test_an_enumerator_behind_types_of_every_kind() -> None:
+    # What follows a type looks like the enumerator that is asked for.
+    looks = struct.pack("=I", name_at("SECOND"))
+    others = [a_type(kind, members, looks * (size // 4)) for kind, members, size in OTHER_TYPES]
+    raw = btf_bytes(*others, enum(FIRST=-1), *others, enum(SECONDS=7, SECOND=5))
+    assert find_enumerator(raw, "FIRST") == -1
+    assert find_enumerator(raw, "SECOND") == 5
+    assert find_enumerator(raw, "THIRD") is None
+    assert find_enumerator(raw, "FOURTH") is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x9f\xeb", bytes(24), btf_bytes(enum(FIRST=1))[:-8]])
+def test_bytes_that_are_no_btf(raw: bytes) -> None:
+    assert find_enumerator(raw, "SECOND") is None
+
+
+def test_this_machines_own() -> None:
+    path = Path("/sys/kernel/btf/vmlinux")
+    raw = path.read_bytes() if path.exists() else b""
+    assert find_enumerator(raw, "SS_CONNECTED") == (3 if raw else None)

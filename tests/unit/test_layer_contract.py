@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ioh.bpf import server_probes, totals
-from ioh.bpf.program import probe_source
-from ioh.bpf.source import probes_dir
+from ioh.bpf.compiler import probe_source, probes_dir
 from ioh.layers import (
     abandoned,
     all_layers,

@@ -5,27 +5,28 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from ioh.live import source as source_module
 from tests.unit.live_host import Host, source
 
-FRAGMENTED = """
-from ioh.live.memory import give_back
+RESIDENT = """
+from ioh.live.memory import give_back, give_back_large
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
+"""
 
+# Of 54 MB that were freed.
+FRAGMENTED = """
 kept = [bytes(3000) for _ in range(20_000)][::10]
 before = resident()
 give_back()
 print(before - resident())
 """
 
+# Of 30 MB.
 LARGE = """
-from ioh.live.memory import give_back_large
-
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-
 give_back_large()
 bytearray(2 << 20)  # by which glibc learns to keep pieces of that size
 large, kept = zip(*[(bytearray(b"x" * 300_000), bytes(20_000)) for _ in range(100)])
@@ -35,16 +36,11 @@ print(before - resident())
 """
 
 
-def test_large_pieces_go_back_at_once() -> None:
-    command = [sys.executable, "-c", LARGE]
+@pytest.mark.parametrize("script", [LARGE, FRAGMENTED], ids=["large pieces", "holes"])
+def test_what_is_freed_goes_back(script: str) -> None:
+    command = [sys.executable, "-c", RESIDENT + script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 25_000_000  # of 30 MB
-
-
-def test_holes_between_what_stays_go_back() -> None:
-    command = [sys.executable, "-c", FRAGMENTED]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 25_000_000  # of 54 MB that were freed
+    assert int(done.stdout) > 25_000_000
 
 
 def test_a_live_source_does_so_now_and_then(host: Host) -> None:

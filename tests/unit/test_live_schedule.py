@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ioh.bpf.channel import Loader
-from ioh.live import attached, run_time
+from ioh.live import attached
 from ioh.live import source as live
 from ioh.model.sample import READ_STEP_US, LayerSample
 from tests.unit.live_host import Host, make_layer, open_descriptors, source
@@ -70,7 +70,7 @@ class Clock:
         self.calls: list[tuple[float, Callable[[], None]]] = []  # what somebody does meanwhile
         times = {"monotonic": lambda: self.now, "monotonic_ns": lambda: int(self.now * 1e9)}
         same = {"time": time.time, "process_time_ns": time.process_time_ns}
-        for module in (live, attached, run_time):
+        for module in (live, attached):
             patch.setattr(module, "time", SimpleNamespace(**times, **same))
         patch.setattr(live, "select", SimpleNamespace(select=self.wait))
 
@@ -86,16 +86,6 @@ class Clock:
     def reading(self) -> LayerSample:
         self.now += next(self.late)
         return LayerSample("proc")
-
-
-def ticks(host: Host, interval_s: float, *late_s: float) -> list[float]:
-    """When each reading began, where reading takes so long each time."""
-    clock = Clock(host.patch)
-    clock.late = iter(late_s)
-    host.know(make_layer("a", 10, read=clock.reading))
-    with source(interval_s=interval_s) as running:
-        samples = itertools.islice(running, len(late_s))
-        return [round(s.mono_ns / 1e9 - 1000, 6) for s in samples]
 
 
 def test_a_sample_that_is_asked_for_shifts_no_other_one(host: Host) -> None:
@@ -116,20 +106,24 @@ def test_another_interval_begins_with_a_sample_at_once(host: Host) -> None:
     assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == [0.0, 0.2, 3.0, 5.0, 7.0]
 
 
-def test_the_first_interval_is_short(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 0, 0) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_short_interval_is_not_made_longer(host: Host) -> None:
-    assert ticks(host, 0.1, 0, 0, 0, 0) == [0.0, 0.1, 0.2, 0.3]
-
-
-def test_reading_time_does_not_shift_the_ticks(host: Host) -> None:
-    assert ticks(host, 1.0, 0.2, 0.2, 0.9, 0.2) == [0.0, 0.2, 1.2, 2.2]
-
-
-def test_a_late_tick_is_not_made_up_for(host: Host) -> None:
-    assert ticks(host, 1.0, 0, 0, 3.5, 0, 0) == [0.0, 0.2, 1.2, 5.7, 6.7]
+@pytest.mark.parametrize(
+    ("interval_s", "late_s", "read_s"),
+    [
+        (1.0, [0, 0, 0, 0], [0.0, 0.2, 1.2, 2.2]),  # the first one is short
+        (0.1, [0, 0, 0, 0], [0.0, 0.1, 0.2, 0.3]),  # but never longer than it shall be
+        (1.0, [0.2, 0.2, 0.9, 0.2], [0.0, 0.2, 1.2, 2.2]),  # reading time shifts no tick
+        (1.0, [0, 0, 3.5, 0, 0], [0.0, 0.2, 1.2, 5.7, 6.7]),  # a late one is not made up for
+    ],
+)
+def test_when_samples_are_taken(
+    host: Host, interval_s: float, late_s: list[float], read_s: list[float]
+) -> None:
+    clock = Clock(host.patch)
+    clock.late = iter(late_s)
+    host.know(make_layer("a", 10, read=clock.reading))
+    with source(interval_s=interval_s) as running:
+        samples = itertools.islice(running, len(late_s))
+        assert [round(s.mono_ns / 1e9 - 1000, 6) for s in samples] == read_s
 
 
 def test_stop_ends_the_iteration_at_once(host: Host) -> None:

@@ -1,4 +1,4 @@
-"""The live source over made-up layers and a loader that the test plays: schedule and failures."""
+"""Reading this machine: layers, what each is read from, and what becomes of refusals."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from ioh.bpf.maps import Map, MapSpec
 from ioh.bpf.privileges import Kept
+from ioh.layers.base import Layer
+from ioh.live.attached import COMPILING, AttachedLayer
 from ioh.live.source import LiveSource
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
+from ioh.model.metric import LayerSpec
 from ioh.model.sample import LayerSample, Unavailable
-from tests.unit.live_host import WAITED, Host, make_layer, notes, open_descriptors, source
+from tests.unit.live_host import Host, make_layer, notes, open_descriptors, source
 
 
 def test_both_layers_attached(root: Host) -> None:
@@ -75,12 +79,6 @@ def test_a_layer_that_is_refused_is_read_from_proc(root: Host) -> None:
         assert running.attached["a"].hint == "try this"
     assert notes(sample, "a") == ("from /proc: BPF refused",)
     assert notes(sample, "b") == ()
-
-
-def test_answers_that_never_come(root: Host) -> None:
-    with source() as running:
-        sample = running.read()
-    assert notes(sample, "a") == notes(sample, "b") == (f"from /proc: {WAITED}",)
 
 
 def test_an_answer_for_nobody_is_no_answer(root: Host) -> None:
@@ -166,3 +164,49 @@ def test_a_layer_that_fails_is_left_out_and_the_others_go_on(host: Host) -> None
         )
         assert isinstance(sample.layers["b"], LayerSample)
     assert asked == [1]
+
+
+LESS = Unavailable("/proc says less", "leave out --device")
+
+
+class Unfed(Layer):
+    """Nothing comes from /proc, as with --device."""
+
+    spec = LayerSpec("unfed", "unfed", 1, (), {}, (), ())
+
+    def read(self, maps: object) -> LayerSample:
+        return LayerSample("bpf", notes=("its own",))
+
+    def read_proc(self) -> Unavailable:
+        return LESS
+
+
+del Layer.registry["unfed"]
+
+
+def test_a_layer_that_proc_cannot_feed_says_why_bpf_does_not() -> None:
+    attached = AttachedLayer(Unfed(Filters()))
+    attached.why_proc = "BPF needs root: start with sudo"
+    assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", LESS.hint)
+    attached.hint = "ioh doctor says more"
+    assert attached.read() == Unavailable(f"{attached.why_proc}; {LESS.reason}", attached.hint)
+    attached.why_proc = ""
+    assert attached.read() == LESS
+
+
+def test_a_probe_that_is_still_compiled_is_only_waited_for() -> None:
+    attached = AttachedLayer(Unfed(Filters()))
+    attached.why_proc = COMPILING
+    assert attached.read() == Unavailable(COMPILING, "shown as soon as it is attached")
+
+
+def test_what_this_kernel_cannot_tell_is_said_beside_the_numbers() -> None:
+    attached = AttachedLayer(Unfed(Filters()))
+    # A layer that is fed by BPF has maps; no program of it can be asked here.
+    attached.maps = {"totals": Map(MapSpec("totals", 2, 4, 8, 1, 0), -1)}
+    attached.missing = {"uring_submit": "io_uring", "uring_complete": "io_uring", "split": "splits"}
+    for said in (("this kernel does not give io_uring, splits.",), ()):
+        sample = attached.read()
+        assert isinstance(sample, LayerSample)
+        assert sample.notes == ("its own", *said)
+        attached.missing = {}

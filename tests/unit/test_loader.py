@@ -215,9 +215,7 @@ def test_a_child_holds_its_own_end_alone(machine: Machine) -> None:
         kinds = [os.readlink(path) for path in listed if path.is_symlink()]  # noqa: PTH115
         return {"kinds": sorted(kind.split(":")[0] for kind in kinds)}, [], Made()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    assert hear(loader)["kinds"] == ["/dev/null", "/dev/null", "/memfd", "socket"]
+    assert machine.answer(attach)["kinds"] == ["/dev/null", "/dev/null", "/memfd", "socket"]
 
 
 def test_nobody_of_its_own_user_may_look_into_it() -> None:
@@ -249,9 +247,7 @@ def test_it_keeps_no_descriptor_that_it_hands_over(machine: Machine) -> None:
     def attach(*_: object) -> Outcome:
         return {"maps": []}, [os.open(path, os.O_WRONLY)], Made()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    assert hear(loader) == attached("block")
+    assert machine.answer(attach) == attached("block")
     os.close(writer)
     assert os.read(reader, 1) == b""
     os.close(reader)

@@ -21,6 +21,7 @@ import pytest
 from ioh.bpf import loader as loader_module
 from ioh.bpf.calls import Made, Outcome
 from ioh.bpf.compiled import Compiled
+from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_layer
@@ -138,9 +139,7 @@ def test_a_child_that_hits_a_limit_of_memory(machine: Machine) -> None:
         bytearray(1 << 30)
         return never()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    assert hear(loader)["reason"] == (
+    assert machine.answer(attach)["reason"] == (
         "the compiler ended with status 1: too little memory (ulimit -v 204800)"
     )
 
@@ -154,9 +153,7 @@ def test_a_child_that_cannot_be_forked(machine: Machine) -> None:
         return real()
 
     machine.patch.setattr(os, "fork", fork)
-    loader = machine.start(never)
-    ask(loader, "attach", "block")
-    answer = hear(loader)
+    answer = machine.answer(never)
     assert answer["reason"].startswith("its compiler cannot be started: too few processes")
     assert "raise the limit" in answer["hint"]
 
@@ -226,17 +223,14 @@ def test_a_refusal_comes_with_the_last_line_printed(machine: Machine) -> None:
         print_from_c(b"libbpf: the reason\n")
         return {"reason": "BPF refused", "hint": "try this"}, [], Made()
 
-    loader = machine.start(attach)
-    ask(loader, "attach", "block")
-    answer = hear(loader)
+    answer = machine.answer(attach)
     assert answer["reason"] == "BPF refused: libbpf: the reason"
     assert answer["hint"] == "try this"
 
 
 def test_a_reason_is_printable_and_of_bounded_length(machine: Machine) -> None:
-    loader = machine.start(lambda *_: ({"reason": "\x1b[31m\n" + "x" * 100_000}, [], Made()))
-    ask(loader, "attach", "block")
-    reason = hear(loader)["reason"]
+    told = {"reason": "\x1b[31m\n" + "x" * 100_000}
+    reason = machine.answer(lambda *_: (told, [], Made()))["reason"]
     assert reason.startswith("\\x1b[31m\\x0axxx")
     assert len(reason) == 300
 
@@ -249,8 +243,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     maps, programs, links = count(10), count(20), count(30)
     fakes = {
         "Btf": lambda *_modules: made,
-        "can_trust_pointers": lambda _: True,
-        "find_cast": lambda _: None,
+        "find_facts": lambda btf: HostFacts(btf, cpu_count=4),
         "probe_source": lambda _: "",
         "create_map": lambda _: next(maps),
         "load_program": lambda *_: next(programs),
@@ -261,7 +254,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(f"ioh.bpf.program.{name}", fake)
-    monkeypatch.setattr("ioh.bpf.host.possible_cpus", lambda: 4)
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 from ioh.bpf.maps import MapSpec
 from ioh.layers.flows import FlowTables
 from ioh.procfs.diskstats import make_dev
-from tests.unit.fake_kernel import CPUS, install
+from tests.unit.fake_kernel import CPUS, FakeMap, install
 
 FLOWS = MapSpec("flows", 5, 24, 40, 64)
 PATHS = MapSpec("paths", 1, 16, 8 + 1280 + 16 * 8, 64)
@@ -28,6 +28,13 @@ def path(names: list[bytes], dentries: list[int]) -> bytes:
     return head + struct.pack("=16Q", *dentries, *[0] * (16 - len(dentries)))
 
 
+def flow(held: dict[str, FakeMap], ino: int, dev: int, path: bytes) -> None:
+    """As many operations on a file as its number says."""
+    held["paths"].entries[struct.pack("=QII", ino, dev, 0)] = path
+    counted = struct.pack("=QQQ16s", ino, 10, 100, b"probe") + bytes(40) * (CPUS - 1)
+    held["flows"].entries[struct.pack("=QIIII", ino, dev, 5, 0, 0)] = counted
+
+
 def test_each_file_is_below_the_mount_that_shows_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -37,17 +44,13 @@ def test_each_file_is_below_the_mount_that_shows_it(
     roots = held["mount_roots"].entries
     roots[struct.pack("=I", 40)] = struct.pack("=Q", 0xA0)
     roots[struct.pack("=I", 41)] = struct.pack("=Q", 0xB0)
-    paths, flows = held["paths"].entries, held["flows"].entries
     for ino, names, dentries in (
         (1, [b"same"], [0x11, 0xA0]),
         (2, [b"same"], [0x12, 0xB0]),
         (3, [b"same", b"deep", b"b"], [0x13, 0xD0, 0xB0, 0xE0]),  # v4: up to the server's root
         (4, [b"lost"], [0x14, 0xC0]),  # of no mount that was noted
     ):
-        paths[struct.pack("=QII", ino, DEV, 0)] = path(names, dentries)
-        flows[struct.pack("=QIIII", ino, DEV, 5, 0, 0)] = struct.pack(
-            "=QQQ16s", ino, 10, 100, b"probe"
-        ) + bytes(40) * (CPUS - 1)
+        flow(held, ino, DEV, path(names, dentries))
     tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["mount_roots"])
     assert {key[0]: row[0] for key, row in tables["file"].items()} == {
         "/home/a/same": 1,
@@ -65,15 +68,11 @@ def test_what_lies_in_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text("20 1 8:1 / /data rw - ext4 /dev/sda1 rw\n")
     maps, held, _ = install(monkeypatch, [FLOWS, PATHS, ROOTS])
-    paths, flows = held["paths"].entries, held["flows"].entries
     memory, disk = make_dev(0, 1), make_dev(8, 1)
     for ino, dev, name in ((1, memory, b"memfd:a b"), (2, disk, b"/"), (3, memory, b"")):
         raw = name + b"\0" if name else b""
         value = struct.pack("=II1280s128x", len(raw), 2, raw)
-        paths[struct.pack("=QII", ino, dev, 0)] = value
-        flows[struct.pack("=QIIII", ino, dev, 5, 0, 0)] = struct.pack(
-            "=QQQ16s", ino, 10, 100, b"probe"
-        ) + bytes(40) * (CPUS - 1)
+        flow(held, ino, dev, value)
     tables = FlowTables(tmp_path).read(maps["flows"], maps["paths"], maps["mount_roots"])
     assert {key[0]: row[0] for key, row in tables["file"].items()} == {
         "memfd:a b": 1,

@@ -16,6 +16,13 @@ DATA = Path(__file__).parents[1] / "data"
 OLD = DATA / "proc-5.10"
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(OLD, tmp_path / "root", symlinks=True)
+    return tmp_path / "root"
+
+
 def device(number: str, root: Path = OLD) -> BlockDevice:
     dev = parse_dev(number)
     assert dev is not None
@@ -50,9 +57,7 @@ def test_stack(number: str, name: str, stack: str, is_stacked: bool) -> None:
         ("/mnt/nfs/x", "file /mnt/nfs/x on nfs4", False),
     ],
 )
-def test_loop_over(tmp_path: Path, file: str, stack: str, is_stacked: bool) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(OLD, root, symlinks=True)
+def test_loop_over(root: Path, file: str, stack: str, is_stacked: bool) -> None:
     (root / "sys/block/loop1/loop/backing_file").write_text(f"{file}\n")
     loop = device("7:1", root)
     assert (loop.stack, loop.is_stacked) == (stack, is_stacked)
@@ -82,10 +87,8 @@ def test_limits() -> None:
     ],
 )
 def test_a_virtual_disk_that_turns_knows_nothing(
-    tmp_path: Path, said: str, model: str, turns: bool | None
+    root: Path, said: str, model: str, turns: bool | None
 ) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(OLD, root, symlinks=True)
     sda = (root / "sys/dev/block/8:0").resolve()
     (sda / "queue/rotational").write_text(f"{said}\n")
     (sda / "device/model").write_text(f"{model}\n")
@@ -188,9 +191,7 @@ def test_host_without_block_devices(tmp_path: Path) -> None:
         resolve_device("sda", tmp_path)
 
 
-def test_refresh_sees_a_loop_device_get_another_file(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(OLD, root, symlinks=True)
+def test_refresh_sees_a_loop_device_get_another_file(root: Path) -> None:
     devices = BlockDevices(root)
     loop, sda = make_dev(7, 1), make_dev(8, 0)
     first = devices.get(loop)
@@ -205,10 +206,8 @@ def test_refresh_sees_a_loop_device_get_another_file(tmp_path: Path) -> None:
     devices.close()
 
 
-def test_refresh_sees_a_new_array_get_its_limits(tmp_path: Path) -> None:
+def test_refresh_sees_a_new_array_get_its_limits(root: Path) -> None:
     """Among many devices, none of which is due again soon."""
-    root = tmp_path / "root"
-    shutil.copytree(OLD, root, symlinks=True)
     devices = BlockDevices(root)
     for number in ("8:0", "8:1", "253:0", "253:1", "7:0", "7:1", "104:0"):
         devices.get(parse_dev(number) or 0)

@@ -9,8 +9,8 @@ import pytest
 from ioh.layers.syscall import Syscall
 from ioh.layers.syscall_probe import DEVICES
 from ioh.model.filters import Filters
+from ioh.procfs.devices import numbers_on
 from ioh.procfs.diskstats import make_dev
-from ioh.procfs.holders import numbers_on
 
 SDA, SDA1, SDA2 = make_dev(8, 0), make_dev(8, 1), make_dev(8, 2)
 SDB, SDC = make_dev(8, 16), make_dev(8, 32)

@@ -1,15 +1,98 @@
-"""What the kernel does to disks on its own account, and limits of control groups."""
+"""The machine as a whole: CPU, memory, its disks' counters, I/O limits and jobs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ioh.layers.block_specs import MachineTables
+from ioh.model.derive import derive_host
+from ioh.model.sample import HostSample
 from ioh.procfs.blockdev import BlockDevices
+from ioh.procfs.diskstats import (
+    DiskStats,
+    make_dev,
+    parse_dev,
+    parse_diskstats,
+    read_diskstats,
+    split_dev,
+)
+from ioh.procfs.files import read_numbers, read_pressure
+from ioh.procfs.host import read_host
 from ioh.procfs.io_limits import IoLimits, parse_io_max, parse_throttle, read_limits
 from ioh.procfs.maintenance import Job, parse_mdstat, read_jobs
+
+DATA = Path(__file__).parents[1] / "data"
+KIB = 1024
+# What psutil asks the C library for, not /proc.
+NOT_IN_PROC = HostSample(cpu_count=2, load1=1.0, load5=1.0, load15=1.0)
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty /proc of a machine with two CPUs."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (1.0, 1.0, 1.0))
+    return tmp_path
+
+
+def test_guest_time_is_counted_once_and_idle_has_no_iowait(proc: Path) -> None:
+    (proc / "stat").write_text("cpu  1000 20 300 40000 500 6 70 8 900 10\ncpu0 1 2 3 4\n")
+    host = read_host()
+    assert host.cpu_total_ticks == 1000 + 20 + 300 + 40000 + 500 + 6 + 70 + 8
+    assert (host.cpu_idle_ticks, host.cpu_iowait_ticks, host.cpu_steal_ticks) == (40000, 500, 8)
+
+
+@pytest.mark.parametrize("stat", ["", "cpu\n", "cpu  1 2 3\n", "cpu  1 x 3 4 5 6 7 8 9 10\n"])
+@pytest.mark.parametrize("meminfo", ["", "MemTotal: x kB\n", "\n", "MemTotal: 8 kB\nMemFree: 2 kB"])
+def test_what_is_hidden_or_malformed_is_unknown(proc: Path, stat: str, meminfo: str) -> None:
+    assert read_host() == NOT_IN_PROC
+    (proc / "stat").write_text(stat)
+    (proc / "meminfo").write_text(meminfo)
+    assert read_host() == NOT_IN_PROC
+
+
+def test_a_list_of_numbers_leaves_malformed_lines_out(tmp_path: Path) -> None:
+    (tmp_path / "vmstat").write_text("nr_dirty 5\nnr_writeback\nnr_x y\n\nb \t 6\nc 7")
+    wanted = {"nr_dirty", "nr_writeback", "nr_x", "b", ""}
+    assert read_numbers(str(tmp_path / "vmstat"), wanted) == {"nr_dirty": 5, "b": 6}
+    assert read_numbers(str(tmp_path / "gone"), wanted) == {}
+
+
+def test_pressure(tmp_path: Path) -> None:
+    some = "some avg10=0.13 avg60=0.05 avg300=0.01 total=197\n"
+    (tmp_path / "io").write_text(some + "full total=x\nfull avg10=1 total=9\nnew total=3\n")
+    assert read_pressure(str(tmp_path / "io")) == {"some": 197, "full": 9}
+    assert read_pressure(str(tmp_path / "gone")) == {}
+
+
+def test_debian_11(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-5.10/proc"))
+    host = read_host(page_bytes=4096)
+    assert host.mem_available_bytes == 6514452 * KIB
+    assert host.cached_bytes == (5796804 + 276940 + 884732) * KIB
+    assert host.dirty_bytes == 296 * 4096
+    assert host.writeback_bytes == 7 * 4096
+    assert host.dirty_limit_bytes == 325420 * 4096
+    assert host.dirty_background_bytes == 162511 * 4096
+    assert host.psi_io_some_us_total is None  # Debian 11 boots with PSI off
+
+
+def test_6_18_knows_everything(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(DATA / "proc-6.18/proc"))
+    host = read_host()
+    assert [f for f in HostSample.__dataclass_fields__ if getattr(host, f) is None] == []
+
+
+def test_live_host_agrees_with_itself() -> None:
+    older, newer = read_host(), read_host()
+    assert newer.mem_total_bytes == psutil.virtual_memory().total
+    assert newer.load1 is not None
+    assert derive_host(older, newer, 1.0).cpu_count == newer.cpu_count
+
 
 MDSTAT = """\
 Personalities : [raid1] [raid6] [raid5] [raid4]
@@ -101,3 +184,95 @@ def test_limits_of_version_1(tmp_path: Path) -> None:
 
 def test_tables_are_empty_where_there_is_nothing(tmp_path: Path) -> None:
     assert MachineTables(tmp_path, BlockDevices(tmp_path)).read() == {"limit": {}, "job": {}}
+
+
+LINE = "8 16 sdb 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17"
+
+
+def test_every_column_has_its_field() -> None:
+    assert parse_diskstats(f"   {LINE} 18 nineteen") == [
+        DiskStats(
+            dev=8 << 20 | 16,
+            name="sdb",
+            reads_total=1,
+            read_merges_total=2,
+            read_bytes_total=3 * 512,
+            read_ms_total=4,
+            writes_total=5,
+            write_merges_total=6,
+            write_bytes_total=7 * 512,
+            write_ms_total=8,
+            inflight=9,
+            busy_ms_total=10,
+            weighted_ms_total=11,
+            discards_total=12,
+            discard_merges_total=13,
+            discard_bytes_total=14 * 512,
+            discard_ms_total=15,
+            flushes_total=16,
+            flush_ms_total=17,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "8",
+        "8 16 sdb",
+        LINE.removesuffix(" 17"),
+        LINE.replace("5", "x"),
+        "x" + LINE,
+        LINE.replace(" 3", " -3"),
+    ],
+)
+def test_malformed_line_is_left_out(line: str) -> None:
+    assert [s.name for s in parse_diskstats(f"{line}\n{LINE}\n")] == ["sdb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "dev"),
+    [
+        ("8:16", 8 << 20 | 16),
+        ("259:1048575", 259 << 20 | 1048575),
+        ("8:1048576", None),
+        ("8", None),
+        ("8:1:2", None),
+        ("-8:1", None),
+        ("a:b", None),
+        ("", None),
+    ],
+)
+def test_device_number(text: str, dev: int | None) -> None:
+    assert parse_dev(text) == dev
+    if dev is not None:
+        assert make_dev(*split_dev(dev)) == dev
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    assert read_diskstats(tmp_path) is None
+
+
+@pytest.mark.parametrize("kernel", ["proc-5.10", "proc-6.18"])
+def test_fake_roots_lose_no_line(kernel: str) -> None:
+    stats = read_diskstats(DATA / kernel)
+    assert stats is not None
+    lines = (DATA / kernel / "proc/diskstats").read_text().splitlines()
+    assert [s.name for s in stats] == [line.split()[2] for line in lines]
+
+
+def test_live_numbers_lie_between_two_readings_of_sysfs() -> None:
+    def sysfs(name: str) -> list[int]:
+        return [int(n) for n in Path(f"/sys/class/block/{name}/stat").read_text().split()]
+
+    names = [path.name for path in Path("/sys/block").iterdir()]
+    before = {name: sysfs(name) for name in names}
+    stats = {s.name.replace("/", "!"): s for s in read_diskstats() or ()}
+    after = {name: sysfs(name) for name in names}
+    assert set(names) <= set(stats)
+    for name in names:
+        columns = [column for column in range(17) if column != 8]  # in flight goes up and down
+        for column, value in zip(columns, stats[name][3:], strict=True):
+            scale = 512 if column in {2, 6, 13} else 1
+            assert before[name][column] * scale <= value <= after[name][column] * scale

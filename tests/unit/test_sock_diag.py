@@ -33,7 +33,6 @@ from ioh.procfs.sock_diag import (
 # back; 7 × 1009 to [::1]:3260 and 1 back, then a FIN; 3 × 1009 to 127.0.0.1:5432, whose server
 # listens on [::], and 5 back.  Each datagram with its length before it.
 CAPTURE = Path(__file__).parent.parent / "data" / "sock_diag-6.18.bin"
-SEQUENCE = 7
 
 
 def datagrams() -> Iterator[bytearray]:
@@ -49,13 +48,13 @@ def decode(
     known: dict[int, Counters] | None = None, *, keep_closed: bool = False
 ) -> tuple[Dump, list[bool]]:
     decoder = DiagDecoder(known or {}, keep_closed=keep_closed)
-    ended = [decoder.feed(data, len(data), SEQUENCE) for data in datagrams()]
+    ended = [decoder.feed(data, len(data)) for data in datagrams()]
     return decoder.dump, ended
 
 
 def feed(message: bytes, *, keep_closed: bool = False) -> Dump:
     decoder = DiagDecoder({}, keep_closed=keep_closed)
-    decoder.feed(bytearray(message), len(message), SEQUENCE)
+    decoder.feed(bytearray(message), len(message))
     return decoder.dump
 
 
@@ -185,16 +184,10 @@ def test_a_connection_that_closed_meanwhile_is_the_probes() -> None:
 
 
 def test_a_refusal_is_an_oserror_with_the_kernels_number() -> None:
-    refusal = struct.pack("=IHHIIi", 36, 2, 0, SEQUENCE, 0, -errno.ENOENT) + bytes(16)
+    refusal = struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -errno.ENOENT) + bytes(16)
     with pytest.raises(OSError, match="No such file") as caught:
         feed(refusal)
     assert caught.value.errno == errno.ENOENT
-
-
-def test_an_answer_to_an_earlier_request_is_ignored() -> None:
-    data = bytearray(one_message())
-    data[8:12] = struct.pack("=I", SEQUENCE - 1)
-    assert feed(bytes(data)).seen == {}
 
 
 @pytest.mark.parametrize("length", [0, 4, 15, 100_000, 0xFFFFFFFF])
@@ -221,7 +214,7 @@ def test_no_bytes_do_anything_but_decode_or_be_refused(data: st.DataObject) -> N
     cut = message[: data.draw(st.integers(0, len(message)))]
     decoder = DiagDecoder({}, keep_closed=True)
     try:
-        decoder.feed(cut + message, len(cut) + len(message), SEQUENCE)
+        decoder.feed(cut + message, len(cut) + len(message))
         for change in decoder.dump.changed:
             format_endpoints(endpoints(change.message), change.message[16])
             decode_details(change.message)
@@ -256,12 +249,12 @@ def test_the_port_filter_accepts_either_end(port: int, source: int, destination:
 
 
 def test_the_request_asks_for_tcp_info_of_open_connections() -> None:
-    plain = encode_request(5, None)
-    assert struct.unpack_from("=IHHII", plain) == (len(plain), 18, 0x301, 5, 0)
+    plain = encode_request(None)
+    assert struct.unpack_from("=IHHII", plain) == (len(plain), 18, 0x301, 1, 0)
     extensions, states = struct.unpack_from("=3xB48xI", plain, 16)
     assert extensions == 2
     assert not states & (1 << 6 | 1 << STATE_CLOSE)
-    filtered = encode_request(5, 2049)
+    filtered = encode_request(2049)
     assert len(filtered) == len(plain) + 4 + len(port_bytecode(2049))
 
 

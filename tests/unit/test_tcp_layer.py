@@ -26,7 +26,7 @@ from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, latency_index
 from ioh.model.sample import HostSample, LayerSample, Sample, Table, Unavailable
-from ioh.procfs.interfaces import Link, LinkTable
+from ioh.procfs.network import Link, LinkTable
 from ioh.procfs.sock_diag import Dump, SockDiag
 
 TABLES = {table.name: table for table in SPEC.tables}

@@ -6,7 +6,6 @@ import ctypes
 import lzma
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import zstandard
@@ -38,15 +37,13 @@ def open_btf(directory: Path, modules: Sequence[str]) -> btf.Btf:
     """The types in such a directory, from now on in place of the running kernel's."""
     btf.BTF_DIR = directory
     lib = libbpf()
-    assert lib is not None
     lib.btf__parse.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
     lib.btf__parse.restype = ctypes.c_void_p
     opened = object.__new__(btf.Btf)
     opened._lib = lib
-    opened._btf = ctypes.c_void_p(lib.btf__parse(str(directory / "vmlinux").encode(), None))
-    opened.offset = lru_cache(maxsize=None)(opened._offset)
-    parts = [opened._module(name) for name in modules]
-    opened._modules = [part for part in parts if part is not None]
+    opened._parts = [ctypes.c_void_p(lib.btf__parse(str(directory / "vmlinux").encode(), None))]
+    for name in modules:
+        opened._add(name)
     return opened
 
 

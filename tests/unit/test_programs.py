@@ -1,16 +1,22 @@
-"""Compiled probes in a file: the same when read again, and nothing at all where in doubt."""
+"""Programs: kept compiled, in the forms that a kernel takes, and how many events miss them."""
 
 from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ioh.bpf.compiled import Compiled, renumber
-from ioh.bpf.maps import MapSpec
-from ioh.bpf.probe_cache import find, keep, key_of
+from ioh.bpf import host as host_facts
+from ioh.bpf.compiled import Compiled, find, keep, key_of, renumber
+from ioh.bpf.maps import Map, MapSpec
+from ioh.bpf.program import forms_of
+from ioh.bpf.totals import skipped_events
+from ioh.layers import all_layers
+from tests.unit.fake_kernel import CPUS, install, linux_6_18
 
 MAPS = (MapSpec("totals", 6, 4, 8, 1), MapSpec("issued", 1, 8, 8, 16384, 1))
 KEY = "0" * 64
@@ -145,3 +151,114 @@ def test_without_a_compiler_there_is_no_key(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("sys.path", [])
     monkeypatch.delitem(__import__("sys").modules, "bcc", raising=False)
     assert key_of("int a;", [], set()) is None
+
+
+CAST_ID = 4711
+
+
+def call(registers: int, number: int) -> bytes:
+    return struct.pack("=BBhi", 0x85, registers, 0, number)
+
+
+def test_casts_become_calls_of_the_kernel() -> None:
+    helper, wide = call(0, 14), struct.pack("=BBhi", 0x18, 0, 0, host_facts.CASTS) + bytes(8)
+    code = helper + call(0, host_facts.CASTS) + wide + call(0, host_facts.CASTS)
+    wanted = helper + call(2 << 4, CAST_ID) + wide + call(2 << 4, CAST_ID)
+    assert host_facts.resolve_casts(code, CAST_ID) == wanted
+    assert host_facts.resolve_casts(code, None) == code
+    assert host_facts.resolve_casts(helper, CAST_ID) == helper
+
+
+class Kernel:
+    """Knows some functions, and takes a program or refuses it."""
+
+    def __init__(self, *functions: str, takes: bool = True) -> None:
+        self.functions, self.takes = functions, takes
+        self.loaded: list[bytes] = []
+
+    def function_id(self, name: str) -> int | None:
+        return CAST_ID if name in self.functions else None
+
+    def struct_id(self, name: str) -> int | None:
+        return 95 if name == "list_head" else None
+
+    def load(self, _name: str, code: bytes, _tracepoint: str, _btf: Any) -> int:
+        if not self.takes:
+            raise OSError(22, "calling kernel function is not allowed")
+        self.loaded.append(code)
+        return -1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (Kernel("bpf_rdonly_cast"), CAST_ID),
+        (Kernel("bpf_rdonly_cast", takes=False), None),
+        (Kernel(), None),
+    ],
+    ids=["takes it", "refuses it", "has none"],
+)
+def test_casts_are_found_by_trying(
+    kernel: Kernel, found: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    monkeypatch.setattr(host_facts, "load_typed", kernel.load)
+    monkeypatch.setattr("os.close", closed.append)
+    btf: Any = kernel
+    assert host_facts.find_cast(btf) == found
+    assert closed == [-1] * len(kernel.loaded) == ([] if found is None else [-1])
+    assert all(call(2 << 4, CAST_ID) in code for code in kernel.loaded)
+
+
+def test_a_form_that_the_verifier_refuses_has_others_behind_it() -> None:
+    for layer in all_layers().values():
+        host = linux_6_18().host(casts=True)
+        forms = forms_of(layer, host)
+        plain = replace(host, cast=None, trusted_loads=False)
+        if layer.prefers_typed:
+            assert forms == [host, replace(host, cast=None), plain]
+            assert forms_of(layer, replace(host, cast=None)) == [replace(host, cast=None), plain]
+        else:
+            assert forms == [host]
+        assert forms_of(layer, plain) == [plain]
+
+
+TURNS = MapSpec("turns", 6, 4, 16, 2)
+COPIES = 3
+
+
+def turns(monkeypatch: pytest.MonkeyPatch, *counts: tuple[int, int]) -> Map:
+    maps, held, _ = install(monkeypatch, [TURNS])
+    for event, (runs, taken) in enumerate(counts):
+        rest = struct.pack("=QQ", 0, 0) * (CPUS - 2)
+        both = struct.pack("=QQQQ", runs - runs // 2, taken, runs // 2, 0)
+        held["turns"].entries[struct.pack("=I", event)] = both + rest
+    return maps["turns"]
+
+
+def test_without_copies_each_skipped_run_is_an_event() -> None:
+    assert skipped_events([1, 0, 4], None, 1) == 5
+
+
+@pytest.mark.parametrize(
+    ("misses", "counts", "lost"),
+    [
+        # Ten events, all taken: by the second copy those that the first one missed.
+        ([2, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
+        # Each copy was busy at another event.
+        ([1, 1, 1, 0, 0, 0], [(27, 10), (30, 10)], 0),
+        # All of them were busy at the same one.
+        ([1, 1, 1, 0, 0, 0], [(27, 9), (30, 10)], 1),
+        ([2, 2, 2, 1, 1, 1], [(24, 8), (27, 9)], 3),
+        # An event that two copies have not come to yet.
+        ([0, 0, 0, 0, 0, 0], [(28, 10), (30, 10)], 0),
+        # A program that takes no turns.
+        ([5, 1, 2, 0, 0, 0], [(0, 0), (30, 10)], 0),
+        # Programs before the events' own are steps, which are never skipped.
+        ([0, 0, 1, 1, 1, 0, 0, 0], [(27, 9), (30, 10)], 1),
+    ],
+)
+def test_an_event_is_lost_when_every_copy_was_busy(
+    monkeypatch: pytest.MonkeyPatch, misses: list[int], counts: list[tuple[int, int]], lost: int
+) -> None:
+    assert skipped_events(misses, turns(monkeypatch, *counts), COPIES) == lost
