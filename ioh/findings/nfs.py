@@ -128,7 +128,7 @@ class Threads:
         return f"{percent(self.busy_share)} of them were serving a call, mean of the samples"
 
 
-def nfsd_threads(snapshots: Sequence[Snapshot]) -> Threads | None:
+def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
     """The threads over several intervals; None where their number is not known."""
     looks = [
         (layer.metrics.get("busy_threads") or 0.0, float(threads))

@@ -9,14 +9,13 @@ from typing import Literal
 from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.rule import Limits, Threshold
 from ioh.findings.sums import OpSum, sum_op
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Confidence, Evidence
 from ioh.model.hist import LatencyHist, add_hists
 from ioh.model.pairs import OPS
 from ioh.model.rates import weighted_mean
 from ioh.model.snapshot import Pair, PairOp, Snapshot
 
-SPAN_S = 5.0
 _SAME_CALLS = 0.1  # so far apart may both ends' counts be in 5 s
 # What a server asks its disks for while it serves such a call.
 _DISK_OPS = {"read": ("read",), "write": ("write", "flush"), "commit": ("write", "flush")}
@@ -100,11 +99,8 @@ def is_known_to_both(recent: Sequence[Snapshot], op: str) -> bool:
     )
 
 
-def slow_calls(window: Window, limits: Limits) -> Iterator[Calls]:
+def slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
     """Of each pair of hosts the kind of call that takes most time, if that is slow."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
     by_server: dict[str, list[Pair]] = {}
     for snapshot in recent:
         for pair in snapshot.pairs:

@@ -32,22 +32,28 @@ class Recall(NamedTuple):
 
 
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
-    """Consecutive intervals, oldest first; remembers what was computed of them.
+    """The newest intervals of a window, oldest first; remembers what was computed of them.
 
     Units:
         ``seconds``: measured time of all of them together.
     """
 
+    window: Window
     seconds: float
     known: _Known
     known_of: Sequence[_Known]  # each of them
 
     @classmethod
     def of(
-        cls, snapshots: Iterable[Snapshot], seconds: float, known_of: Sequence[_Known]
+        cls,
+        snapshots: Iterable[Snapshot],
+        window: Window,
+        seconds: float,
+        known_of: Sequence[_Known],
     ) -> Stretch:
         """These intervals, of each of which something may be known already."""
         made = cls(snapshots)
+        made.window = window
         made.seconds, made.known, made.known_of = seconds, {}, known_of
         return made
 
@@ -155,7 +161,7 @@ class Window:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             newest = self._all[-count:]
             length_s = sum(snapshot.interval_s for snapshot in newest)
-            found = Stretch.of(newest, length_s, self._known_of[-count:])
+            found = Stretch.of(newest, self, length_s, self._known_of[-count:])
             self._stretches[seconds] = found
         return found
 

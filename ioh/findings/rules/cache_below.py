@@ -13,9 +13,9 @@ from ioh.findings.dispersion import is_share_even
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
 from ioh.findings.read_ahead import is_disk_of
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, Window, duration_s, layer_of, op_of
+from ioh.findings.window import Stretch, duration_s, layer_of, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
     LATENCY_EDGES_US,
@@ -41,11 +41,53 @@ class _Modes(NamedTuple):
     reads: int
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Cached below",
+    layer="block",
+    watches="Reads of loop devices compared with those of the disk below; rotating disks that "
+    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
+    "or slow.",
+    sources="The block probe: bytes and times of each device, position of the requests; the "
+    "histograms of size and latency; /sys/block/*/queue/rotational.",
+    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
+    "with --device, which measures only one. Two speeds while there are writes or reads of "
+    "another size, for which the slow ones may have waited.",
+    false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
+    "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
+    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
+    "out).",
+    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
+    "nobody has read before",
+    check="sync; echo 3 > /proc/sys/vm/drop_caches",
+    thresholds=(
+        Threshold("ops_min_per_s", 200, "what two rotating disks serve at random"),
+        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
+        Threshold("turning_min_us", 1000, "half a rotation of the fastest disk takes 2,000"),
+        Threshold(
+            "sequential_max_pct", 30.0, "a disk reads ahead by itself when requests are sequential"
+        ),
+        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
+        Threshold("between_max_pct", 6.0, "with more in between, there are no two groups"),
+        Threshold(
+            "hit_max_us",
+            600,
+            "slower reads do not come from memory, but from a queue that lets some pass",
+        ),
+        Threshold(
+            "even_max", 0.3, "standard deviations from the mean share; chance rarely stays so close"
+        ),
+        Threshold(
+            "others_max", 0.5, "times the share of slow reads: other I/O that they may wait for"
+        ),
+        Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
+        Threshold("modes_ops_min", 600, "60 in the smaller group, within 6 s"),
+    ),
+    probed=("block",),
+    span_s=15.0,
+)
+def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
     """Loop devices over a cached file, disks too fast for what they are, and two speeds."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
+    window = recent.window
     for device in devices(recent, "read"):
         if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
             continue
@@ -72,7 +114,7 @@ def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
                 yield layer, name
 
 
-def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterator[Verdict]:
+def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Verdicts:
     """What is read of a loop device beside what is read of the disk that its file lies on."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
@@ -110,7 +152,7 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
     )
 
 
-def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Iterator[Verdict]:
+def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Verdicts:
     """A disk that turns, read at random places faster than its arm can move."""
     order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
     service_us = (device.sum.latency_us or 0.0) - (device.sum.queue_us or 0.0)
@@ -145,7 +187,7 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
     )
 
 
-def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Iterator[Verdict]:
+def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdicts:
     """Reads of one size of which some are far faster than the others, and none in between."""
     counted = [x for x in recent.each(_counted, layer, part) if x is not None]
     modes = _modes(counted, limits)
@@ -248,52 +290,3 @@ def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits)
         is_share_even([sum(row[at:]) for row in rows], every, limits["even_max"])
         for at in {slow, *range(max(slow, middle - 2), middle + 1)}
     )
-
-
-RULE = Rule(
-    name="cache_below",
-    title="Cached below",
-    layer="block",
-    judge=judge,
-    watches="Reads of loop devices compared with those of the disk below; rotating disks that "
-    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
-    "or slow.",
-    sources="The block probe: bytes and times of each device, position of the requests; the "
-    "histograms of size and latency; /sys/block/*/queue/rotational.",
-    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
-    "with --device, which measures only one. Two speeds while there are writes or reads of "
-    "another size, for which the slow ones may have waited.",
-    false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
-    "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
-    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
-    "out).",
-    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
-    "nobody has read before",
-    check="sync; echo 3 > /proc/sys/vm/drop_caches",
-    thresholds=(
-        Threshold("ops_min_per_s", 200, "what two rotating disks serve at random"),
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("turning_min_us", 1000, "half a rotation of the fastest disk takes 2,000"),
-        Threshold(
-            "sequential_max_pct", 30.0, "a disk reads ahead by itself when requests are sequential"
-        ),
-        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
-        Threshold("between_max_pct", 6.0, "with more in between, there are no two groups"),
-        Threshold(
-            "hit_max_us",
-            600,
-            "slower reads do not come from memory, but from a queue that lets some pass",
-        ),
-        Threshold(
-            "even_max", 0.3, "standard deviations from the mean share; chance rarely stays so close"
-        ),
-        Threshold(
-            "others_max", 0.5, "times the share of slow reads: other I/O that they may wait for"
-        ),
-        Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
-        Threshold("modes_ops_min", 600, "60 in the smaller group, within 6 s"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    span_s=15.0,
-)

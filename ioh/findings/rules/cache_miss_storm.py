@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, per_s, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.waits import Waits, waits_by_server
-from ioh.findings.window import Recall, Window, duration_s
+from ioh.findings.window import Recall, Stretch, duration_s
 from ioh.model.finding import Evidence
 
 RECENT_S = 4.0
@@ -15,9 +13,31 @@ CALM_S = 8.0
 SPAN_S = 90.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="The server's cache misses",
+    layer="db",
+    watches="Reads of data pages for each statement, now and in the minute before.",
+    sources="The database's own probe points.",
+    blind="What the server's cache holds; a storm that had begun before ioh did.",
+    false_alarm="Reports and backups that read what nobody else does.",
+    wrong_if="the server's own statistics (blks_hit beside blks_read) are as before",
+    check="ioh text --layers db -d top",
+    thresholds=(
+        Threshold("statements_min_per_s", 20, "smaller loads are ignored"),
+        Threshold("reads_min", 0.5, "pages for a statement; fewer are everyday misses"),
+        Threshold("ratio_min", 4.0, "times as many as before: the mix of statements changes, too"),
+        Threshold("share_min", 0.3, "of the statements' time; less is not felt"),
+        Threshold("cached_max_us", 50, "for one read; the kernel's page cache has them then"),
+    ),
+    probed=("db",),
+    hold_s=2.0,
+    span_s=SPAN_S,
+    recalls=(Recall("db", "wait"),),
+    recent_s=4.0,
+)
+def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's reads for a statement now, beside the least of the time before."""
-    recent = window.recent(RECENT_S)
+    window = recent.window
     before = list(window)[: len(window) - len(window.recent(2 * RECENT_S))]
     if duration_s(before) < CALM_S * 0.95:
         return
@@ -69,29 +89,3 @@ def _reads_of_one(waits: Waits) -> float:
     reads = waits.by_wait.get("data_read")
     count = waits.per_s * waits.seconds
     return reads.count / count if reads is not None and count else 0.0
-
-
-RULE = Rule(
-    name="cache_miss_storm",
-    title="The server's cache misses",
-    layer="db",
-    judge=judge,
-    watches="Reads of data pages for each statement, now and in the minute before.",
-    sources="The database's own probe points.",
-    blind="What the server's cache holds; a storm that had begun before ioh did.",
-    false_alarm="Reports and backups that read what nobody else does.",
-    wrong_if="the server's own statistics (blks_hit beside blks_read) are as before",
-    check="ioh text --layers db -d top",
-    thresholds=(
-        Threshold("statements_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("reads_min", 0.5, "pages for a statement; fewer are everyday misses"),
-        Threshold("ratio_min", 4.0, "times as many as before: the mix of statements changes, too"),
-        Threshold("share_min", 0.3, "of the statements' time; less is not felt"),
-        Threshold("cached_max_us", 50, "for one read; the kernel's page cache has them then"),
-    ),
-    needs=("db",),
-    probed=("db",),
-    hold_s=2.0,
-    span_s=SPAN_S,
-    recalls=(Recall("db", "wait"),),
-)

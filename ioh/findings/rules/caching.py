@@ -6,29 +6,46 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size
 from ioh.findings.nfs import metric_mean, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Cached reads",
+    layer="syscall",
+    watches="The share of reads that touched no lower layer, where there are many of them, and of "
+    "bytes of NFS files that no READ fetched; fast buffered writes beside what the disks take.",
+    sources="The probes count each request for the call that submitted it; bytes from mountstats.",
+    blind="Caches inside the disk, the array or the NFS server (see server_cache); mappings.",
+    false_alarm="Working from memory is good; it matters only to a benchmark of the storage. "
+    "Holes of sparse files look cached, too (see holes).",
+    wrong_if="column bi (KB read from disks a second) is as much as the programs read",
+    check="vmstat 1 5",
+    thresholds=(
+        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
+        Threshold("bytes_min_per_s", 200e6, "slower I/O is not worth reporting"),
+        Threshold("unwritten_min_pct", 50.0, "then most of it is in memory only"),
+        Threshold("calls_min_per_s", 20000, "what a fast disk serves in small reads"),
+    ),
+    probed=("syscall",),
+    yields_to=("holes",),
+    hold_s=2.0,
+)
+def caching(recent: Stretch, limits: Limits) -> Verdicts:
     """Local files by calls, NFS files by bytes; writes by what the disks take of them."""
-    recent = window.recent(SPAN_S)
     read = sum_op(recent, "syscall", "read_buffered")
     fast = read.bytes_per_s >= limits["bytes_min_per_s"]
-    if not window.covers(SPAN_S):
-        return
     if fast or read.ops_per_s >= limits["calls_min_per_s"]:
-        yield from _local(window, limits)
-        yield from _nfs(window, limits)
-    yield from _writes(window, limits)
+        yield from _local(recent, limits)
+        yield from _nfs(recent, limits)
+    yield from _writes(recent, limits)
 
 
-def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _local(recent: Stretch, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
     calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
     cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
@@ -47,7 +64,7 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
     share = cached / max(calls, read.count - at_end)
     if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
         return
-    top = next(iter(rows_of(window.newest, "syscall", "process")), None)
+    top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
     who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
     yield Verdict(
         subject="page cache",
@@ -76,14 +93,13 @@ def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
+def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     """Buffered writes of somebody who waits for no disk in the end."""
-    recent = window.recent(SPAN_S)
     wrote = sum_op(recent, "syscall", "write_buffered")
     local = wrote.bytes - off_disk_bytes(recent, "write")
     if local / wrote.seconds < limits["bytes_min_per_s"]:
         return
-    rows = rows_of(window.newest, "syscall", "process")
+    rows = rows_of(recent[-1], "syscall", "process")
     top = max(rows, key=lambda row: row.values.get("write_bytes_per_s") or 0.0, default=None)
     if top is None or top.values.get("syncs_per_s"):
         return
@@ -113,8 +129,7 @@ def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _nfs(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
     app = sum_metric(recent, "nfs_client", "app_read_bytes_per_s") or 0.0
     share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
     if share is None or share < limits["cached_min_pct"]:
@@ -136,18 +151,18 @@ def _nfs(window: Window, limits: Limits) -> Iterator[Verdict]:
                 limits["cached_min_pct"],
                 "/proc/self/mountstats, bytes:",
             ),
-            *_beyond_links(window, app / SPAN_S),
+            *_beyond_links(recent, app / SPAN_S),
         ),
         advice="To test the server, read with O_DIRECT or drop this client's cache before.",
         command="echo 3 > /proc/sys/vm/drop_caches   # before each run",
     )
 
 
-def _beyond_links(window: Window, bytes_per_s: float) -> Iterator[Evidence]:
+def _beyond_links(recent: Stretch, bytes_per_s: float) -> Iterator[Evidence]:
     """That no link of this machine could have carried so much, where their speeds are known."""
     links = [
         (row.values.get("speed_bits_per_s"), row.key[0])
-        for row in rows_of(window.newest, "tcp", "interface")
+        for row in rows_of(recent[-1], "tcp", "interface")
         if row.values.get("in_packets_per_s")
     ]
     # One that moves packets and does not tell its speed (lo, a bridge) may be the fast one.
@@ -161,29 +176,3 @@ def _beyond_links(window: Window, bytes_per_s: float) -> Iterator[Evidence]:
             speed / 8,
             "/sys/class/net/*/speed",
         )
-
-
-RULE = Rule(
-    name="caching",
-    title="Cached reads",
-    layer="syscall",
-    judge=judge,
-    watches="The share of reads that touched no lower layer, where there are many of them, and of "
-    "bytes of NFS files that no READ fetched; fast buffered writes beside what the disks take.",
-    sources="The probes count each request for the call that submitted it; bytes from mountstats.",
-    blind="Caches inside the disk, the array or the NFS server (see server_cache); mappings.",
-    false_alarm="Working from memory is good; it matters only to a benchmark of the storage. "
-    "Holes of sparse files look cached, too (see holes).",
-    wrong_if="column bi (KB read from disks a second) is as much as the programs read",
-    check="vmstat 1 5",
-    thresholds=(
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("bytes_min_per_s", 200e6, "slower I/O is not worth reporting"),
-        Threshold("unwritten_min_pct", 50.0, "then most of it is in memory only"),
-        Threshold("calls_min_per_s", 20000, "what a fast disk serves in small reads"),
-    ),
-    probed=("syscall",),
-    yields_to=("holes",),
-    hold_s=2.0,
-    span_s=10.0,
-)

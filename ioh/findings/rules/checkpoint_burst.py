@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, per_s, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.waits import data_writes_per_s, waits_by_server
-from ioh.findings.window import Recall, Window, duration_s, seconds_of
+from ioh.findings.window import Recall, Stretch, duration_s, seconds_of
 from ioh.model.finding import Evidence
 
 RECENT_S = 4.0
@@ -16,9 +14,31 @@ SPAN_S = 90.0
 _WRITER = "checkpointer"
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="A checkpoint slows statements",
+    layer="db",
+    watches="The time of statements while the checkpointer writes pages, and while it does not.",
+    sources="The database's own probe points, by session.",
+    blind="Its syncs at the end, when it writes no more; a checkpoint that was under way already "
+    "when ioh began.",
+    false_alarm="Another load that began with the checkpoint.",
+    wrong_if="statements are as slow when the checkpoint is over",
+    check="ioh text --layers db -d top",
+    thresholds=(
+        Threshold("statements_min_per_s", 20, "without it; smaller loads are ignored"),
+        Threshold("writes_min_per_s", 100, "pages; a spread checkpoint of 30 MB writes fewer"),
+        Threshold("ratio_min", 2.0, "statements differ by less from minute to minute"),
+        Threshold("added_min_ms", 1.0, "nobody feels less"),
+    ),
+    probed=("db",),
+    hold_s=2.0,
+    span_s=SPAN_S,
+    recalls=(Recall("db", "wait"), Recall("db", "session")),
+    recent_s=4.0,
+)
+def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's statements while its checkpointer writes, beside those when it did not."""
-    recent = window.recent(RECENT_S)
+    window = recent.window
     for server, now in waits_by_server(recent, "statement").items():
         # On average: where the disk cannot follow, it writes nothing for seconds.
         pages = sum(data_writes_per_s(s, server, _WRITER) * seconds_of(s, "db") for s in recent)
@@ -69,29 +89,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             "the start of a backup) write as fast as they can.",
             command="ioh text --layers db -d top",
         )
-
-
-RULE = Rule(
-    name="checkpoint_burst",
-    title="A checkpoint slows statements",
-    layer="db",
-    judge=judge,
-    watches="The time of statements while the checkpointer writes pages, and while it does not.",
-    sources="The database's own probe points, by session.",
-    blind="Its syncs at the end, when it writes no more; a checkpoint that was under way already "
-    "when ioh began.",
-    false_alarm="Another load that began with the checkpoint.",
-    wrong_if="statements are as slow when the checkpoint is over",
-    check="ioh text --layers db -d top",
-    thresholds=(
-        Threshold("statements_min_per_s", 20, "without it; smaller loads are ignored"),
-        Threshold("writes_min_per_s", 100, "pages; a spread checkpoint of 30 MB writes fewer"),
-        Threshold("ratio_min", 2.0, "statements differ by less from minute to minute"),
-        Threshold("added_min_ms", 1.0, "nobody feels less"),
-    ),
-    needs=("db",),
-    probed=("db",),
-    hold_s=2.0,
-    span_s=SPAN_S,
-    recalls=(Recall("db", "wait"), Recall("db", "session")),
-)

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.waits import Waits, waits_by_server
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 _MOST_SYNCS = 3.0  # that a commit waits for: else it is something else
 _MOST_OF = 0.5  # of a log sync's time: what names where it goes
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Commits wait for the log",
+    layer="db",
+    watches="The time of commits, and how much of it their threads spent in syncs of the log.",
+    sources="The database's own probe points; block layer and NFS client for where a sync's time "
+    "goes.",
+    blind="What the client does between two commits, and commits that wait for a replica.",
+    false_alarm="A log must be synced; where a disk without a protected cache is all there is, "
+    "this is its limit, and it says how far.",
+    wrong_if="with synchronous_commit = off commits take as long as before",
+    check="ioh text --layers db -d top",
+    thresholds=(
+        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
+        Threshold("share_min", 0.5, "of the commits' time: nothing else has as much"),
+        Threshold("busy_min", 0.5, "of all time a session syncs the log: others wait for it"),
+        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
+        Threshold("slow_min_ms", 20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
+    ),
+    probed=("db",),
+    hold_s=4.0,
+)
+def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server whose commits' time is mostly the log's syncs, slow ones."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
     for server, commits in waits_by_server(recent, "commit").items():
         sync = commits.by_wait.get("log_sync")
         if sync is None or commits.per_s < limits["commits_min_per_s"]:
@@ -92,29 +109,3 @@ def _where(recent: Sequence[Snapshot], sync_us: float) -> str:
         if below.count and took_us >= _MOST_OF * sync_us:
             return f"; a {what} of the disk takes {duration(took_us)}"
     return ""
-
-
-RULE = Rule(
-    name="commit_bound",
-    title="Commits wait for the log",
-    layer="db",
-    judge=judge,
-    watches="The time of commits, and how much of it their threads spent in syncs of the log.",
-    sources="The database's own probe points; block layer and NFS client for where a sync's time "
-    "goes.",
-    blind="What the client does between two commits, and commits that wait for a replica.",
-    false_alarm="A log must be synced; where a disk without a protected cache is all there is, "
-    "this is its limit, and it says how far.",
-    wrong_if="with synchronous_commit = off commits take as long as before",
-    check="ioh text --layers db -d top",
-    thresholds=(
-        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("share_min", 0.5, "of the commits' time: nothing else has as much"),
-        Threshold("busy_min", 0.5, "of all time a session syncs the log: others wait for it"),
-        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
-        Threshold("slow_min_ms", 20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
-    ),
-    needs=("db",),
-    probed=("db",),
-    hold_s=4.0,
-)

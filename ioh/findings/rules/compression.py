@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op, sum_rows
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 6.0
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
 _ADVICE = (
@@ -29,16 +27,37 @@ def _is_written(snapshot: Snapshot) -> bool:
     )
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Compressed or deduplicated",
+    layer="block",
+    watches="Bytes that programs wrote and synced on file systems that can compress, compared "
+    "with bytes that the disks wrote; compressed bytes that buffered reads of btrfs fetched, "
+    "compared with what they became.",
+    sources="The probes of both layers, the type of each mount.",
+    blind="Compression in an array or a disk; whether it is compression or deduplication; reads "
+    "of other file systems than btrfs (before Linux 6.4 of btrfs, too), by io_uring, libaio, "
+    "O_DIRECT or page faults.",
+    false_alarm="The same blocks written again before they are written back once.",
+    wrong_if="none of these file systems is mounted with compression, and none is on a volume "
+    "that compresses or deduplicates",
+    check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
+    thresholds=(
+        Threshold("ratio_min", 1.5, "a smaller ratio may be delayed write-back"),
+        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    span_s=15.0,
+    recent_s=6.0,
+)
+def compression(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads and writes, each by itself."""
-    if window.covers(SPAN_S):
-        yield from _reads(window, limits)
-        yield from _writes(window, limits)
+    yield from _reads(recent, limits)
+    yield from _writes(recent, limits)
 
 
-def _reads(window: Window, limits: Limits) -> Iterator[Verdict]:
+def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     """What was unpacked, where the file system tells."""
-    recent = window.recent(SPAN_S)
     packed, unpacked = (
         sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
         for name in ("packed", "unpacked")
@@ -68,9 +87,8 @@ def _reads(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
+def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     """What programs wrote to such file systems beside what reached the disks."""
-    recent = window.recent(SPAN_S)
     if not any(recent.each(_is_written)):
         return
     by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
@@ -103,29 +121,3 @@ def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
         ),
         advice=_ADVICE,
     )
-
-
-RULE = Rule(
-    name="compression",
-    title="Compressed or deduplicated",
-    layer="block",
-    judge=judge,
-    watches="Bytes that programs wrote and synced on file systems that can compress, compared "
-    "with bytes that the disks wrote; compressed bytes that buffered reads of btrfs fetched, "
-    "compared with what they became.",
-    sources="The probes of both layers, the type of each mount.",
-    blind="Compression in an array or a disk; whether it is compression or deduplication; reads "
-    "of other file systems than btrfs (before Linux 6.4 of btrfs, too), by io_uring, libaio, "
-    "O_DIRECT or page faults.",
-    false_alarm="The same blocks written again before they are written back once.",
-    wrong_if="none of these file systems is mounted with compression, and none is on a volume "
-    "that compresses or deduplicates",
-    check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
-    thresholds=(
-        Threshold("ratio_min", 1.5, "a smaller ratio may be delayed write-back"),
-        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-    span_s=15.0,
-)

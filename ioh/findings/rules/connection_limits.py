@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from ioh.findings.format_sentence import per_s, percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 _FULL = "The link is the limit: a faster one, a second one, or less traffic on it."
 _SHAPED = "The shaper is the limit, not the link: raise its rate, or send less."
 # Metric of the tcp layer, threshold, what it is, what to do, the command.
@@ -40,17 +38,40 @@ _DROPS = (
 )
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Connection limit",
+    layer="tcp",
+    watches="How much of each link's speed is used; dropped packets and refused connections; "
+    "connections limited by their receiver's window.",
+    sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
+    "/proc/net/snmp and netstat, TCP_INFO.",
+    blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
+    "root (htb, a cloud's own). Fibre Channel.",
+    false_alarm="A pipe to a slow program is limited by its window on purpose.",
+    wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
+    "or sndbuf_limited",
+    check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
+    thresholds=(
+        Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),
+        Threshold(
+            "overflows_min_per_s", 1.0, "each one is a connection refused, or delayed by a second"
+        ),
+        Threshold("drops_min_per_s", 10.0, "each costs a retransmission"),
+        Threshold("busy_min_pct", 90.0, "the connection always has data to send"),
+        Threshold("window_min_pct", 50.0, "and may not send it for most of the time"),
+        Threshold("window_bytes_min_per_s", 1e6, "slower connections are limited by their program"),
+    ),
+    needs=("tcp",),
+)
+def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
     """Interfaces, drops, and connections that wait for their peer's window."""
-    if window.covers(SPAN_S):
-        yield from _links(window, limits)
-        yield from _drops(window, limits)
-        yield from _windows(window, limits)
+    yield from _links(recent, limits)
+    yield from _drops(recent, limits)
+    yield from _windows(recent, limits)
 
 
-def _links(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
-    for row in rows_of(window.newest, "tcp", "interface"):
+def _links(recent: Stretch, limits: Limits) -> Verdicts:
+    for row in rows_of(recent[-1], "tcp", "interface"):
         name = row.key[0]
         for way, word in (("in", "inwards"), ("out", "outwards")):
             if (row.values.get(f"{way}_used_pct") or 0.0) < limits["link_min_pct"]:
@@ -96,8 +117,7 @@ def _bits(bits_per_s: float) -> str:
     return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"
 
 
-def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _drops(recent: Stretch, limits: Limits) -> Verdicts:
     for metric, threshold, what, advice, command in _DROPS:
         total = sum_metric(recent, "tcp", f"{metric}_per_s") or 0.0
         a_second = total / duration_s(recent)
@@ -120,11 +140,10 @@ def _drops(window: Window, limits: Limits) -> Iterator[Verdict]:
             )
 
 
-def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _windows(recent: Stretch, limits: Limits) -> Verdicts:
     held_up = [
         row
-        for row in rows_of(window.newest, "tcp", "connection")
+        for row in rows_of(recent[-1], "tcp", "connection")
         if (row.values.get("rwnd_limited_pct") or 0.0) >= limits["window_min_pct"]
     ]
     if not held_up:  # as most often, and found out soon
@@ -160,32 +179,3 @@ def _windows(window: Window, limits: Limits) -> Iterator[Verdict]:
             "distance.",
             command="sysctl net.ipv4.tcp_rmem   # on the receiver",
         )
-
-
-RULE = Rule(
-    name="connection_limits",
-    title="Connection limit",
-    layer="tcp",
-    judge=judge,
-    watches="How much of each link's speed is used; dropped packets and refused connections; "
-    "connections limited by their receiver's window.",
-    sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
-    "/proc/net/snmp and netstat, TCP_INFO.",
-    blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
-    "root (htb, a cloud's own). Fibre Channel.",
-    false_alarm="A pipe to a slow program is limited by its window on purpose.",
-    wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
-    "or sndbuf_limited",
-    check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
-    thresholds=(
-        Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),
-        Threshold(
-            "overflows_min_per_s", 1.0, "each one is a connection refused, or delayed by a second"
-        ),
-        Threshold("drops_min_per_s", 10.0, "each costs a retransmission"),
-        Threshold("busy_min_pct", 90.0, "the connection always has data to send"),
-        Threshold("window_min_pct", 50.0, "and may not send it for most of the time"),
-        Threshold("window_bytes_min_per_s", 1e6, "slower connections are limited by their program"),
-    ),
-    needs=("tcp",),
-)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ioh.findings.format_sentence import duration, size, times
 from ioh.findings.nfs import mounts, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s
@@ -18,11 +18,44 @@ SOON_S = 5.0
 LATE_S = 30.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Consolidation",
+    layer="syscall",
+    watches="How many calls became one request or RPC, if the bytes above and below agree.",
+    sources="Reads: the probe counts the requests of each call. Writes and NFS: rates of both "
+    "layers over 5 s, less what is still dirty (/proc/meminfo), or over 30 s without that, since "
+    "write-back belongs to no call.",
+    blind="Merging inside the disk or the server.",
+    false_alarm="None: this is information, not a warning. The rule is silent if bytes are "
+    "overwritten before write-back.",
+    wrong_if="the requests (rareq-sz, wareq-sz) are no larger than the calls",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("ratio_min", 4.0, "two to one happens by chance in a queue"),
+        Threshold("calls_min_per_s", 1000, "smaller loads are ignored"),
+        Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
+        Threshold(
+            "bytes_off_max_pct", 20.0, "otherwise the bytes below are not those of the calls"
+        ),
+        Threshold(
+            "gone_min_pct", 20.0, "share of the bytes written below; less may be only the journal"
+        ),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    span_s=LATE_S + 5,
+    recalls=(
+        Recall("syscall", "write_buffered"),
+        Recall("syscall", "write_direct"),
+        Recall("syscall", "write_sync"),
+        Recall("syscall", "mount"),
+        Recall("nfs_client", "mount"),
+        Recall("block", "write"),
+    ),
+)
+def consolidation(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads through the page cache, buffered writes, and each NFS mount."""
-    recent = window.recent(SOON_S)
-    if not window.covers(SOON_S):
-        return
+    window = recent.window
     pieces = _reads(recent, limits)
     if pieces is not None and _is_joined(pieces, limits, recent, (0.0,)):
         timed = _timed(pieces, recent, "read")
@@ -42,7 +75,7 @@ def _has_calls(recent: Stretch, kind: str, limits: Limits) -> bool:
     return sum_op(recent, "syscall", f"{kind}_buffered").ops_per_s >= limits["calls_min_per_s"]
 
 
-def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Iterator[Verdict]:
+def _inferred(recent: Stretch, pending: Sequence[float], limits: Limits) -> Verdicts:
     """What other threads than the callers' send, as far as these intervals show it.
 
     ``pending`` as for _is_joined, of writes.
@@ -161,42 +194,3 @@ def _verdict(  # noqa: PLR0913
         advice="Good for throughput. Calls are faster than the storage, and each request slower "
         "than one of the calls' size would be: to measure the storage, use O_DIRECT.",
     )
-
-
-RULE = Rule(
-    name="consolidation",
-    title="Consolidation",
-    layer="syscall",
-    judge=judge,
-    watches="How many calls became one request or RPC, if the bytes above and below agree.",
-    sources="Reads: the probe counts the requests of each call. Writes and NFS: rates of both "
-    "layers over 5 s, less what is still dirty (/proc/meminfo), or over 30 s without that, since "
-    "write-back belongs to no call.",
-    blind="Merging inside the disk or the server.",
-    false_alarm="None: this is information, not a warning. The rule is silent if bytes are "
-    "overwritten before write-back.",
-    wrong_if="the requests (rareq-sz, wareq-sz) are no larger than the calls",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 4.0, "two to one happens by chance in a queue"),
-        Threshold("calls_min_per_s", 1000, "smaller loads are ignored"),
-        Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
-        Threshold(
-            "bytes_off_max_pct", 20.0, "otherwise the bytes below are not those of the calls"
-        ),
-        Threshold(
-            "gone_min_pct", 20.0, "share of the bytes written below; less may be only the journal"
-        ),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-    span_s=LATE_S + 5,
-    recalls=(
-        Recall("syscall", "write_buffered"),
-        Recall("syscall", "write_direct"),
-        Recall("syscall", "write_sync"),
-        Recall("syscall", "mount"),
-        Recall("nfs_client", "mount"),
-        Recall("block", "write"),
-    ),
-)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom
 from ioh.findings.dispersion import strays
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Stretch, Window, layer_of
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch, layer_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
 from ioh.model.snapshot import OpStats, Snapshot
 
-SPAN_S = 7.0
 BUSY_S = 5.0  # as other rules have it, which have added it up by then
 _OPS = ("read", "write")
 
@@ -58,11 +57,38 @@ class _Held(NamedTuple):
     mean_us: float
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Volume at its limit",
+    layer="block",
+    watches="Requests and bytes of each device, second by second, while several are always in "
+    "flight: whether they stay constant although some requests are fast and others are delayed.",
+    sources="The block probe: counts, bytes and times of each device.",
+    blind="A limit that spaces requests evenly: all are equally slow, as on a slow disk. A limit "
+    "reached for less than 7 s, or while the number of waiting requests varies. Limits of "
+    "control groups, which act above the device (see io_limit).",
+    false_alarm="A disk that stalls periodically, for example to flush its cache every tenth of "
+    "a second.",
+    wrong_if="requests and bytes a second vary by more than a few percent while aqu-sz stays "
+    "above 1",
+    check="iostat -x 1 10",
+    thresholds=(
+        Threshold("ops_min_per_s", 50, "at lower rates the counts vary too much"),
+        Threshold("depth_min", 1.5, "with one at a time the disk also waits for the program"),
+        Threshold("flat_max_pct", 1.0, "a disk's own speed varies by more"),
+        Threshold("held_ratio_min", 4.0, "in a plain queue all wait, so median and mean are alike"),
+        Threshold("even_max", 0.1, "in standard deviations that chance gives these times"),
+        Threshold("waiting_max", 0.5, "the same for the number in flight, which a program sets"),
+        Threshold(
+            "depth_off_max_pct", 2.0, "a program that waits always submits the next one at once"
+        ),
+    ),
+    probed=("block",),
+    hold_s=2.0,
+    recent_s=7.0,
+)
+def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device with requests always waiting, of which every interval does the same number."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
+    window = recent.window
     found: dict[str, list[Device]] = {}
     for op in _OPS:
         for device in bottom(window.recent(BUSY_S), op):
@@ -179,36 +205,3 @@ def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict
         "fewer and larger ones get more through.",
         command=f"lsblk -d -o NAME,SIZE,MODEL,SERIAL {shlex.quote(device.node)}",
     )
-
-
-RULE = Rule(
-    name="device_limit",
-    title="Volume at its limit",
-    layer="block",
-    judge=judge,
-    watches="Requests and bytes of each device, second by second, while several are always in "
-    "flight: whether they stay constant although some requests are fast and others are delayed.",
-    sources="The block probe: counts, bytes and times of each device.",
-    blind="A limit that spaces requests evenly: all are equally slow, as on a slow disk. A limit "
-    "reached for less than 7 s, or while the number of waiting requests varies. Limits of "
-    "control groups, which act above the device (see io_limit).",
-    false_alarm="A disk that stalls periodically, for example to flush its cache every tenth of "
-    "a second.",
-    wrong_if="requests and bytes a second vary by more than a few percent while aqu-sz stays "
-    "above 1",
-    check="iostat -x 1 10",
-    thresholds=(
-        Threshold("ops_min_per_s", 50, "at lower rates the counts vary too much"),
-        Threshold("depth_min", 1.5, "with one at a time the disk also waits for the program"),
-        Threshold("flat_max_pct", 1.0, "a disk's own speed varies by more"),
-        Threshold("held_ratio_min", 4.0, "in a plain queue all wait, so median and mean are alike"),
-        Threshold("even_max", 0.1, "in standard deviations that chance gives these times"),
-        Threshold("waiting_max", 0.5, "the same for the number in flight, which a program sets"),
-        Threshold(
-            "depth_off_max_pct", 2.0, "a program that waits always submits the next one at once"
-        ),
-    ),
-    needs=("block",),
-    probed=("block",),
-    hold_s=2.0,
-)

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, percent, rate, size
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 3.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Writers are throttled",
+    layer="syscall",
+    watches="Dirty memory and memory under write-back, compared with the kernel's limits; pauses "
+    "of buffered writes.",
+    sources="/proc/vmstat: nr_dirty, nr_writeback, nr_dirty_threshold, "
+    "nr_dirty_background_threshold; the probe's slowest write.",
+    blind="Limits of a control group's memory or of one device (bdi) throttle earlier.",
+    false_alarm="None known: both must hold, much to write back and paused writes.",
+    wrong_if="Dirty and Writeback together stay far below the limit",
+    check="grep -E '^(Dirty|Writeback):' /proc/meminfo; sysctl vm.dirty_bytes vm.dirty_ratio",
+    thresholds=(
+        Threshold("used_min_pct", 95.0, "throttling begins at the middle of the two limits"),
+        Threshold("pause_min_ms", 5.0, "the kernel pauses a writer for 10 to 200 ms at a time"),
+        Threshold("bytes_min_per_s", 1e6, "slower writers do not fill the cache"),
+    ),
+    probed=("syscall",),
+    recent_s=3.0,
+    may_be_short=True,
+)
+def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
     """Memory waiting for write-back beside where the kernel begins to slow writers down."""
-    host = window.newest.host
+    host = recent[-1].host
     known = (host.dirty_bytes, host.dirty_limit_bytes, host.dirty_background_bytes)
     dirty, most, background = known
     if dirty is None or not most or background is None:
@@ -25,7 +41,6 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     waiting = dirty + (host.writeback_bytes or 0)
     if waiting < limits["used_min_pct"] / 100 * begins:
         return
-    recent = window.recent(SPAN_S)
     buffered = sum_op(recent, "syscall", "write_buffered")
     below = sum_op(recent, "block", "write")
     slowest = buffered.max_us or 0.0
@@ -58,25 +73,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         command="sysctl vm.dirty_background_bytes vm.dirty_bytes vm.dirty_background_ratio "
         "vm.dirty_ratio",
     )
-
-
-RULE = Rule(
-    name="dirty_throttling",
-    title="Writers are throttled",
-    layer="syscall",
-    judge=judge,
-    watches="Dirty memory and memory under write-back, compared with the kernel's limits; pauses "
-    "of buffered writes.",
-    sources="/proc/vmstat: nr_dirty, nr_writeback, nr_dirty_threshold, "
-    "nr_dirty_background_threshold; the probe's slowest write.",
-    blind="Limits of a control group's memory or of one device (bdi) throttle earlier.",
-    false_alarm="None known: both must hold, much to write back and paused writes.",
-    wrong_if="Dirty and Writeback together stay far below the limit",
-    check="grep -E '^(Dirty|Writeback):' /proc/meminfo; sysctl vm.dirty_bytes vm.dirty_ratio",
-    thresholds=(
-        Threshold("used_min_pct", 95.0, "throttling begins at the middle of the two limits"),
-        Threshold("pause_min_ms", 5.0, "the kernel pauses a writer for 10 to 200 ms at a time"),
-        Threshold("bytes_min_per_s", 1e6, "slower writers do not fill the cache"),
-    ),
-    probed=("syscall",),
-)

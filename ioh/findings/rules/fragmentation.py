@@ -12,14 +12,13 @@ from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
 from ioh.findings.format_sentence import per_s, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.read_ahead import ReadAhead, read_ahead
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, busiest_file, duration_s
+from ioh.findings.window import Stretch, busiest_file, duration_s
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 3.0
 _PURE = 0.9  # so much of the calls must be of one kind for what they became to be theirs
 
 
@@ -34,9 +33,38 @@ class _Limit(NamedTuple):
     command: str
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Fragmentation",
+    layer="syscall",
+    watches="How many requests each read, and each direct or synchronous write, becomes, whether "
+    "one after another or at once, and which limit of the device has just that size.",
+    sources="The probes count every request for the call that submitted it; limits from "
+    "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
+    "chunk_sectors.",
+    blind="Buffered writes are written back by the kernel later and belong to no call (see "
+    "consolidation). An interval with both direct and buffered reads is not evaluated.",
+    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
+    "reported as information, not as a warning. So is a limit that cannot be set.",
+    wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "fewer than two requests a call cost almost nothing"),
+        Threshold(
+            "piece_max_bytes",
+            262144,
+            "from 256 KB on the transfer takes longer than what each request costs",
+        ),
+        Threshold("serial_max_bytes", 589824, "512 KB, if a call waits for one after the other"),
+        Threshold("bytes_off_max_pct", 25.0, "otherwise other I/O is in the sum"),
+        Threshold("pieces_min_per_s", 50, "smaller loads are ignored"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    recent_s=3.0,
+    may_be_short=True,
+)
+def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads and writes apart."""
-    recent = window.recent(SPAN_S)
     for op, found in (("read", _reads), ("write", _writes)):
         ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0
         if ops / duration_s(recent) < limits["pieces_min_per_s"]:
@@ -99,7 +127,7 @@ def _writes(recent: Stretch, ops: float) -> _Found:
 
 def _verdict(
     recent: Sequence[Snapshot], pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
-) -> Iterator[Verdict]:
+) -> Verdicts:
     verb = f"{op}s"
     device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
     if device is not None:
@@ -235,35 +263,3 @@ def _evidence(
             "latency_us",
             pieces.above_us,
         )
-
-
-RULE = Rule(
-    name="fragmentation",
-    title="Fragmentation",
-    layer="syscall",
-    judge=judge,
-    watches="How many requests each read, and each direct or synchronous write, becomes, whether "
-    "one after another or at once, and which limit of the device has just that size.",
-    sources="The probes count every request for the call that submitted it; limits from "
-    "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
-    "chunk_sectors.",
-    blind="Buffered writes are written back by the kernel later and belong to no call (see "
-    "consolidation). An interval with both direct and buffered reads is not evaluated.",
-    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
-    "reported as information, not as a warning. So is a limit that cannot be set.",
-    wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two requests a call cost almost nothing"),
-        Threshold(
-            "piece_max_bytes",
-            262144,
-            "from 256 KB on the transfer takes longer than what each request costs",
-        ),
-        Threshold("serial_max_bytes", 589824, "512 KB, if a call waits for one after the other"),
-        Threshold("bytes_off_max_pct", 25.0, "otherwise other I/O is in the sum"),
-        Threshold("pieces_min_per_s", 50, "smaller loads are ignored"),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-)

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, busiest_file
+from ioh.findings.window import Stretch, busiest_file
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Reads of holes",
+    layer="syscall",
+    watches="Bytes of direct reads compared with bytes requested from devices; for buffered reads, "
+    "the pages in memory compared with the blocks of the file.",
+    sources="The probes of both layers; of the buffered reads, one per millisecond and CPU.",
+    blind="Thin volumes and arrays answer reads of unwritten blocks themselves. Buffered reads of "
+    "blocks that were allocated and never written, of other file systems than ext4, btrfs and XFS "
+    "(XFS since Linux 5.13), and by io_uring or libaio.",
+    false_alarm="A file whose holes were read before and that is now read elsewhere. Files in "
+    "memory (tmpfs) and on network file systems are left out by their file system's type.",
+    wrong_if="the disks read (rkB/s) as much as the program does once this machine's caches are "
+    "dropped",
+    check="sync; echo 3 > /proc/sys/vm/drop_caches; iostat -x 1 5",
+    thresholds=(
+        Threshold("direct_min_pct", 20.0, "the last block of a file, beyond its end, is less"),
+        Threshold("buffered_min_pct", 50.0, "most of what is read"),
+        Threshold("bytes_min_per_s", 20e6, "smaller loads are ignored"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+)
+def holes(recent: Stretch, limits: Limits) -> Verdicts:
     """Direct reads that reach no device; buffered ones of what is in no block of its file."""
-    if window.covers(SPAN_S):
-        yield from _direct(window, limits)
-        yield from _buffered(window, limits)
+    yield from _direct(recent, limits)
+    yield from _buffered(recent, limits)
 
 
-def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _direct(recent: Stretch, limits: Limits) -> Verdicts:
     direct = sum_op(recent, "syscall", "read_direct")
     if direct.bytes_per_s < limits["bytes_min_per_s"]:
         return
@@ -58,8 +74,7 @@ def _direct(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _buffered(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _buffered(recent: Stretch, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
     looked, holes = (
         sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
@@ -94,29 +109,3 @@ def _show_files(recent: Stretch) -> str:
     """The command that shows the blocks of the file that is read most; "" without its path."""
     name = busiest_file(recent)
     return f"du --apparent-size -k {name}; du -k {name}; filefrag {name}" if name else ""
-
-
-RULE = Rule(
-    name="holes",
-    title="Reads of holes",
-    layer="syscall",
-    judge=judge,
-    watches="Bytes of direct reads compared with bytes requested from devices; for buffered reads, "
-    "the pages in memory compared with the blocks of the file.",
-    sources="The probes of both layers; of the buffered reads, one per millisecond and CPU.",
-    blind="Thin volumes and arrays answer reads of unwritten blocks themselves. Buffered reads of "
-    "blocks that were allocated and never written, of other file systems than ext4, btrfs and XFS "
-    "(XFS since Linux 5.13), and by io_uring or libaio.",
-    false_alarm="A file whose holes were read before and that is now read elsewhere. Files in "
-    "memory (tmpfs) and on network file systems are left out by their file system's type.",
-    wrong_if="the disks read (rkB/s) as much as the program does once this machine's caches are "
-    "dropped",
-    check="sync; echo 3 > /proc/sys/vm/drop_caches; iostat -x 1 5",
-    thresholds=(
-        Threshold("direct_min_pct", 20.0, "the last block of a file, beyond its end, is less"),
-        Threshold("buffered_min_pct", 50.0, "most of what is read"),
-        Threshold("bytes_min_per_s", 20e6, "smaller loads are ignored"),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import per_s, percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, rows_of
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="I/O limit of a control group",
+    layer="block",
+    watches="Devices on which a control group has a limit, and whether their rate equals it.",
+    sources="/sys/fs/cgroup: io.max, or blkio.throttle.* of version 1, read every 30 s.",
+    blind="Limits that parents inherit by weight (io.weight, io.latency, io.cost); which group's "
+    "I/O it is, when several use the device.",
+    false_alarm="A device used by several groups may reach that rate by chance.",
+    wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
+    "(blkio.throttle)",
+    check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
+    thresholds=(
+        Threshold("used_min_pct", 90.0, "below, the limit is not reached"),
+        Threshold("used_max_pct", 110.0, "above, somebody outside the limit uses the device"),
+    ),
+    needs=("block",),
+    hold_s=4.0,
+)
+def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
     """Each limit whose device carries just as much as it allows."""
-    recent = window.recent(SPAN_S)
-    rows = rows_of(window.newest, "block", "limit")
-    if not rows or not window.covers(SPAN_S):
-        return
+    rows = rows_of(recent[-1], "block", "limit")
     for op in ("read", "write"):
         done = {device.name: device.sum for device in devices(recent, op)}
         for row in rows:
@@ -65,25 +77,3 @@ def _show(row: TableRow, op: str) -> str:
         return f"cat {shlex.quote(f'/sys/fs/cgroup{group}/io.max')}"
     folder = shlex.quote(f"/sys/fs/cgroup/blkio{group}")
     return f"grep . {folder}/blkio.throttle.{op}_*_device" if version == 1 else ""
-
-
-RULE = Rule(
-    name="io_limit",
-    title="I/O limit of a control group",
-    layer="block",
-    judge=judge,
-    watches="Devices on which a control group has a limit, and whether their rate equals it.",
-    sources="/sys/fs/cgroup: io.max, or blkio.throttle.* of version 1, read every 30 s.",
-    blind="Limits that parents inherit by weight (io.weight, io.latency, io.cost); which group's "
-    "I/O it is, when several use the device.",
-    false_alarm="A device used by several groups may reach that rate by chance.",
-    wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
-    "(blkio.throttle)",
-    check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
-    thresholds=(
-        Threshold("used_min_pct", 90.0, "below, the limit is not reached"),
-        Threshold("used_max_pct", 110.0, "above, somebody outside the limit uses the device"),
-    ),
-    needs=("block",),
-    hold_s=4.0,
-)

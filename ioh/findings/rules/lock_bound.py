@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.waits import waits_by_server
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 _LOCKS = ("lock_wait", "lwlock_wait")
 _IO = ("log_sync", "log_write", "data_read", "data_write")
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Sessions wait for each other",
+    layer="db",
+    watches="The time of statements, and how much of it their threads waited for locks.",
+    sources="The database's own probe points.",
+    blind="Which lock it is, and who holds it; light-weight locks without --db-all.",
+    false_alarm="A queue that is built on row locks waits by design.",
+    wrong_if="with fewer sessions the throughput falls as much as their number",
+    check="ioh text --layers db -d top",
+    thresholds=(
+        Threshold("share_min", 0.5, "of the statements' time: nothing else has as much"),
+        Threshold("waiting_min", 1.0, "sessions at a time; fewer hold up nobody for long"),
+    ),
+    probed=("db",),
+    hold_s=4.0,
+)
+def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server whose statements' time is mostly waits for locks."""
-    if not window.covers(SPAN_S):
-        return
-    for server, statements in waits_by_server(window.recent(SPAN_S), "statement").items():
+    for server, statements in waits_by_server(recent, "statement").items():
         locks = [w for name, w in statements.by_wait.items() if name in _LOCKS]
         waited_ns = sum(wait.spent_ns for wait in locks)
         count = sum(wait.count for wait in locks)
@@ -55,24 +66,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             "row that all update, a transaction left open, DDL behind a long read.",
             command="ioh text --layers db -d top",
         )
-
-
-RULE = Rule(
-    name="lock_bound",
-    title="Sessions wait for each other",
-    layer="db",
-    judge=judge,
-    watches="The time of statements, and how much of it their threads waited for locks.",
-    sources="The database's own probe points.",
-    blind="Which lock it is, and who holds it; light-weight locks without --db-all.",
-    false_alarm="A queue that is built on row locks waits by design.",
-    wrong_if="with fewer sessions the throughput falls as much as their number",
-    check="ioh text --layers db -d top",
-    thresholds=(
-        Threshold("share_min", 0.5, "of the statements' time: nothing else has as much"),
-        Threshold("waiting_min", 1.0, "sessions at a time; fewer hold up nobody for long"),
-    ),
-    needs=("db",),
-    probed=("db",),
-    hold_s=4.0,
-)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, percent, rate, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.waits import waits_by_server
-from ioh.findings.window import Recall, Window, duration_s, rows_of, seconds_of
+from ioh.findings.window import Recall, Stretch, duration_s, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -16,9 +16,34 @@ CALM_S = 8.0
 SPAN_S = 90.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Log and data share a disk",
+    layer="db",
+    watches="The time of log syncs while much is written to the disk, and while little is.",
+    sources="The database's own probe points; the block layer's devices.",
+    blind="Hosts where more than one device is written to: which of them has the log is not known.",
+    false_alarm="A device that is slow for another reason just then, such as its own garbage "
+    "collection.",
+    wrong_if="the log is on another device (df of pg_wal)",
+    check="ioh text --layers db,block -d top",
+    thresholds=(
+        Threshold("syncs_min", 40, "in each of the two spans; fewer say little"),
+        Threshold("ratio_min", 2.0, "times as long; syncs differ by less on a calm disk"),
+        Threshold("added_min_ms", 1.0, "nobody feels less"),
+        Threshold("write_min_mb_per_s", 5.0, "written to the device; a log alone writes less"),
+        Threshold("writes_ratio_min", 3.0, "times as much as in the calm intervals"),
+        Threshold("same_min", 0.95, "of all writes go to one device: so do log and data"),
+    ),
+    needs=("db", "block"),
+    probed=("db",),
+    hold_s=2.0,
+    span_s=SPAN_S,
+    recalls=(Recall("db", "wait"), Recall("block", "device")),
+    recent_s=4.0,
+)
+def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's log syncs while much is written, beside those while little is."""
-    recent = window.recent(RECENT_S)
+    window = recent.window
     device, share = _device(recent)
     if not device or share < limits["same_min"]:
         return
@@ -91,31 +116,3 @@ def _bytes_per_s(snapshots: Sequence[Snapshot], device: str) -> float:
         if row.key[0] == device
     )
     return moved / seconds if seconds else 0.0
-
-
-RULE = Rule(
-    name="log_on_data_disk",
-    title="Log and data share a disk",
-    layer="db",
-    judge=judge,
-    watches="The time of log syncs while much is written to the disk, and while little is.",
-    sources="The database's own probe points; the block layer's devices.",
-    blind="Hosts where more than one device is written to: which of them has the log is not known.",
-    false_alarm="A device that is slow for another reason just then, such as its own garbage "
-    "collection.",
-    wrong_if="the log is on another device (df of pg_wal)",
-    check="ioh text --layers db,block -d top",
-    thresholds=(
-        Threshold("syncs_min", 40, "in each of the two spans; fewer say little"),
-        Threshold("ratio_min", 2.0, "times as long; syncs differ by less on a calm disk"),
-        Threshold("added_min_ms", 1.0, "nobody feels less"),
-        Threshold("write_min_mb_per_s", 5.0, "written to the device; a log alone writes less"),
-        Threshold("writes_ratio_min", 3.0, "times as much as in the calm intervals"),
-        Threshold("same_min", 0.95, "of all writes go to one device: so do log and data"),
-    ),
-    needs=("db", "block"),
-    probed=("db",),
-    hold_s=2.0,
-    span_s=SPAN_S,
-    recalls=(Recall("db", "wait"), Recall("block", "device")),
-)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import measured
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 3.0
 _LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, --comm, --device)."
 _ADVICE = {
     "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
@@ -24,10 +21,25 @@ _ADVICE = {
 }
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Events lost",
+    layer="",
+    watches="The share of events that each layer's probe saw and could not account for.",
+    sources="The probes' own counters of losses, by reason.",
+    blind="Events that a probe never saw, except in layer block, which is compared with diskstats.",
+    false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
+    wrong_if="the counts agree with the kernel's own within 1 %",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("lost_min_pct", 1.0, "below, means and rates are right to two digits"),
+        Threshold("lost_min", 50, "a few events of a nearly idle second mean little"),
+    ),
+    recent_s=3.0,
+    may_be_short=True,
+)
+def losses(recent: Stretch, limits: Limits) -> Verdicts:
     """Each layer whose probe lost a larger share than it may."""
-    recent = window.recent(SPAN_S)
-    for name, layer in window.newest.measured.items():
+    for name, layer in recent[-1].measured.items():
         if not sum(layer.lost.values()):
             continue
         known = [found for _, found in measured(recent, name)]
@@ -55,21 +67,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
             command="ioh doctor",
         )
-
-
-RULE = Rule(
-    name="losses",
-    title="Events lost",
-    layer="",
-    judge=judge,
-    watches="The share of events that each layer's probe saw and could not account for.",
-    sources="The probes' own counters of losses, by reason.",
-    blind="Events that a probe never saw, except in layer block, which is compared with diskstats.",
-    false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
-    wrong_if="the counts agree with the kernel's own within 1 %",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("lost_min_pct", 1.0, "below, means and rates are right to two digits"),
-        Threshold("lost_min", 50, "a few events of a nearly idle second mean little"),
-    ),
-)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from operator import itemgetter
 
 from ioh.findings.format_sentence import percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 # Programs and kernel threads whose I/O is upkeep, not work: by their names, 15 bytes at most.
 _UPKEEP = re.compile(
     r"md\d+_(resync|reshape|recovery)|fstrim|btrfs|btrfs-scrub.*|e2scrub.*|xfs_scrub.*|xfs_fsr|"
@@ -29,10 +27,32 @@ _BTRFS = {
 _BTRFS_OTHER = "btrfs filesystem show"
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Storage maintenance",
+    layer="block",
+    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
+    "scrubs, checks and the like; discards.",
+    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
+    "/proc/net/unix, the probe's submitters by name, discards.",
+    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
+    "other program than btrfs-progs started, in another network namespace.",
+    false_alarm="A program of one of these names that does real work.",
+    wrong_if="no such job is under way and no such program runs",
+    check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
+    thresholds=(
+        Threshold("share_min_pct", 20.0, "less does not change what is measured"),
+        Threshold("bytes_min_per_s", 10e6, "smaller loads are ignored"),
+        Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
+        Threshold(
+            "discard_lasting_min_pct", 80.0, "of the intervals; deleting one file shows in only one"
+        ),
+    ),
+    needs=("block",),
+    may_be_short=True,
+)
+def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
     """Jobs that the kernel reports, upkeep's share of the I/O, and discards."""
-    jobs = rows_of(window.newest, "block", "job")
-    recent = window.recent(SPAN_S)
+    jobs = rows_of(recent[-1], "block", "job")
     for row in jobs:
         read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
@@ -50,8 +70,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             command=_command(row.key[0], row.key[1]),
         )
     if not jobs:  # else who does them is no second thing
-        yield from _upkeep(window, limits)
-    yield from _discards(window, limits)
+        yield from _upkeep(recent, limits)
+    yield from _discards(recent, limits)
 
 
 def _has_upkeep(snapshot: Snapshot) -> bool:
@@ -66,8 +86,7 @@ def _command(device: str, job: str) -> str:
     return _BTRFS.get(job, _BTRFS_OTHER).format(node) if is_known else _BTRFS_OTHER
 
 
-def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     if not any(recent.each(_has_upkeep)):
         return
     moved_by = sum_rows(
@@ -106,8 +125,7 @@ def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _discards(recent: Stretch, limits: Limits) -> Verdicts:
     discard = sum_op(recent, "block", "discard")
     if discard.bytes_per_s < limits["discard_bytes_min_per_s"]:
         return
@@ -132,29 +150,3 @@ def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
         advice="Measure again when fstrim has ended; mount without the option discard.",
         command="systemctl list-timers fstrim.timer; findmnt -O discard",
     )
-
-
-RULE = Rule(
-    name="maintenance",
-    title="Storage maintenance",
-    layer="block",
-    judge=judge,
-    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
-    "scrubs, checks and the like; discards.",
-    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
-    "/proc/net/unix, the probe's submitters by name, discards.",
-    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
-    "other program than btrfs-progs started, in another network namespace.",
-    false_alarm="A program of one of these names that does real work.",
-    wrong_if="no such job is under way and no such program runs",
-    check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
-    thresholds=(
-        Threshold("share_min_pct", 20.0, "less does not change what is measured"),
-        Threshold("bytes_min_per_s", 10e6, "smaller loads are ignored"),
-        Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
-        Threshold(
-            "discard_lasting_min_pct", 80.0, "of the intervals; deleting one file shows in only one"
-        ),
-    ),
-    needs=("block",),
-)

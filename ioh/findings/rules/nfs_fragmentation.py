@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import how
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, duration_s, metric_of
+from ioh.findings.window import Stretch, duration_s, metric_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -18,9 +18,33 @@ SPAN_S = 10.0
 _DIRECT = 0.9
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Fragmentation",
+    layer="nfs_client",
+    watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
+    "wsize has just that size.",
+    sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
+    "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
+    "this machine.",
+    blind="Several mounts at one mount point; which sizes were requested at mount time.",
+    false_alarm="Read-ahead and write-back merge small calls, so only calls larger than the "
+    "limit are evaluated, by mean size.",
+    wrong_if="READs and WRITEs (kB/op) are as large as the calls",
+    check="nfsiostat 1 5",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
+        Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
+        Threshold("bytes_off_max_pct", 20.0, "otherwise the two layers moved different data"),
+        Threshold("pieces_min_per_s", 5, "synchronous calls are slow because they are split"),
+    ),
+    needs=("nfs_client",),
+    probed=("syscall",),
+    span_s=SPAN_S,
+    recent_s=10.0,
+    may_be_short=True,
+)
+def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Each mount and direction."""
-    recent = window.recent(SPAN_S)
     seconds = duration_s(recent)
     for op in ("read", "write"):
         for mount in mounts(recent, op):
@@ -83,30 +107,3 @@ def _verdict(recent: Sequence[Snapshot], mount: MountRow, op: str, limit: float)
         # Not a mount command: of the options that it has, a recording knows but a few.
         command=f"findmnt -o SOURCE,OPTIONS {place}   # keep these, with {setting}=1048576",
     )
-
-
-RULE = Rule(
-    name="nfs_fragmentation",
-    title="Fragmentation",
-    layer="nfs_client",
-    judge=judge,
-    watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
-    "wsize has just that size.",
-    sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
-    "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
-    "this machine.",
-    blind="Several mounts at one mount point; which sizes were requested at mount time.",
-    false_alarm="Read-ahead and write-back merge small calls, so only calls larger than the "
-    "limit are evaluated, by mean size.",
-    wrong_if="READs and WRITEs (kB/op) are as large as the calls",
-    check="nfsiostat 1 5",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
-        Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
-        Threshold("bytes_off_max_pct", 20.0, "otherwise the two layers moved different data"),
-        Threshold("pieces_min_per_s", 5, "synchronous calls are slow because they are split"),
-    ),
-    needs=("nfs_client",),
-    probed=("syscall",),
-    span_s=SPAN_S,
-)

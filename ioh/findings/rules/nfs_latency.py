@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.findings.format_sentence import duration, percent
-from ioh.findings.nfs import Threads, metric_mean, nfsd_threads
+from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.nfs_hosts import is_known_to_both
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 _PORT = "2049"
 _SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
 _PATH_ADVICE = (
@@ -22,11 +21,40 @@ _PATH_ADVICE = (
 )
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="NFS latency",
+    layer="nfs_client",
+    watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
+    "server.",
+    sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
+    "trip on port 2049; the server's own time and busy threads where it is this machine.",
+    blind="Where a server spends its time, seen from a client; see network_adds, which takes over "
+    "where the server is measured, too.",
+    false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
+    "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
+    "looks like the network.",
+    wrong_if="another part of avg RTT and avg exe is the larger one",
+    check="nfsiostat 1 5",
+    thresholds=(
+        Threshold("whole_min_ms", 2.0, "faster calls are fine"),
+        Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
+        Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
+        Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
+        Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
+        Threshold(
+            "threads_waiting_min_pct", 50.0, "share of requests that wait for an nfsd thread"
+        ),
+        Threshold(
+            "threads_busy_min_pct", 75.0, "share of nfsd's threads, where it does not count waits"
+        ),
+        Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
+        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
+    ),
+    needs=("nfs_client",),
+    hold_s=4.0,
+)
+def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """READ and WRITE apart."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     for op in ("read", "write"):
         calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s") or 0.0
         if calls / duration_s(recent) < limits["calls_min_per_s"]:
@@ -50,7 +78,7 @@ def _is_most(part: float, whole: float, limits: Limits) -> bool:
 
 def _beyond(
     recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
-) -> Iterator[Verdict]:
+) -> Verdicts:
     """The time after sending: the way, or the server."""
     wire = _network_us(recent)
     served = _served_here_us(recent, op)
@@ -60,7 +88,7 @@ def _beyond(
         is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
         if not is_long or not _is_most(gap, rtt, limits):
             return
-        threads = nfsd_threads(recent)
+        threads = threads_of(recent)
         if threads is not None and threads.are_all_busy(
             limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
         ):
@@ -214,39 +242,3 @@ def _server(op: str, server_us: float, whole: float) -> Verdict:
         "file system take it.",
         command="sudo ioh text",
     )
-
-
-RULE = Rule(
-    name="nfs_latency",
-    title="NFS latency",
-    layer="nfs_client",
-    judge=judge,
-    watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
-    "server.",
-    sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
-    "trip on port 2049; the server's own time and busy threads where it is this machine.",
-    blind="Where a server spends its time, seen from a client; see network_adds, which takes over "
-    "where the server is measured, too.",
-    false_alarm="TCP's round trip includes the other side's delay of acknowledgements, at most "
-    "40 ms, when little is sent. Where client and server are one busy machine, waiting for a CPU "
-    "looks like the network.",
-    wrong_if="another part of avg RTT and avg exe is the larger one",
-    check="nfsiostat 1 5",
-    thresholds=(
-        Threshold("whole_min_ms", 2.0, "faster calls are fine"),
-        Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
-        Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
-        Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
-        Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
-        Threshold(
-            "threads_waiting_min_pct", 50.0, "share of requests that wait for an nfsd thread"
-        ),
-        Threshold(
-            "threads_busy_min_pct", 75.0, "share of nfsd's threads, where it does not count waits"
-        ),
-        Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
-        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
-    ),
-    needs=("nfs_client",),
-    hold_s=4.0,
-)

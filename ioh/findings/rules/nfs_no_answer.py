@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from ioh.findings.format_sentence import duration
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import measured
-from ioh.findings.window import Stretch, Window, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
@@ -17,11 +17,33 @@ SPAN_S = 12.0
 _PORT = ":2049"
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="NFS server does not answer",
+    layer="nfs_client",
+    watches="READs, WRITEs and COMMITs in flight on a mount on which none completes; requests of "
+    "any kind sent after a connection's last reply.",
+    sources="The probe of the NFS client; /proc/self/mountstats, each connection's requests and "
+    "replies; TCP's unacknowledged segments.",
+    blind="Calls other than READ, WRITE and COMMIT sent in the same interval as the last reply, "
+    "until the client sends another one. Calls sent before ioh started.",
+    false_alarm="A server that needs so long for the request: a COMMIT of gigabytes, a file on "
+    "tape. A call whose program was killed counts for 150 s.",
+    wrong_if="the server answers a ping of its NFS program, and the counts of READ and WRITE rise",
+    check="mountstats",
+    thresholds=(
+        Threshold("silent_min_s", 5.0, "the slowest disk answers within 1 s, a busy server in 2"),
+    ),
+    needs=("nfs_client",),
+    span_s=SPAN_S,
+    hold_s=0.0,
+    release_s=2.0,
+    recent_s=12.0,
+    may_be_short=True,
+)
+def nfs_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server, by the mount that waits longest."""
-    recent = window.recent(SPAN_S)
     waits: dict[str, tuple[float, TableRow, int]] = {}
-    for row in rows_of(window.newest, "nfs_client", "mount"):
+    for row in rows_of(recent[-1], "nfs_client", "mount"):
         calls, waited_s = _under_way(recent, f"{row.key[1]} on {row.key[0]}")
         if calls and row.values.get("unanswered") == 0:
             calls, waited_s = 0, 0.0  # every request that was sent has its reply
@@ -30,7 +52,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         if waited_s >= limits["silent_min_s"] and waited_s > waits.get(server, (0.0,))[0]:
             waits[server] = waited_s, row, calls
     for server, (waited_s, row, calls) in waits.items():
-        yield _verdict(server, waited_s, row, calls, window.newest)
+        yield _verdict(server, waited_s, row, calls, recent[-1])
 
 
 def _under_way(recent: Stretch, mount: str) -> tuple[int, float]:
@@ -115,28 +137,3 @@ def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
             text = f"TCP has {waiting:.0f} segments to {row.key[1]} that are not acknowledged"
             yield Evidence(text, "unacked", float(waiting), None, "TCP_INFO")
             return
-
-
-RULE = Rule(
-    name="nfs_no_answer",
-    title="NFS server does not answer",
-    layer="nfs_client",
-    judge=judge,
-    watches="READs, WRITEs and COMMITs in flight on a mount on which none completes; requests of "
-    "any kind sent after a connection's last reply.",
-    sources="The probe of the NFS client; /proc/self/mountstats, each connection's requests and "
-    "replies; TCP's unacknowledged segments.",
-    blind="Calls other than READ, WRITE and COMMIT sent in the same interval as the last reply, "
-    "until the client sends another one. Calls sent before ioh started.",
-    false_alarm="A server that needs so long for the request: a COMMIT of gigabytes, a file on "
-    "tape. A call whose program was killed counts for 150 s.",
-    wrong_if="the server answers a ping of its NFS program, and the counts of READ and WRITE rise",
-    check="mountstats",
-    thresholds=(
-        Threshold("silent_min_s", 5.0, "the slowest disk answers within 1 s, a busy server in 2"),
-    ),
-    needs=("nfs_client",),
-    span_s=SPAN_S,
-    hold_s=0.0,
-    release_s=2.0,
-)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import itemgetter
 
 from ioh.findings.format_sentence import per_s
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_rows
-from ioh.findings.window import Window, duration_s
+from ioh.findings.window import Stretch, duration_s
 from ioh.model.finding import Evidence
 
 SPAN_S = 10.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="NFS retransmits",
+    layer="nfs_client",
+    watches="Calls that were transmitted more than once, by server.",
+    sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
+    blind="A call counts when it has completed: while a server is gone, nothing is reported here "
+    "(see nfs_no_answer). What TCP retransmits below is not a second call (see tcp_retransmits).",
+    false_alarm="A restarted server: its clients send again what it had not answered.",
+    wrong_if="column retrans stands still",
+    check="nfsstat -rc",
+    thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
+    needs=("nfs_client",),
+    span_s=SPAN_S,
+    hold_s=0.0,
+    recent_s=10.0,
+    may_be_short=True,
+)
+def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server."""
-    recent = window.recent(SPAN_S)
     again, given_up = (
         sum_rows(recent, "nfs_client", "server", (f"{what}_per_s",), itemgetter(0))
         for what in ("retransmits", "timeouts")
@@ -46,22 +61,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
             "calls that a busy server already has.",
             command="nfsstat -m; mountstats -r; ss -tion dport = :2049",
         )
-
-
-RULE = Rule(
-    name="nfs_retransmits",
-    title="NFS retransmits",
-    layer="nfs_client",
-    judge=judge,
-    watches="Calls that were transmitted more than once, by server.",
-    sources="/proc/self/mountstats: each procedure's transmissions, operations and timeouts.",
-    blind="A call counts when it has completed: while a server is gone, nothing is reported here "
-    "(see nfs_no_answer). What TCP retransmits below is not a second call (see tcp_retransmits).",
-    false_alarm="A restarted server: its clients send again what it had not answered.",
-    wrong_if="column retrans stands still",
-    check="nfsstat -rc",
-    thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
-    needs=("nfs_client",),
-    span_s=SPAN_S,
-    hold_s=0.0,
-)

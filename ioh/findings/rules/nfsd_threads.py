@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ioh.findings.nfs import nfsd_threads
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, duration_s
+from ioh.findings.nfs import threads_of
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch, duration_s
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="nfsd threads all busy",
+    layer="nfs_server",
+    watches="Requests that find no idle thread; where the server does not count them, how many "
+    "of its threads are busy at each sample.",
+    sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
+    blind="How long a call waited for its thread.",
+    false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
+    wrong_if="column packets-deferred stands still and threads are idle",
+    check="cat /proc/fs/nfsd/pool_stats",
+    thresholds=(
+        Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
+        Threshold("requests_min_per_s", 10.0, "fewer only if the samples agree"),
+        Threshold("busy_min_pct", 85.0, "of all threads; each is idle briefly between two calls"),
+    ),
+    needs=("nfs_server",),
+)
+def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     """Whether most of the requests of the last seconds found no idle thread."""
-    recent = window.recent(SPAN_S)
-    threads = nfsd_threads(recent)
-    if not window.covers(SPAN_S) or threads is None:
+    threads = threads_of(recent)
+    if threads is None:
         return
     is_few = threads.requests / duration_s(recent) < limits["requests_min_per_s"]
     if threads.requests and is_few and threads.full_share <= 0.5:
@@ -39,25 +53,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         advice="Give nfsd more threads, unless its disks are what they wait for.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
-
-
-RULE = Rule(
-    name="nfsd_threads",
-    title="nfsd threads all busy",
-    layer="nfs_server",
-    judge=judge,
-    watches="Requests that find no idle thread; where the server does not count them, how many "
-    "of its threads are busy at each sample.",
-    sources="/proc/fs/nfsd/pool_stats, /proc/net/rpc/nfsd, the probe of nfsd.",
-    blind="How long a call waited for its thread.",
-    false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
-    wrong_if="column packets-deferred stands still and threads are idle",
-    check="cat /proc/fs/nfsd/pool_stats",
-    thresholds=(
-        Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
-        Threshold("requests_min_per_s", 10.0, "fewer only if the samples agree"),
-        Threshold("busy_min_pct", 85.0, "of all threads; each is idle briefly between two calls"),
-    ),
-    needs=("nfs_server",),
-    hold_s=3.0,
-)

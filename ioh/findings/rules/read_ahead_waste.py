@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.devices import PAGE_BYTES, carrier
 from ioh.findings.format_sentence import percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.read_ahead import read_ahead
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, duration_s, metric_of
+from ioh.findings.window import Stretch, duration_s, metric_of
 from ioh.model.finding import Evidence
 
-SPAN_S = 8.0  # found within 10 s of its begin, wherever in an interval that lies
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Read-ahead fetches too much",
+    layer="syscall",
+    watches="Bytes that buffered reads fetched themselves, compared with the bytes that they "
+    "returned.",
+    sources="The probe's count of requests of each call; read_ahead_kb from sysfs.",
+    blind="Page faults of mappings, which read ahead, too, and belong to no call. Read-ahead "
+    "over NFS. The read-ahead window of btrfs, which belongs to no device.",
+    false_alarm="A sequential reader is one window ahead, once; file systems that compress or "
+    "use large records read more than was requested.",
+    wrong_if="the disk reads (rkB/s) no more than the programs do",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("ratio_min", 1.5, "over 8 s read-ahead of a sequential reader adds little"),
+        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    span_s=15.0,
+    recent_s=8.0,
+)
+def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
     """Bytes that readers made the page cache fetch, beside the bytes that they read."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     charged = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
     if charged / duration_s(recent) < limits["bytes_min_per_s"]:
         return
@@ -46,7 +60,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     ahead = read_ahead(recent, device)
     if ahead.bytes is not None and ahead.bytes <= PAGE_BYTES:
         return  # nothing is read ahead: something else reads more than was asked
-    random_pct = 100 - (metric_of(window.newest, "block", "sequential_pct") or 0.0)
+    random_pct = 100 - (metric_of(recent[-1], "block", "sequential_pct") or 0.0)
     window_text = ""
     if ahead.bytes:
         window_text = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})"
@@ -81,28 +95,3 @@ def _less(used: float, now: float | None) -> int:
     """The window in KB that fetches about what was used of a request, and less than ``now``."""
     most = min(used, now / 2) if now else used
     return 1 << max(2, int(most / 1024).bit_length() - 1)
-
-
-RULE = Rule(
-    name="read_ahead_waste",
-    title="Read-ahead fetches too much",
-    layer="syscall",
-    judge=judge,
-    watches="Bytes that buffered reads fetched themselves, compared with the bytes that they "
-    "returned.",
-    sources="The probe's count of requests of each call; read_ahead_kb from sysfs.",
-    blind="Page faults of mappings, which read ahead, too, and belong to no call. Read-ahead "
-    "over NFS. The read-ahead window of btrfs, which belongs to no device.",
-    false_alarm="A sequential reader is one window ahead, once; file systems that compress or "
-    "use large records read more than was requested.",
-    wrong_if="the disk reads (rkB/s) no more than the programs do",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 1.5, "over 8 s read-ahead of a sequential reader adds little"),
-        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-    hold_s=3.0,
-    span_s=15.0,
-)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.devices import PAGE_BYTES
 from ioh.findings.format_sentence import duration, per_s, program, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Reads before writes",
+    layer="syscall",
+    watches="Reads of a disk that buffered writes wait for, compared with the writes: the page "
+    "cache reads a page before a part of it is written.",
+    sources="The probe's count of the reads that each write submits.",
+    blind="Direct writes smaller than a sector of the disk (512e), which the disk itself reads "
+    "first; parity arrays; file systems on a network; reads that a control group's limit delays; "
+    "recordings made before ioh counted these reads.",
+    false_alarm="A cold file whose blocks are found by reading metadata: fewer than half a read "
+    "for each write.",
+    wrong_if="the disk reads nothing (r/s) while nobody reads and the program writes",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("reads_per_write_min", 0.5, "metadata costs less; a page at each end costs two"),
+        Threshold("reads_min_per_s", 50, "smaller loads are ignored"),
+    ),
+    probed=("syscall",),
+    yields_to=("swapping",),  # a writer that needs memory submits others' pages
+)
+def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads of a disk that writes wait for, compared with the writes."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "sync")]
     wrote = max(kinds, key=lambda kind: kind.count)
     reads = sum_metric(recent, "syscall", "write_reads_per_s") or 0.0
@@ -30,7 +43,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     each = reads / max(1, sum(kind.count for kind in kinds))
     if each < limits["reads_per_write_min"]:
         return
-    rows = rows_of(window.newest, "syscall", "process")
+    rows = rows_of(recent[-1], "syscall", "process")
     top = max(rows, key=lambda row: row.values.get("write_bytes_per_s") or 0.0, default=None)
     who = program(top.key, "Many programs") if top is not None else "A program"
     is_whole = min(wrote.avg_bytes % PAGE_BYTES, -wrote.avg_bytes % PAGE_BYTES) < 1
@@ -56,27 +69,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         "follows it. Or keep the file in memory.",
         command="ioh text -d topfile",
     )
-
-
-RULE = Rule(
-    name="read_before_write",
-    title="Reads before writes",
-    layer="syscall",
-    judge=judge,
-    watches="Reads of a disk that buffered writes wait for, compared with the writes: the page "
-    "cache reads a page before a part of it is written.",
-    sources="The probe's count of the reads that each write submits.",
-    blind="Direct writes smaller than a sector of the disk (512e), which the disk itself reads "
-    "first; parity arrays; file systems on a network; reads that a control group's limit delays; "
-    "recordings made before ioh counted these reads.",
-    false_alarm="A cold file whose blocks are found by reading metadata: fewer than half a read "
-    "for each write.",
-    wrong_if="the disk reads nothing (r/s) while nobody reads and the program writes",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("reads_per_write_min", 0.5, "metadata costs less; a page at each end costs two"),
-        Threshold("reads_min_per_s", 50, "smaller loads are ignored"),
-    ),
-    probed=("syscall",),
-    yields_to=("swapping",),  # a writer that needs memory submits others' pages
-)

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.devices import Device, bottom
 from ioh.findings.format_sentence import duration, per_s, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window, op_of, rows_of
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch, op_of, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Saturated disk",
+    layer="block",
+    watches="Time in the queue (accepted to issued) compared with service time (issued to "
+    "completed).",
+    sources="The block probe; nr_requests from sysfs.",
+    blind="Queues inside the device: an NVMe disk accepts everything at once and becomes slow "
+    "itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
+    "time_above_disk).",
+    false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
+    wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
+        Threshold("queue_min_ms", 2.0, "shorter waits do no harm"),
+        Threshold(
+            "lasting_min_pct", 60.0, "of the intervals; a burst of write-back is in only one"
+        ),
+        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
+    ),
+    probed=("block",),
+    hold_s=4.0,
+)
+def saturation(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device whose queue is longer than its service, and stays so."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
     for op in ("read", "write"):
         for device in bottom(recent, op):
             total = device.sum
@@ -71,31 +89,3 @@ def _verdict(recent: Sequence[Snapshot], op: str, device: Device, service_us: fl
         command=f"cat {shlex.quote(device.queue_file('nr_requests'))} "
         f"{shlex.quote(device.queue_file('scheduler'))}",
     )
-
-
-RULE = Rule(
-    name="saturation",
-    title="Saturated disk",
-    layer="block",
-    judge=judge,
-    watches="Time in the queue (accepted to issued) compared with service time (issued to "
-    "completed).",
-    sources="The block probe; nr_requests from sysfs.",
-    blind="Queues inside the device: an NVMe disk accepts everything at once and becomes slow "
-    "itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
-    "time_above_disk).",
-    false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
-    wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
-        Threshold("queue_min_ms", 2.0, "shorter waits do no harm"),
-        Threshold(
-            "lasting_min_pct", 60.0, "of the intervals; a burst of write-back is in only one"
-        ),
-        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    hold_s=4.0,
-)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs_hosts import REQUESTS_A_CALL, THRESHOLDS, Calls, shares, slow_calls
-from ioh.findings.rule import Limits, Rule, Verdict
-from ioh.findings.window import Window
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="The NFS server adds the time",
+    layer="nfs_client",
+    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
+    "and its disks beside it.",
+    sources="The RPC layer at the client; nfsd and the block layer at the server.",
+    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
+    false_alarm="Several requests one after another for each call: the disk is the cause, though "
+    "each request is short.",
+    wrong_if="the server's disks are busy all the time",
+    check="iostat -x 1 5",
+    thresholds=(*THRESHOLDS, REQUESTS_A_CALL),
+    needs=("nfs_client",),
+)
+def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
     """Each pair of hosts."""
-    for calls in slow_calls(window, limits):
+    for calls in slow_calls(recent, limits):
         if calls.place(limits, limits[REQUESTS_A_CALL.name]) == "server":
             share, server = percent(calls.server_us / calls.rtt_us), calls.pairs[-1].server
             is_known = calls.disk_us is not None or calls.requests > 0
@@ -40,22 +52,3 @@ def _disks(calls: Calls) -> Evidence:
         None,
         "probe of the block layer at the server",
     )
-
-
-RULE = Rule(
-    name="server_adds",
-    title="The NFS server adds the time",
-    layer="nfs_client",
-    judge=judge,
-    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
-    "and its disks beside it.",
-    sources="The RPC layer at the client; nfsd and the block layer at the server.",
-    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
-    false_alarm="Several requests one after another for each call: the disk is the cause, though "
-    "each request is short.",
-    wrong_if="the server's disks are busy all the time",
-    check="iostat -x 1 5",
-    thresholds=(*THRESHOLDS, REQUESTS_A_CALL),
-    needs=("nfs_client",),
-    hold_s=3.0,
-)

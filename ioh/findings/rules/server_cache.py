@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import duration, per_s, percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Cached by the NFS server",
+    layer="nfs_server",
+    watches="The share of READs whose nfsd thread submitted nothing to a block device.",
+    sources="The probe of nfsd.",
+    blind="A server on another machine. Caches of its disks or of an array: a disk that claims "
+    "to rotate and answers in 0.1 ms may as well be a virtual one.",
+    false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
+    wrong_if="the server's disks read (rkB/s) as much as its clients do",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("cached_min_pct", 80.0, "below, the disks still set the mean"),
+        Threshold("reads_min_per_s", 100, "a rotating disk could serve fewer"),
+    ),
+    probed=("nfs_server",),
+    may_be_short=True,
+)
+def server_cache(recent: Stretch, limits: Limits) -> Verdicts:
     """The server on this machine, counted READ by READ."""
-    recent = window.recent(SPAN_S)
     cached = sum_op(recent, "nfs_server", "read_cached")
     disk = sum_op(recent, "nfs_server", "read_disk")
     total = cached.count + disk.count
@@ -43,25 +55,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         "its cache before each run.",
         command="echo 3 > /proc/sys/vm/drop_caches",
     )
-
-
-RULE = Rule(
-    name="server_cache",
-    title="Cached by the NFS server",
-    layer="nfs_server",
-    judge=judge,
-    watches="The share of READs whose nfsd thread submitted nothing to a block device.",
-    sources="The probe of nfsd.",
-    blind="A server on another machine. Caches of its disks or of an array: a disk that claims "
-    "to rotate and answers in 0.1 ms may as well be a virtual one.",
-    false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
-    wrong_if="the server's disks read (rkB/s) as much as its clients do",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("cached_min_pct", 80.0, "below, the disks still set the mean"),
-        Threshold("reads_min_per_s", 100, "a rotating disk could serve fewer"),
-    ),
-    probed=("nfs_server",),
-    hold_s=3.0,
-    span_s=10.0,
-)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import OpSum
 from ioh.findings.window import Recall, Stretch, Window, duration_s, row_of, rows_of, seconds_of
 from ioh.model.finding import Evidence
@@ -33,9 +33,43 @@ class _Rivals(NamedTuple):
     victim: _Key
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Shared disk",
+    layer="block",
+    watches="Latency of each device in the last 4 s compared with the half minute before, or with "
+    "the seconds without a program that runs now; the load, and who submits it.",
+    sources="The block probe: latency by device, submitters by process.",
+    blind="A competitor that was there from the start, or for more than two minutes: then it is "
+    "the normal load. On an array, only its effect is visible.",
+    false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
+    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
+    wrong_if="the disk stays as slow when the other one stands still",
+    check="iostat -x 1 10",
+    thresholds=(
+        Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
+        Threshold(
+            "remote_ratio_min",
+            3.5,
+            "with no process to name; busy CPUs cause a factor of two or three",
+        ),
+        Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
+        Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
+        Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
+        Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
+        Threshold("drop_min_pct", 30.0, "the earlier user gets less than before"),
+    ),
+    probed=("block",),
+    span_s=SPAN_S,
+    recalls=(
+        Recall("block", "device"),
+        Recall("block", "process"),
+        Recall("syscall", "process"),
+    ),
+    recent_s=4.0,
+)
+def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device's reads and writes now, beside the calm before."""
-    recent = window.recent(RECENT_S)
+    window = recent.window
     slow = [
         (op, device)
         for op in ("read", "write")
@@ -210,41 +244,3 @@ def _verdict(op: str, device: str, old: OpSum, new: OpSum, rivals: _Rivals | Non
         else "Nobody here does more: ask who else is on the same array, disk or hypervisor.",
         command="ioh text -d top",
     )
-
-
-RULE = Rule(
-    name="shared_drive",
-    title="Shared disk",
-    layer="block",
-    judge=judge,
-    watches="Latency of each device in the last 4 s compared with the half minute before, or with "
-    "the seconds without a program that runs now; the load, and who submits it.",
-    sources="The block probe: latency by device, submitters by process.",
-    blind="A competitor that was there from the start, or for more than two minutes: then it is "
-    "the normal load. On an array, only its effect is visible.",
-    false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
-    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
-    wrong_if="the disk stays as slow when the other one stands still",
-    check="iostat -x 1 10",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
-        Threshold(
-            "remote_ratio_min",
-            3.5,
-            "with no process to name; busy CPUs cause a factor of two or three",
-        ),
-        Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
-        Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
-        Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
-        Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
-        Threshold("drop_min_pct", 30.0, "the earlier user gets less than before"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    span_s=SPAN_S,
-    recalls=(
-        Recall("block", "device"),
-        Recall("block", "process"),
-        Recall("syscall", "process"),
-    ),
-)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import OpSum, sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, layer_of, rows_of
+from ioh.findings.window import Stretch, layer_of, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 7.0
 _NAMES = {
     "read_buffered": "read",
     "read_direct": "direct read",
@@ -20,11 +19,38 @@ _NAMES = {
 }
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="One at a time",
+    layer="syscall",
+    watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
+    "are in flight on average (rate times mean time), and whether it is always exactly one.",
+    sources="The probe of calls.",
+    blind="Reads of metadata (find, du), which ioh does not follow, and page faults, which are "
+    "no calls. One thread among others that do I/O: the named process is the busiest.",
+    false_alarm="A program that needs each answer before its next request has no choice: only "
+    "latency counts then.",
+    wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold(
+            "depth_min",
+            0.9,
+            "always one: below, the program is idle in between; above 2 less this, there are more",
+        ),
+        Threshold("uncached_min_pct", 50.0, "of buffered reads; the others come from memory"),
+        Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
+        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
+        Threshold("starved_min_pct", 90.0, "above, a program may wait for a CPU, not for storage"),
+    ),
+    probed=("syscall",),
+    yields_to=("holes", "io_limit", "maintenance"),
+    hold_s=2.0,
+    recent_s=7.0,
+)
+def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
     """Calls that wait for storage, of which there is always exactly one under way."""
-    recent = window.recent(SPAN_S)
-    layer = layer_of(window.newest, "syscall")
-    if layer is None or not window.covers(SPAN_S):
+    layer = layer_of(recent[-1], "syscall")
+    if layer is None:
         return
     for op, name in _NAMES.items():
         total = sum_op(recent, "syscall", op)
@@ -44,7 +70,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         is_starved = waits_us is not None and (
             cpu_pct >= limits["starved_min_pct"] and waits_us < total.latency_us / 2
         )
-        top = next(iter(rows_of(window.newest, "syscall", "process")), None)
+        top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
         who = program(top.key, "one thread") if top is not None else "one thread"
         yield Verdict(
             subject=op,
@@ -105,34 +131,3 @@ def _is_alone(recent: Sequence[Snapshot], op: str) -> bool:
     own = [look.get(op) or 0 for look in looks]
     others = sum(value or 0 for look in looks for name, value in look.items() if name != op)
     return bool(own) and max(own) <= 1 and sum(own) >= 0.7 * len(own) and not others
-
-
-RULE = Rule(
-    name="single_stream",
-    title="One at a time",
-    layer="syscall",
-    judge=judge,
-    watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
-    "are in flight on average (rate times mean time), and whether it is always exactly one.",
-    sources="The probe of calls.",
-    blind="Reads of metadata (find, du), which ioh does not follow, and page faults, which are "
-    "no calls. One thread among others that do I/O: the named process is the busiest.",
-    false_alarm="A program that needs each answer before its next request has no choice: only "
-    "latency counts then.",
-    wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold(
-            "depth_min",
-            0.9,
-            "always one: below, the program is idle in between; above 2 less this, there are more",
-        ),
-        Threshold("uncached_min_pct", 50.0, "of buffered reads; the others come from memory"),
-        Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
-        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
-        Threshold("starved_min_pct", 90.0, "above, a program may wait for a CPU, not for storage"),
-    ),
-    probed=("syscall",),
-    yields_to=("holes", "io_limit", "maintenance"),
-    hold_s=2.0,
-)

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 
 from ioh.findings.devices import bottom
 from ioh.findings.format_sentence import duration, per_s, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Window
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 _REAL_DISK = re.compile(r"sd|hd|nvme")  # what may have a SMART log
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Slow disk",
+    layer="block",
+    watches="Service time (issue to completion) of each device while few requests are in flight, "
+    "less the time of the transfer.",
+    sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
+    blind="Whether it is the disk, the array or the hypervisor.",
+    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
+    "writes; a sleeping disk needs seconds, once.",
+    wrong_if="r_await and w_await are low while aqu-sz is below 1",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("read_min_ms", 20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
+        Threshold("write_min_ms", 30.0, "write caches answer at once; a burst may fill them"),
+        Threshold("depth_max", 4.0, "with more in flight it is a queue (see saturation)"),
+        Threshold("ops_min_per_s", 10, "a mean over fewer requests says little"),
+        Threshold("transfer_bytes_per_s", 100e6, "what a rotating disk transfers"),
+    ),
+    needs=("block",),
+    hold_s=4.0,
+)
+def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device's reads and writes: service time at a low depth, less the transfer itself."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     for op in ("read", "write"):
         for device in bottom(recent, op):
             total = device.sum
@@ -57,28 +73,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
                 if _REAL_DISK.match(device.name)
                 else f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # what it lies on",
             )
-
-
-RULE = Rule(
-    name="slow_disk",
-    title="Slow disk",
-    layer="block",
-    judge=judge,
-    watches="Service time (issue to completion) of each device while few requests are in flight, "
-    "less the time of the transfer.",
-    sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
-    blind="Whether it is the disk, the array or the hypervisor.",
-    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
-    "writes; a sleeping disk needs seconds, once.",
-    wrong_if="r_await and w_await are low while aqu-sz is below 1",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("read_min_ms", 20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
-        Threshold("write_min_ms", 30.0, "write caches answer at once; a burst may fill them"),
-        Threshold("depth_max", 4.0, "with more in flight it is a queue (see saturation)"),
-        Threshold("ops_min_per_s", 10, "a mean over fewer requests says little"),
-        Threshold("transfer_bytes_per_s", 100e6, "what a rotating disk transfers"),
-    ),
-    needs=("block",),
-    hold_s=4.0,
-)

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import percent, program, rate, size
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_rows
-from ioh.findings.window import Stretch, Window, duration_s
+from ioh.findings.window import Stretch, duration_s
 from ioh.model.finding import Evidence
 
-SPAN_S = 4.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Swapping",
+    layer="",
+    watches="Pages swapped in while others go, and the time that programs wait for memory.",
+    sources="/proc/vmstat, /proc/pressure/memory; who reads by page faults: the application's "
+    "probe.",
+    blind="Pages of files that are dropped and read again, which are no swap.",
+    false_alarm="A program that was idle for days and wakes up comes back once.",
+    wrong_if="columns si and so are 0",
+    check="vmstat 1 5",
+    thresholds=(
+        Threshold("bytes_min_per_s", 0.5e6, "each way: less is the kernel tidying up"),
+        Threshold("critical_min_pct", 30.0, "of the time lost: work hardly goes on"),
+    ),
+    needs=("block",),
+    hold_s=2.0,
+    recent_s=4.0,
+)
+def swapping(recent: Stretch, limits: Limits) -> Verdicts:
     """Pages that come back from swap while others go: each of them somebody waited for."""
-    recent = window.recent(SPAN_S)
     seconds = duration_s(recent)
     into, out, waited_us = (
         (sum_metric(recent, "block", f"{name}_per_s") or 0.0) / seconds
         for name in ("swap_in_bytes", "swap_out_bytes", "memory_wait_us")
     )
-    if not window.covers(SPAN_S) or min(into, out) < limits["bytes_min_per_s"]:
+    if min(into, out) < limits["bytes_min_per_s"]:
         return
-    host = window.newest.host
+    host = recent[-1].host
     lost = waited_us / 1e4
     who = _paged_in(recent, into)
     evidence = [
@@ -63,24 +76,3 @@ def _paged_in(recent: Stretch, into: float) -> str:
     if not most or sums[most] / duration_s(recent) < into / 4:
         return ""
     return program(most, "many programs")
-
-
-RULE = Rule(
-    name="swapping",
-    title="Swapping",
-    layer="",
-    judge=judge,
-    watches="Pages swapped in while others go, and the time that programs wait for memory.",
-    sources="/proc/vmstat, /proc/pressure/memory; who reads by page faults: the application's "
-    "probe.",
-    blind="Pages of files that are dropped and read again, which are no swap.",
-    false_alarm="A program that was idle for days and wakes up comes back once.",
-    wrong_if="columns si and so are 0",
-    check="vmstat 1 5",
-    thresholds=(
-        Threshold("bytes_min_per_s", 0.5e6, "each way: less is the kernel tidying up"),
-        Threshold("critical_min_pct", 30.0, "of the time lost: work hardly goes on"),
-    ),
-    needs=("block",),
-    hold_s=2.0,
-)

@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Synchronous writes",
+    layer="syscall",
+    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
+    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
+    sources="The probes of calls, of the block layer and of the NFS client.",
+    blind="Which transaction an fsync belongs to.",
+    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
+    "that is its limit all the same.",
+    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
+    "one waits",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("syncs_min_per_s", 20, "smaller loads are ignored"),
+        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
+        Threshold(
+            "slow_min_ms",
+            20.0,
+            "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; below, "
+            "a database waits as it must",
+        ),
+        Threshold("waiting_min", 0.5, "somebody waits half of the time, or more"),
+        Threshold("bytes_max", 65536, "with more in each, the disk's speed counts again"),
+        Threshold("storm_min_per_s", 1000, "fast disks answer hundreds without harm to others"),
+        Threshold("storm_share_min", 0.8, "of the disks' requests are writes and flushes"),
+        Threshold("storm_tail_min", 10.0, "times the median: reads are held up now and then"),
+        Threshold("storm_own_max", 0.2, "of the reads are its own: others have most"),
+        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
+        Threshold("writes_per_commit_max", 2.0, "a flush of a file commits many WRITEs at once"),
+    ),
+    probed=("syscall",),
+    hold_s=4.0,
+)
+def sync_writes(recent: Stretch, limits: Limits) -> Verdicts:
     """Calls that wait for the disk, and COMMITs of NFS."""
-    if window.covers(SPAN_S):
-        yield from _calls(window, limits)
-        yield from _storm(window, limits)
-        yield from _commits(window, limits)
+    yield from _calls(recent, limits)
+    yield from _storm(recent, limits)
+    yield from _commits(recent, limits)
 
 
-def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     synced, sync = (sum_op(recent, "syscall", op) for op in ("write_sync", "fsync"))
     count = synced.count + sync.count
     rate = count / sync.seconds
@@ -70,9 +99,8 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
+def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     """Many fsyncs, each soon done, and what they cost those who read from the same disks."""
-    recent = window.recent(SPAN_S)
     sync = sum_op(recent, "syscall", "fsync")
     written = sum_op(recent, "syscall", "write")
     if sync.ops_per_s < limits["storm_min_per_s"] or (
@@ -136,8 +164,7 @@ def _busiest(recent: Sequence[Snapshot], time: str) -> str:
     return f"{name} (more than one process)" if name else several
 
 
-def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _commits(recent: Stretch, limits: Limits) -> Verdicts:
     commit = sum_op(recent, "nfs_client", "commit")
     if commit.ops_per_s < limits["commits_min_per_s"]:
         return
@@ -167,40 +194,3 @@ def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
         "write cache answers at once.",
         command="ioh text -d topfile",
     )
-
-
-RULE = Rule(
-    name="sync_writes",
-    title="Synchronous writes",
-    layer="syscall",
-    judge=judge,
-    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
-    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
-    sources="The probes of calls, of the block layer and of the NFS client.",
-    blind="Which transaction an fsync belongs to.",
-    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
-    "that is its limit all the same.",
-    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
-    "one waits",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("syncs_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
-        Threshold(
-            "slow_min_ms",
-            20.0,
-            "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; below, "
-            "a database waits as it must",
-        ),
-        Threshold("waiting_min", 0.5, "somebody waits half of the time, or more"),
-        Threshold("bytes_max", 65536, "with more in each, the disk's speed counts again"),
-        Threshold("storm_min_per_s", 1000, "fast disks answer hundreds without harm to others"),
-        Threshold("storm_share_min", 0.8, "of the disks' requests are writes and flushes"),
-        Threshold("storm_tail_min", 10.0, "times the median: reads are held up now and then"),
-        Threshold("storm_own_max", 0.2, "of the reads are its own: others have most"),
-        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("writes_per_commit_max", 2.0, "a flush of a file commits many WRITEs at once"),
-    ),
-    probed=("syscall",),
-    hold_s=4.0,
-)

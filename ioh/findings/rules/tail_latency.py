@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, layer_of, op_of
+from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import OpStats
@@ -24,13 +24,29 @@ _WATCHED = (
 _NAMES = {"write_sync": "synchronous write"}
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Long tail",
+    layer="block",
+    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
+    "waits for.",
+    sources="The probes' histograms over 5 s.",
+    blind="Application reads: page cache and disk together always have a long tail.",
+    false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
+    wrong_if="no second of r_await or w_await stands out from the others",
+    check="iostat -x 1 20",
+    thresholds=(
+        Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
+        Threshold(
+            "p99_min_ms", 50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"
+        ),
+        Threshold("ops_min", 1000, "with fewer, the 99th percentile rests on a handful"),
+    ),
+    hold_s=4.0,
+)
+def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """Each of these ops over the last seconds together."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
     for layer, op in _WATCHED:
-        found = layer_of(window.newest, layer)
+        found = layer_of(recent[-1], layer)
         if found is None or op not in found.ops:
             continue
         count = sum_op(recent, layer, op).count
@@ -83,26 +99,3 @@ def _are_all_fast(stats: Sequence[OpStats], limit_us: float) -> bool:
     """Whether even the slowest operations rule out such a p99, which is up to 6.25 % too large."""
     slowest_us = [s.max_us for s in stats if s.count]
     return all(us is not None and us * 1.07 < limit_us for us in slowest_us)
-
-
-RULE = Rule(
-    name="tail_latency",
-    title="Long tail",
-    layer="block",
-    judge=judge,
-    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
-    "waits for.",
-    sources="The probes' histograms over 5 s.",
-    blind="Application reads: page cache and disk together always have a long tail.",
-    false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
-    wrong_if="no second of r_await or w_await stands out from the others",
-    check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
-        Threshold(
-            "p99_min_ms", 50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"
-        ),
-        Threshold("ops_min", 1000, "with fewer, the 99th percentile rests on a handful"),
-    ),
-    hold_s=4.0,
-)

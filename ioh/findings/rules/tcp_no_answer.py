@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.window import Stretch, Window, rows_of
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
 NOW_S = 1.0
-SPAN_S = 10.0
 _Key = tuple[str, ...]
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="TCP peer does not answer",
+    layer="tcp",
+    watches="Connections whose data is sent again while nothing new moves in either direction.",
+    sources="sock_diag: unacknowledged segments, bytes and repeats of each connection.",
+    blind="A peer that is dark while nothing is sent to it. Handshakes without an answer.",
+    false_alarm="A link that is away for some seconds (Wi-Fi, a failover): it ends with the gap.",
+    wrong_if="backoff and unacked of the connection are gone, and lastrcv is short",
+    check="ss -tio",
+    thresholds=(Threshold("again_min", 2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),),
+    needs=("tcp",),
+    hold_s=1.0,
+    recent_s=10.0,
+    may_be_short=True,
+)
+def tcp_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
     """Each connection with data under way that was sent again, and no byte in either direction."""
-    before = window.recent(SPAN_S)
-    again = _again(before, window.recent(NOW_S))
+    again = _again(recent, recent.window.recent(NOW_S))
     # A connection that moves nothing in a second, not even a repeat, has no row for it.
-    latest = {row.key: row for s in before for row in rows_of(s, "tcp", "connection")}
+    latest = {row.key: row for s in recent for row in rows_of(s, "tcp", "connection")}
     for key, count in again.items():
         row = latest[key]
         waiting = row.values.get("unacked") or 0
@@ -65,21 +76,3 @@ def _again(before: Stretch, recent: Stretch) -> dict[_Key, int]:
             for key in just_moved:
                 sums.pop(key, None)
     return {key: round(count) for key, count in sums.items()}
-
-
-RULE = Rule(
-    name="tcp_no_answer",
-    title="TCP peer does not answer",
-    layer="tcp",
-    judge=judge,
-    watches="Connections whose data is sent again while nothing new moves in either direction.",
-    sources="sock_diag: unacknowledged segments, bytes and repeats of each connection.",
-    blind="A peer that is dark while nothing is sent to it. Handshakes without an answer.",
-    false_alarm="A link that is away for some seconds (Wi-Fi, a failover): it ends with the gap.",
-    wrong_if="backoff and unacked of the connection are gone, and lastrcv is short",
-    check="ss -tio",
-    thresholds=(Threshold("again_min", 2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),),
-    needs=("tcp",),
-    hold_s=1.0,
-    span_s=SPAN_S,
-)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import per_s, percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, duration_s, rows_of
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="TCP retransmits",
+    layer="tcp",
+    watches="Retransmitted segments compared with all segments sent, in this network namespace.",
+    sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
+    blind="Loss in the other direction, which the peer repairs; other network namespaces.",
+    false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
+    wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
+    check="nstat -az TcpRetransSegs TcpOutSegs",
+    thresholds=(
+        Threshold("retrans_min_pct", 0.5, "a healthy local network stays below 0.1 %"),
+        Threshold("segments_min_per_s", 3, "single retransmits come from a peer that is gone"),
+    ),
+    needs=("tcp",),
+    may_be_short=True,
+)
+def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     """All connections of this network namespace together, the worst one named."""
-    recent = window.recent(SPAN_S)
     seconds = duration_s(recent)
     again = sum_metric(recent, "tcp", "retrans_segs_per_s") or 0.0
     sent = sum_metric(recent, "tcp", "sent_segs_per_s") or 0.0
@@ -26,7 +37,7 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     # Without payload they are SYNs that nobody answers: a host that is gone, not a bad path.
     if share * 100 < limits["retrans_min_pct"] or not bytes_again:
         return
-    rows = rows_of(window.newest, "tcp", "connection")
+    rows = rows_of(recent[-1], "tcp", "connection")
     worst = max(rows, key=lambda row: row.values.get("retrans_segs_per_s") or 0.0, default=None)
     lost = (worst.values.get("retrans_segs_per_s") or 0.0) if worst is not None else 0.0
     where = f", most of them to {worst.key[1]}" if worst is not None and lost else ""
@@ -57,22 +68,3 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
         "duplex, MTU, a full queue.",
         command="ss -ti; ip -s link; nstat -az | grep -i -E 'retrans|drop'",
     )
-
-
-RULE = Rule(
-    name="tcp_retransmits",
-    title="TCP retransmits",
-    layer="tcp",
-    judge=judge,
-    watches="Retransmitted segments compared with all segments sent, in this network namespace.",
-    sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
-    blind="Loss in the other direction, which the peer repairs; other network namespaces.",
-    false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
-    wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
-    check="nstat -az TcpRetransSegs TcpOutSegs",
-    thresholds=(
-        Threshold("retrans_min_pct", 0.5, "a healthy local network stays below 0.1 %"),
-        Threshold("segments_min_per_s", 3, "single retransmits come from a peer that is gone"),
-    ),
-    needs=("tcp",),
-)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import StatisticsError, correlation, median
 
 from ioh.findings.format_sentence import duration, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import OpSum, sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
 from ioh.model.finding import Evidence
@@ -22,8 +22,36 @@ SPAN_S = 150.0
 _QUARTERS = 4
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Storage gets faster while it is read",
+    layer="block",
+    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
+    "more; its mean over 15 and 30 s while as many are in flight all along.",
+    sources="The block probe's percentiles and means, interval by interval.",
+    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
+    "at a fixed rate, of which fewer are in flight when they get faster.",
+    false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
+    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
+    "not fall in a second run elsewhere",
+    check="iostat -x 1 20",
+    thresholds=(
+        Threshold("ratio_max", 0.6, "a third faster may be anything"),
+        Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
+        Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
+        Threshold(
+            "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
+        ),
+        Threshold("before_min_us", 200, "storage this fast has no slower tier"),
+        Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
+    ),
+    probed=("block",),
+    hold_s=2.0,
+    span_s=SPAN_S,
+    recalls=(Recall("block", "read", with_percentiles=True),),
+)
+def tiering(recent: Stretch, limits: Limits) -> Verdicts:
     """The time of the disks' reads: over minutes, and over seconds where all else is the same."""
+    window = recent.window
     verdict = _within_minutes(window, limits)
     for seconds in SOON_S:
         verdict = verdict or _within_seconds(window, seconds, limits)
@@ -171,35 +199,3 @@ def _with_time(values: Sequence[float]) -> float:
         return correlation(range(len(values)), values)
     except StatisticsError:
         return 0.0
-
-
-RULE = Rule(
-    name="tiering",
-    title="Storage gets faster while it is read",
-    layer="block",
-    judge=judge,
-    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
-    "more; its mean over 15 and 30 s while as many are in flight all along.",
-    sources="The block probe's percentiles and means, interval by interval.",
-    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
-    "at a fixed rate, of which fewer are in flight when they get faster.",
-    false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
-    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
-    "not fall in a second run elsewhere",
-    check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_max", 0.6, "a third faster may be anything"),
-        Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
-        Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
-        Threshold(
-            "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
-        ),
-        Threshold("before_min_us", 200, "storage this fast has no slower tier"),
-        Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    hold_s=2.0,
-    span_s=SPAN_S,
-    recalls=(Recall("block", "read", with_percentiles=True),),
-)

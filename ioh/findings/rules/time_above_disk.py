@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.devices import Device, carrier
 from ioh.findings.format_sentence import duration, percent, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import OpSum, sum_metric, sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 _PURE = 0.9
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Latency added above the disk",
+    layer="syscall",
+    watches="How long direct reads and writes take, compared with the time of all their requests.",
+    sources="The probes of both layers, means over 5 s.",
+    blind="Buffered calls, since the page cache is in between. Which lock takes the time. libaio "
+    "programs that ask late for most of their completions.",
+    false_alarm="Parallel requests make a call shorter, never longer, so it is compared with the "
+    "sum of their times. Busy CPUs add time, too; confidence is low then.",
+    wrong_if="r_await or w_await of the disk is as long as the call",
+    check="iostat -x 1 5",
+    thresholds=(
+        Threshold("added_min_ms", 2.0, "a busy CPU delays a program by less"),
+        Threshold("starved_min_pct", 90.0, "above, programs wait for a CPU, not for a file"),
+        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
+        Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
+        Threshold("late_max_pct", 50.0, "of more, the time is the program's that asks for them"),
+    ),
+    needs=("block",),
+    probed=("syscall",),
+    hold_s=4.0,
+)
+def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
     """Direct reads and direct writes, where they are nearly all there is."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     for op in ("read", "write"):
         direct = sum_op(recent, "syscall", f"{op}_direct")
         if direct.ops_per_s < limits["ops_min_per_s"] or direct.latency_us is None:
@@ -87,29 +105,3 @@ def _verdict(
         advice=advice,
         command=f"cat {shlex.quote(device.queue_file('nr_requests'))}; cat /proc/pressure/cpu",
     )
-
-
-RULE = Rule(
-    name="time_above_disk",
-    title="Latency added above the disk",
-    layer="syscall",
-    judge=judge,
-    watches="How long direct reads and writes take, compared with the time of all their requests.",
-    sources="The probes of both layers, means over 5 s.",
-    blind="Buffered calls, since the page cache is in between. Which lock takes the time. libaio "
-    "programs that ask late for most of their completions.",
-    false_alarm="Parallel requests make a call shorter, never longer, so it is compared with the "
-    "sum of their times. Busy CPUs add time, too; confidence is low then.",
-    wrong_if="r_await or w_await of the disk is as long as the call",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("added_min_ms", 2.0, "a busy CPU delays a program by less"),
-        Threshold("starved_min_pct", 90.0, "above, programs wait for a CPU, not for a file"),
-        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
-        Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
-        Threshold("late_max_pct", 50.0, "of more, the time is the program's that asks for them"),
-    ),
-    needs=("block",),
-    probed=("syscall",),
-    hold_s=4.0,
-)
