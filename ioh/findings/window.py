@@ -268,6 +268,17 @@ def row_of(snapshot: Snapshot, layer: str, table: str, key: str) -> TableRow | N
     return next((row for row in rows_of(snapshot, layer, table) if row.key[0] == key), None)
 
 
+def number(row: TableRow, name: str) -> float:
+    """A number of a row; 0 where it is not known."""
+    return row.values.get(name) or 0.0
+
+
+def busiest(snapshot: Snapshot, layer: str, table: str, name: str) -> TableRow | None:
+    """The row with most of a number; None of an empty table."""
+    rows = rows_of(snapshot, layer, table)
+    return max(rows, key=lambda row: number(row, name), default=None)
+
+
 def busiest_file(snapshots: Sequence[Snapshot]) -> str:
     """Path of the file that calls last moved most of, for a shell; "" where it is not known."""
     rows = (rows_of(snapshot, "syscall", "file") for snapshot in reversed(snapshots))

@@ -15,7 +15,7 @@ from ioh.findings.nfs import metric_mean
 from ioh.findings.read_ahead import is_disk_of
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, duration_s, layer_of, op_of
+from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
     LATENCY_EDGES_US,
@@ -242,7 +242,7 @@ def _others_under_way(
             # The middle of a bucket, whose lower edge is half of its upper one.
             spent_us += sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, row, strict=False))
     writes = sum_op(recent, layer, "write", part).avg_inflight or 0.0
-    return writes + spent_us / 1e6 / duration_s(recent)
+    return writes + spent_us / 1e6 / recent.seconds
 
 
 def _counted(snapshot: Snapshot, layer: str, part: str) -> _Counted | None:

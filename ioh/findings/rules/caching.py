@@ -47,10 +47,10 @@ def caching(recent: Stretch, limits: Limits) -> Verdicts:
 
 def _local(recent: Stretch, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
-    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
-    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
+    calls = sum_metric(recent, "syscall", "read_calls_per_s")
+    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s")
     fetched, packed, unpacked = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s")
         for name in ("lower", "packed", "unpacked")
     )
     elsewhere = off_disk_bytes(recent, "read")
@@ -59,7 +59,7 @@ def _local(recent: Stretch, limits: Limits) -> Verdicts:
     # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
     brought = fetched + unpacked - packed + elsewhere
     spared = 1 - min(1.0, brought / read.bytes) if read.bytes else 0.0
-    at_end = sum_metric(recent, "syscall", "read_calls_at_end_per_s") or 0.0
+    at_end = sum_metric(recent, "syscall", "read_calls_at_end_per_s")
     # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
     share = cached / max(calls, read.count - at_end)
     if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
@@ -130,7 +130,7 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
-    app = sum_metric(recent, "nfs_client", "app_read_bytes_per_s") or 0.0
+    app = sum_metric(recent, "nfs_client", "app_read_bytes_per_s")
     share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
     if share is None or share < limits["cached_min_pct"]:
         return

@@ -7,7 +7,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op, sum_rows
-from ioh.findings.window import Stretch, duration_s, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -59,10 +59,9 @@ def compression(recent: Stretch, limits: Limits) -> Verdicts:
 def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     """What was unpacked, where the file system tells."""
     packed, unpacked = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
-        for name in ("packed", "unpacked")
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") for name in ("packed", "unpacked")
     )
-    seconds = duration_s(recent)
+    seconds = recent.seconds
     if not packed or unpacked / seconds < limits["bytes_min_per_s"]:
         return
     ratio = unpacked / packed

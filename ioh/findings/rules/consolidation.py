@@ -10,7 +10,7 @@ from ioh.findings.nfs import mounts, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Recall, Stretch, Window, duration_s
+from ioh.findings.window import Recall, Stretch, Window
 from ioh.model.finding import Evidence
 
 SOON_S = 5.0
@@ -100,7 +100,7 @@ def _is_joined(pieces: Pieces, limits: Limits, recent: Stretch, pending: Sequenc
     """
     off = limits["bytes_off_max_pct"] / 100
     return (
-        pieces.calls / duration_s(recent) >= limits["calls_min_per_s"]
+        pieces.calls / recent.seconds >= limits["calls_min_per_s"]
         and pieces.pieces > 0
         and pieces.call_bytes > 0
         and pieces.call_size <= limits["call_max_bytes"]
@@ -135,12 +135,11 @@ def _gone_down(pieces: Pieces) -> Pieces:
 
 
 def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
-    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
-    if calls / duration_s(recent) < limits["calls_min_per_s"]:
+    calls = sum_metric(recent, "syscall", "read_calls_per_s")
+    if calls / recent.seconds < limits["calls_min_per_s"]:
         return None
     ops, bytes_ = (
-        sum_metric(recent, "syscall", f"read_lower_{what}_per_s") or 0.0
-        for what in ("ops", "bytes")
+        sum_metric(recent, "syscall", f"read_lower_{what}_per_s") for what in ("ops", "bytes")
     )
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")

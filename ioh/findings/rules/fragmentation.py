@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,9 +15,8 @@ from ioh.findings.read_ahead import ReadAhead, read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, busiest_file, duration_s
+from ioh.findings.window import Stretch, busiest_file
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 _PURE = 0.9  # so much of the calls must be of one kind for what they became to be theirs
 
@@ -66,8 +65,8 @@ class _Limit(NamedTuple):
 def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads and writes apart."""
     for op, found in (("read", _reads), ("write", _writes)):
-        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0
-        if ops / duration_s(recent) < limits["pieces_min_per_s"]:
+        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s")
+        if ops / recent.seconds < limits["pieces_min_per_s"]:
             continue
         pieces, is_buffered = found(recent, ops)
         if pieces is None:
@@ -89,7 +88,7 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
     calls, cached, bytes_, at_end = (
-        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
+        sum_metric(recent, "syscall", f"{name}_per_s")
         for name in ("read_calls", "read_calls_cached", "read_lower_bytes", "read_calls_at_end")
     )
     is_buffered = buffered.bytes > direct.bytes
@@ -112,7 +111,7 @@ def _writes(recent: Stretch, ops: float) -> _Found:
     """Direct and synchronous writes: what their callers submit is theirs."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
     calls, bytes_ = (
-        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
+        sum_metric(recent, "syscall", f"{name}_per_s")
         for name in ("write_calls", "write_lower_bytes")
     )
     count = sum(kind.count for kind in kinds)
@@ -126,7 +125,7 @@ def _writes(recent: Stretch, ops: float) -> _Found:
 
 
 def _verdict(
-    recent: Sequence[Snapshot], pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
+    recent: Stretch, pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
 ) -> Verdicts:
     verb = f"{op}s"
     device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
@@ -160,7 +159,7 @@ def _verdict(
     )
 
 
-def _unknown_limit(recent: Sequence[Snapshot], ahead: ReadAhead | None) -> tuple[str, str]:
+def _unknown_limit(recent: Stretch, ahead: ReadAhead | None) -> tuple[str, str]:
     """What to do, and the command, where no setting that is known has that size."""
     if ahead is not None and ahead.is_btrfs:
         advice = "No limit of the device explains it: check the read-ahead of btrfs itself."
@@ -194,7 +193,7 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
     return None
 
 
-def _limit_above(recent: Sequence[Snapshot], op: str, pieces: Pieces) -> _Limit | None:
+def _limit_above(recent: Stretch, op: str, pieces: Pieces) -> _Limit | None:
     """The chunk of an array above the disks: md gives it as its largest request."""
     for device in passing(recent, op):
         for name in ("chunk_sectors", "max_sectors_kb"):
@@ -232,13 +231,13 @@ def _round_kb(bytes_: float) -> int:
 
 
 def _evidence(
-    recent: Sequence[Snapshot],
+    recent: Stretch,
     pieces: Pieces,
     device: Device | None,
     limit: _Limit | None,
     verb: str,
 ) -> Iterator[Evidence]:
-    seconds = duration_s(recent)
+    seconds = recent.seconds
     yield Evidence(
         f"{per_s(pieces.calls / seconds)} {verb} a second became "
         f"{per_s(pieces.pieces / seconds)} requests: {times(pieces.per_call)} a call, counted in "

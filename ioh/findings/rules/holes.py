@@ -44,7 +44,7 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
     if direct.bytes_per_s < limits["bytes_min_per_s"]:
         return
     asked = direct.bytes - off_disk_bytes(recent, "read")
-    submitted = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
+    submitted = sum_metric(recent, "syscall", "read_lower_bytes_per_s")
     below = sum_op(recent, "block", "read")
     # The sum of all disks leaves these out; what they answer from memory is on no other one.
     stacked = sum(device.sum.bytes for device in devices(recent, "read") if device.is_stacked)
@@ -77,8 +77,7 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
 def _buffered(recent: Stretch, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
     looked, holes = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
-        for name in ("looked", "hole")
+        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") for name in ("looked", "hole")
     )
     if read.bytes_per_s < limits["bytes_min_per_s"] or not looked:
         return

@@ -9,7 +9,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent, rate
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Stretch, duration_s, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -96,7 +96,7 @@ def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     total = sum(moved_by.values())
     if not by_name or not total:
         return
-    seconds = duration_s(recent)
+    seconds = recent.seconds
     upkeep = sum(by_name.values())
     if (
         upkeep / seconds < limits["bytes_min_per_s"]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import how
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Stretch, duration_s, metric_of
+from ioh.findings.window import Stretch, metric_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 SPAN_S = 10.0
 _DIRECT = 0.9
@@ -45,7 +43,7 @@ _DIRECT = 0.9
 )
 def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Each mount and direction."""
-    seconds = duration_s(recent)
+    seconds = recent.seconds
     for op in ("read", "write"):
         for mount in mounts(recent, op):
             pieces = mount.pieces
@@ -61,7 +59,7 @@ def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
                 yield _verdict(recent, mount, op, limit)
 
 
-def _verdict(recent: Sequence[Snapshot], mount: MountRow, op: str, limit: float) -> Verdict:
+def _verdict(recent: Stretch, mount: MountRow, op: str, limit: float) -> Verdict:
     pieces, setting, rpc = mount.pieces, f"{op[0]}size", op.upper()
     kinds = ("direct", "sync") if op == "write" else ("direct",)
     own = sum(sum_op(recent, "syscall", f"{op}_{kind}").bytes for kind in kinds)
@@ -73,7 +71,7 @@ def _verdict(recent: Sequence[Snapshot], mount: MountRow, op: str, limit: float)
         measured = "; buffered, so this is inferred from rates: the client sends them later"
     server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
     offers = f" This server offers {size(server_max)}." if server_max else ""
-    seconds, place = duration_s(recent), shlex.quote(mount.point)
+    seconds, place = recent.seconds, shlex.quote(mount.point)
     return Verdict(
         subject=f"{op}s {mount.point}",
         confidence="high" if is_own else "medium",

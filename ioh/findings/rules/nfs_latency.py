@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
-from ioh.findings.nfs_hosts import is_known_to_both
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, duration_s, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
 _PORT = "2049"
 _SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
@@ -56,8 +54,8 @@ _PATH_ADVICE = (
 def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """READ and WRITE apart."""
     for op in ("read", "write"):
-        calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s") or 0.0
-        if calls / duration_s(recent) < limits["calls_min_per_s"]:
+        calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s")
+        if calls / recent.seconds < limits["calls_min_per_s"]:
             continue
         queue, rtt, whole = (
             metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
@@ -67,8 +65,17 @@ def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
             continue
         if _is_most(queue, whole, limits):
             yield _client(recent, op, queue, whole)
-        elif not is_known_to_both(recent, op):
+        elif not _is_known_to_both(recent, op):
             yield from _beyond(recent, op, rtt, whole, limits)
+
+
+def _is_known_to_both(recent: Stretch, op: str) -> bool:
+    """Whether the server's time of such calls was measured at the server itself."""
+    return any(
+        (known := pair.ops.get(op)) is not None and known.network_us is not None
+        for snapshot in recent
+        for pair in snapshot.pairs
+    )
 
 
 def _is_most(part: float, whole: float, limits: Limits) -> bool:
@@ -76,9 +83,7 @@ def _is_most(part: float, whole: float, limits: Limits) -> bool:
     return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
 
 
-def _beyond(
-    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
-) -> Verdicts:
+def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
     """The time after sending: the way, or the server."""
     wire = _network_us(recent)
     served = _served_here_us(recent, op)
@@ -101,12 +106,12 @@ def _beyond(
         yield _server(op, rtt - wire, whole)
 
 
-def _cpu_pct(recent: Sequence[Snapshot]) -> float:
+def _cpu_pct(recent: Stretch) -> float:
     """All CPUs together, mean of the intervals."""
-    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / duration_s(recent)
+    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / recent.seconds
 
 
-def _served_here_us(recent: Sequence[Snapshot], op: str) -> float | None:
+def _served_here_us(recent: Stretch, op: str) -> float | None:
     """The server's own time, where it is this machine; None where it is another one.
 
     A machine may be one's server and another's client: then the two count different calls.
@@ -117,7 +122,7 @@ def _served_here_us(recent: Sequence[Snapshot], op: str) -> float | None:
     return served.latency_us if is_same else None
 
 
-def _network_us(recent: Sequence[Snapshot]) -> float | None:
+def _network_us(recent: Stretch) -> float | None:
     """The round trip that TCP measures on connections of NFS, mean of the intervals."""
     known = [
         float(value)
@@ -128,7 +133,7 @@ def _network_us(recent: Sequence[Snapshot]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> Verdict:
+def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
     rows = rows_of(recent[-1], "nfs_client", "mount")
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
     return Verdict(
@@ -155,9 +160,7 @@ def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> 
     )  # fmt: skip
 
 
-def _between(
-    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
-) -> Verdict:
+def _between(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdict:
     """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
     served = _served_here_us(recent, op) or 0.0
     gap, cpu = rtt - served, _cpu_pct(recent)
@@ -204,7 +207,7 @@ def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> V
     )
 
 
-def _round_trip(recent: Sequence[Snapshot]) -> Iterator[Evidence]:
+def _round_trip(recent: Stretch) -> Iterator[Evidence]:
     wire = _network_us(recent)
     if wire is not None:
         text = f"TCP's smoothed round trip to port {_PORT} is {duration(wire)}; "

@@ -7,7 +7,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import per_s
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_rows
-from ioh.findings.window import Stretch, duration_s
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
 SPAN_S = 10.0
@@ -39,7 +39,7 @@ def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     for server, count in again.items():
         if count < limits["again_min"] * 0.99:  # a sum of rates is a whole number but for rounding
             continue
-        seconds = duration_s(recent)
+        seconds = recent.seconds
         major = f", {given_up[server]:.0f} of them after a major timeout" * (given_up[server] >= 1)
         yield Verdict(
             subject=server,

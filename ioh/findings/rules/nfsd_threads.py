@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ioh.findings.nfs import threads_of
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
-from ioh.findings.window import Stretch, duration_s
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
 SPAN_S = 5.0
@@ -32,14 +32,14 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     threads = threads_of(recent)
     if threads is None:
         return
-    is_few = threads.requests / duration_s(recent) < limits["requests_min_per_s"]
+    is_few = threads.requests / recent.seconds < limits["requests_min_per_s"]
     if threads.requests and is_few and threads.full_share <= 0.5:
         return
     if not threads.are_all_busy(limits["waiting_min_pct"], limits["busy_min_pct"]):
         return
     yield Verdict(
         confidence="high" if threads.waiting_share is not None else "medium",
-        cause=f"All {threads.count} threads of nfsd are busy: within {duration_s(recent):.0f} s "
+        cause=f"All {threads.count} threads of nfsd are busy: within {recent.seconds:.0f} s "
         f"{threads.said}, and calls wait for one.",
         evidence=(
             Evidence(

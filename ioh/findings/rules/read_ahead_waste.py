@@ -8,7 +8,7 @@ from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.read_ahead import read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, duration_s, metric_of
+from ioh.findings.window import Stretch, metric_of
 from ioh.model.finding import Evidence
 
 
@@ -35,15 +35,15 @@ from ioh.model.finding import Evidence
 )
 def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
     """Bytes that readers made the page cache fetch, beside the bytes that they read."""
-    charged = sum_metric(recent, "syscall", "read_lower_bytes_per_s") or 0.0
-    if charged / duration_s(recent) < limits["bytes_min_per_s"]:
+    charged = sum_metric(recent, "syscall", "read_lower_bytes_per_s")
+    if charged / recent.seconds < limits["bytes_min_per_s"]:
         return
     buffered = sum_op(recent, "syscall", "read_buffered")
     direct = sum_op(recent, "syscall", "read_direct")
-    ops = sum_metric(recent, "syscall", "read_lower_ops_per_s") or 0.0
+    ops = sum_metric(recent, "syscall", "read_lower_ops_per_s")
     fetched = charged - direct.bytes
     calls, cached = (
-        sum_metric(recent, "syscall", f"read_calls{name}_per_s") or 0.0 for name in ("", "_cached")
+        sum_metric(recent, "syscall", f"read_calls{name}_per_s") for name in ("", "_cached")
     )
     # Whole pages are fetched: of a read that is no multiple of them one more.
     is_rounded = buffered.avg_bytes % PAGE_BYTES > 1

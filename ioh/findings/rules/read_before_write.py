@@ -35,7 +35,7 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads of a disk that writes wait for, compared with the writes."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "sync")]
     wrote = max(kinds, key=lambda kind: kind.count)
-    reads = sum_metric(recent, "syscall", "write_reads_per_s") or 0.0
+    reads = sum_metric(recent, "syscall", "write_reads_per_s")
     if reads / wrote.seconds < limits["reads_min_per_s"]:
         return
     if off_disk_bytes(recent, "write") > wrote.bytes / 10:

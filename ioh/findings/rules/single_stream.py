@@ -106,14 +106,14 @@ def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
     """What the requests of a call take, one after another; None where no disk had any."""
     kind = op.partition("_")[0]
     below = sum_op(recent, "block", kind).latency_us
-    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s") or 0.0
+    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s")
     return None if below is None else below * max(1.0, requests / total.count)
 
 
 def _reach_storage(recent: Stretch, limits: Limits) -> bool:
     """Whether most of the buffered reads waited for a disk or a server, not for memory."""
-    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
-    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
+    calls = sum_metric(recent, "syscall", "read_calls_per_s")
+    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s")
     return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.format_sentence import percent, program, rate, size
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_rows
-from ioh.findings.window import Stretch, duration_s
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
 
@@ -29,9 +29,9 @@ from ioh.model.finding import Evidence
 )
 def swapping(recent: Stretch, limits: Limits) -> Verdicts:
     """Pages that come back from swap while others go: each of them somebody waited for."""
-    seconds = duration_s(recent)
+    seconds = recent.seconds
     into, out, waited_us = (
-        (sum_metric(recent, "block", f"{name}_per_s") or 0.0) / seconds
+        sum_metric(recent, "block", f"{name}_per_s") / seconds
         for name in ("swap_in_bytes", "swap_out_bytes", "memory_wait_us")
     )
     if min(into, out) < limits["bytes_min_per_s"]:
@@ -73,6 +73,6 @@ def _paged_in(recent: Stretch, into: float) -> str:
     """Who reads most by page faults, if that is much of what is swapped in; "" of nobody."""
     sums = sum_rows(recent, "syscall", "process", ("fault_bytes_per_s",), tuple)
     most = max(sums, key=lambda key: sums[key], default=())
-    if not most or sums[most] / duration_s(recent) < into / 4:
+    if not most or sums[most] / recent.seconds < into / 4:
         return ""
     return program(most, "many programs")

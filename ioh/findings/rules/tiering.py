@@ -112,7 +112,7 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     if before.ops_per_s >= limits["ops_min_per_s"] and was_faster:
         return None
     said = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
-    return _verdict(duration_s(recent), means[0], means[-1], said, "mean")
+    return _verdict(recent.seconds, means[0], means[-1], said, "mean")
 
 
 def _mean_us(snapshot: Snapshot) -> float | None:
