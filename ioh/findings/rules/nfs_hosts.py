@@ -104,7 +104,8 @@ def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
             by_server.setdefault(pair.server, []).append(pair)
     for pairs in by_server.values():
         found = [calls for op in OPS if (calls := _calls(pairs, op)) is not None]
-        for worst in sorted(found, key=lambda calls: -calls.calls * calls.rtt_us)[:1]:
+        if found:
+            worst = max(found, key=lambda calls: calls.calls * calls.rtt_us)
             is_often = worst.calls / recent.seconds >= limits["calls_min_per_s"]
             if is_often and worst.rtt_us >= limits["rtt_min_ms"] * 1e3:
                 yield worst
