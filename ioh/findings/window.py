@@ -165,11 +165,6 @@ class Window:
             self._stretches[seconds] = found
         return found
 
-    def before(self, recent: Stretch) -> Snapshot | None:
-        """The interval before these newest ones; None where the window begins with them."""
-        at = len(self._all) - len(recent) - 1
-        return None if at < 0 else self._all[at]
-
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
         return self.recent(seconds).seconds >= seconds * 0.95

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
-from ioh.findings.sums import sum_metric, sum_op, sum_rows
+from ioh.findings.sums import sum_metrics, sum_op, sum_rows
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -17,14 +17,6 @@ _ADVICE = (
     "A test with such data measures the CPU: use data that does not compress "
     "(fio --refill_buffers)."
 )
-
-
-def _is_written(snapshot: Snapshot) -> bool:
-    """Whether programs wrote to any such file system."""
-    return any(
-        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
-        for row in rows_of(snapshot, "syscall", "mount")
-    )
 
 
 @Rule(
@@ -58,31 +50,32 @@ def compression(recent: Stretch, limits: Limits) -> Verdicts:
 
 def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     """What was unpacked, where the file system tells."""
-    packed, unpacked = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") for name in ("packed", "unpacked")
+    packed, unpacked = sum_metrics(
+        recent, "syscall", "read_packed_bytes_per_s", "read_unpacked_bytes_per_s"
     )
-    seconds = recent.seconds
-    if not packed or unpacked / seconds < limits["bytes_min_per_s"]:
+    if not packed or unpacked / recent.seconds < limits["bytes_min_per_s"]:
         return
-    ratio = unpacked / packed
-    if ratio < limits["ratio_min"]:
+    ratio, least = unpacked / packed, limits["ratio_min"]
+    if ratio < least:
         return
+    text = f"{size(packed)} fetched, {size(unpacked)} unpacked"
+    source = "probe: compressed bios of btrfs"
     yield Verdict(
         subject="read",
         severity="info",
         confidence="high",
-        cause=f"Programs read compressed files: {rate(packed / seconds)} of the disks become "
-        f"{rate(unpacked / seconds)} ({times(ratio)} to 1).",
-        evidence=(
-            Evidence(
-                f"{size(packed)} fetched, {size(unpacked)} unpacked",
-                "read_unpacked_bytes_per_s",
-                ratio,
-                limits["ratio_min"],
-                "probe: compressed bios of btrfs",
-            ),
-        ),
+        cause=f"Programs read compressed files: {rate(packed / recent.seconds)} of the disks "
+        f"become {rate(unpacked / recent.seconds)} ({times(ratio)} to 1).",
+        evidence=(Evidence(text, "read_unpacked_bytes_per_s", ratio, least, source),),
         advice=_ADVICE,
+    )
+
+
+def _is_written(snapshot: Snapshot) -> bool:
+    """Whether programs wrote to any such file system."""
+    return any(
+        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
+        for row in rows_of(snapshot, "syscall", "mount")
     )
 
 
@@ -98,25 +91,19 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
     below = sum_op(recent, "block", "write")
     hosts = recent[0].host, recent[-1].host
     then, now = ((h.dirty_bytes or 0) + (h.writeback_bytes or 0) for h in hosts)
-    syncs = sum_op(recent, "syscall", "fsync").count + sum_op(recent, "syscall", "write_sync").count
+    syncs = sum(sum_op(recent, "syscall", op).count for op in ("fsync", "write_sync"))
     reached = below.bytes + max(0, now - then)
     if wrote / below.seconds < limits["bytes_min_per_s"] or not syncs or not reached:
         return
-    ratio = wrote / reached
-    if ratio < limits["ratio_min"]:
+    ratio, least = wrote / reached, limits["ratio_min"]
+    if ratio < least:
         return
+    text = f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait"
+    source = "probes of both layers; /proc/vmstat nr_dirty"
     yield Verdict(
         severity="info",
         cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
         f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
-        evidence=(
-            Evidence(
-                f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait",
-                "bytes_per_s",
-                ratio,
-                limits["ratio_min"],
-                "probes of both layers; /proc/vmstat nr_dirty",
-            ),
-        ),
+        evidence=(Evidence(text, "bytes_per_s", ratio, least, source),),
         advice=_ADVICE,
     )

@@ -45,25 +45,18 @@ def losses(recent: Stretch, limits: Limits) -> Verdicts:
         known = [found for _, found in measured(recent, name)]
         lost = sum(sum(x.lost.values()) for x in known)
         counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
-        share = lost / (lost + counted)
-        if share * 100 < limits["lost_min_pct"] or lost < limits["lost_min"]:
+        share, least = lost / (lost + counted), limits["lost_min_pct"]
+        if share * 100 < least or lost < limits["lost_min"]:
             continue
         reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
+        text = f"lost {percent(share)} of the layer's events ({reasons})"
         yield Verdict(
             subject=name,
             layer=name,
             confidence="high",
             cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
             f"({percent(share)}): its counts and rates are too small by that much.",
-            evidence=(
-                Evidence(
-                    f"lost {percent(share)} of the layer's events ({reasons})",
-                    "lost_pct",
-                    share * 100,
-                    limits["lost_min_pct"],
-                    "ioh's own probe",
-                ),
-            ),
+            evidence=(Evidence(text, "lost_pct", share * 100, least, "ioh's own probe"),),
             advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
             command="ioh doctor",
         )

@@ -53,21 +53,21 @@ _BTRFS_OTHER = "btrfs filesystem show"
 def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
     """Jobs that the kernel reports, upkeep's share of the I/O, and discards."""
     jobs = rows_of(recent[-1], "block", "job")
+    read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
-        read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+        device, job = row.key[:2]
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
         fast = f" at {rate(speed)}" if speed else ""
+        text = f"{job} under way{progress}"
         yield Verdict(
-            subject=f"{row.key[0]} {row.key[1]}",
+            subject=f"{device} {job}",
             confidence="high",
-            cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
+            cause=f"{device} is busy with {job}{progress}{fast}: it takes its share of "
             f"every disk below. All disks read {rate(read)} and write {rate(written)}.",
-            evidence=(
-                Evidence(f"{row.key[1]} under way{progress}", "done_pct", done, None, _SOURCE),
-            ),
+            evidence=(Evidence(text, "done_pct", done, None, _SOURCE),),
             advice="Measure again when it has ended, or slow it down meanwhile.",
-            command=_command(row.key[0], row.key[1]),
+            command=_command(device, job),
         )
     if not jobs:  # else who does them is no second thing
         yield from _upkeep(recent, limits)
@@ -89,64 +89,46 @@ def _command(device: str, job: str) -> str:
 def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     if not any(recent.each(_has_upkeep)):
         return
-    moved_by = sum_rows(
-        recent, "block", "process", ("read_bytes_per_s", "write_bytes_per_s"), itemgetter(1)
-    )
+    columns = ("read_bytes_per_s", "write_bytes_per_s")
+    moved_by = sum_rows(recent, "block", "process", columns, itemgetter(1))
     by_name = {name: moved for name, moved in moved_by.items() if _UPKEEP.fullmatch(name)}
-    total = sum(moved_by.values())
-    if not by_name or not total:
+    upkeep, total = sum(by_name.values()), sum(moved_by.values())
+    if not by_name or not total or upkeep / recent.seconds < limits["bytes_min_per_s"]:
         return
-    seconds = recent.seconds
-    upkeep = sum(by_name.values())
-    if (
-        upkeep / seconds < limits["bytes_min_per_s"]
-        or upkeep / total * 100 < limits["share_min_pct"]
-    ):
+    share, least = upkeep / total, limits["share_min_pct"]
+    if share * 100 < least:
         return
-    names = ", ".join(sorted(by_name))
     # What is read of a loop device is read of the disk below, too: the share is right, the sum not.
     moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+    text = f"{rate(upkeep / recent.seconds)} of {rate(total / recent.seconds)} submitted"
+    source = "probe of the block layer: who submitted"
     yield Verdict(
         subject="upkeep",
         confidence="high",
-        cause=f"{names} makes {percent(upkeep / total)} of the disks' I/O "
-        f"({rate(upkeep / total * moved)}): maintenance, not work.",
-        evidence=(
-            Evidence(
-                f"{rate(upkeep / seconds)} of {rate(total / seconds)} submitted",
-                "read_bytes_per_s",
-                upkeep / total * 100,
-                limits["share_min_pct"],
-                "probe of the block layer: who submitted",
-            ),
-        ),
+        cause=f"{', '.join(sorted(by_name))} makes {percent(share)} of the disks' I/O "
+        f"({rate(share * moved)}): maintenance, not work.",
+        evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
         advice="Measure again when it has ended, or run it at another time and at low priority.",
         command=f"ps -C {shlex.quote(min(by_name))} -o pid,etime,args",
     )
 
 
 def _discards(recent: Stretch, limits: Limits) -> Verdicts:
-    discard = sum_op(recent, "block", "discard")
-    if discard.bytes_per_s < limits["discard_bytes_min_per_s"]:
+    discard, least = sum_op(recent, "block", "discard"), limits["discard_bytes_min_per_s"]
+    if discard.bytes_per_s < least:
         return
     # A large file that is deleted is discarded in one interval; a trim of a disk goes on.
     busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
+    text = f"{discard.count:,} discards in {discard.seconds:.0f} s"
+    source = "probe of the block layer"
     yield Verdict(
         subject="discard",
         confidence="high",
         cause=f"{rate(discard.bytes_per_s)} are being discarded (trim): many disks serve nothing "
         "else meanwhile.",
-        evidence=(
-            Evidence(
-                f"{discard.count:,} discards in {discard.seconds:.0f} s",
-                "bytes_per_s",
-                discard.bytes_per_s,
-                limits["discard_bytes_min_per_s"],
-                "probe of the block layer",
-            ),
-        ),
+        evidence=(Evidence(text, "bytes_per_s", discard.bytes_per_s, least, source),),
         advice="Measure again when fstrim has ended; mount without the option discard.",
         command="systemctl list-timers fstrim.timer; findmnt -O discard",
     )
