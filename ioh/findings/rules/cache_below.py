@@ -114,7 +114,7 @@ def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
                 yield layer, name
 
 
-def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Verdicts:
+def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
     """What is read of a loop device beside what is read of the disk that its file lies on."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
@@ -128,9 +128,11 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Verdict
         disk, fetched = place, 0.0  # it did nothing at all; other disks did, if anything
     else:  # it is no disk, or with --device nobody looks at it and this one is all there is
         return
-    share = 1 - fetched / device.sum.bytes_per_s
-    if share * 100 < limits["cached_min_pct"]:
+    share, least = 1 - fetched / device.sum.bytes_per_s, limits["cached_min_pct"]
+    if share * 100 < least:
         return
+    text = f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}"
+    source = "probe of the block layer, each device apart"
     yield Verdict(
         subject=f"loop {device.name}",
         severity="info",
@@ -138,28 +140,21 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Verdict
         cause=f"At least {percent(share)} of the {rate(device.sum.bytes_per_s)} read of "
         f"{device.name} come from this machine's page cache of {file}: "
         f"{duration(device.sum.latency_us or 0)} a read is not the speed of {disk}.",
-        evidence=(
-            Evidence(
-                f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}",
-                "read_bytes_per_s",
-                share * 100,
-                limits["cached_min_pct"],
-                "probe of the block layer, each device apart",
-            ),
-        ),
+        evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
         advice="To measure the disk, let the loop device read past the page cache.",
         command=f"losetup --direct-io=on {shlex.quote(device.node)}",
     )
 
 
-def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Verdicts:
+def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
     """A disk that turns, read at random places faster than its arm can move."""
     order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
-    service_us = (device.sum.latency_us or 0.0) - (device.sum.queue_us or 0.0)
-    if order is None or order > limits["sequential_max_pct"]:
+    service_us, most_us = device.sum.service_us, limits["turning_min_us"]
+    if order is None or order > limits["sequential_max_pct"] or service_us > most_us:
         return
-    if service_us > limits["turning_min_us"]:
-        return
+    took = f"{duration(service_us)} from issue to completion; "
+    took += "half a turn at 15,000 rpm takes 2 ms"
+    text = f"{percent(order / 100)} of the requests began where another ended"
     yield Verdict(
         subject=f"disk {device.name}",
         severity="info",
@@ -167,20 +162,8 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ver
         f"a second at random places within {duration(service_us)} each, which no rotating disk "
         "can: a cache of its controller or array answers, or it does not rotate.",
         evidence=(
-            Evidence(
-                f"{duration(service_us)} from issue to completion; half a turn at 15,000 rpm "
-                "takes 2 ms",
-                "service_us",
-                service_us,
-                limits["turning_min_us"],
-                "probe of the block layer",
-            ),
-            Evidence(
-                f"{percent(order / 100)} of the requests began where another ended",
-                "sequential_pct",
-                order,
-                limits["sequential_max_pct"],
-            ),
+            Evidence(took, "service_us", service_us, most_us, "probe of the block layer"),
+            Evidence(text, "sequential_pct", order, limits["sequential_max_pct"]),
         ),
         advice="To measure the medium, read far more than the cache holds, at random.",
         command=f"cat /sys/block/{device.name}/device/model; smartctl -i {device.node}",
@@ -198,25 +181,19 @@ def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdi
         return  # they meet the slow ones, or keep them waiting
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
     of = f" of {part}" if part else ""
+    fast, slow, share = duration(modes.fast_us), duration(modes.slow_us), percent(modes.share)
+    text = f"{modes.reads:,} reads of up to {size(modes.bytes)}: {share} within {fast}, "
+    text += f"{percent(1 - modes.share)} above {slow}"
+    least, source = limits["mode_min_pct"], "probe's histogram of size and latency"
     yield Verdict(
         subject=f"{layer} two speeds {part}".rstrip(),
         layer=layer,
         severity="info",
         confidence="low",
-        cause=f"{percent(modes.share)} of the {size(modes.bytes)} reads{of} take at most "
-        f"{duration(modes.fast_us)}, the others more than {duration(modes.slow_us)}, and hardly "
-        f"any in between: a cache ({where}) answers the fast ones. Their mean describes neither.",
-        evidence=(
-            Evidence(
-                f"{modes.reads:,} reads of up to {size(modes.bytes)}: {percent(modes.share)} "
-                f"within {duration(modes.fast_us)}, {percent(1 - modes.share)} above "
-                f"{duration(modes.slow_us)}",
-                "hist",
-                modes.share * 100,
-                limits["mode_min_pct"],
-                "probe's histogram of size and latency",
-            ),
-        ),
+        cause=f"{share} of the {size(modes.bytes)} reads{of} take at most {fast}, the others more "
+        f"than {slow}, and hardly any in between: a cache ({where}) answers the fast ones. Their "
+        "mean describes neither.",
+        evidence=(Evidence(text, "hist", modes.share * 100, least, source),),
         advice="A share of hits that a test does not control makes its mean useless: read far more "
         "than the cache holds, or so little that all of it fits, and look at percentiles.",
         command="ioh text -d histsz",

@@ -167,13 +167,20 @@ def _variation(hist: LatencyHist) -> float:
 
 
 def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict:
-    name, say = ("ops_per_s", per_s) if held.is_counted else ("bytes_per_s", rate)
-    values = [getattr(x, name) for x in seconds]
     typical = held.typical
-    what = rate(typical.bytes_per_s)
+    name, what = "bytes_per_s", rate(typical.bytes_per_s)
+    values = [x.bytes_per_s for x in seconds]
+    span = f"{rate(min(values))} to {rate(max(values))}"
     if held.is_counted:
-        what = f"{per_s(typical.ops_per_s)} requests a second ({what})"
+        name, what = "ops_per_s", f"{per_s(typical.ops_per_s)} requests a second ({what})"
+        values = [x.ops_per_s for x in seconds]
+        span = f"{per_s(min(values))} to {per_s(max(values))} a second"
     could = per_s(typical.under_way / held.p50_us * 1e6)
+    text = f"{span} in {len(values)} intervals, two thirds of them within {percent(held.off)} of "
+    text += "the middle one; if such times came by chance, "
+    text += f"{percent(held.chance)} would be usual"
+    source = "probe of the block layer, each device apart"
+    half = f"median {duration(held.p50_us)}, mean {duration(held.mean_us)}"
     return Verdict(
         subject=device.name,
         cause=f"{device.name} does {what}, second after second, with {times(typical.under_way)} "
@@ -181,24 +188,8 @@ def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict
         f"{duration(held.p50_us)}, at which it could do {could} a second; others are held back, "
         f"and the mean is {duration(held.mean_us)}.",
         evidence=(
-            Evidence(
-                f"{say(min(values))} to {say(max(values))}"
-                + (" a second" if held.is_counted else "")
-                + f" in {len(values)} intervals, two thirds of them within "
-                f"{percent(held.off)} of the middle one; if such times came by chance, "
-                f"{percent(held.chance)} would be usual",
-                name,
-                held.off * 100,
-                held.chance * 100,
-                "probe of the block layer, each device apart",
-            ),
-            Evidence(
-                f"median {duration(held.p50_us)}, mean {duration(held.mean_us)}",
-                "p50_us",
-                held.p50_us,
-                held.mean_us,
-                "probe's histogram",
-            ),
+            Evidence(text, name, held.off * 100, held.chance * 100, source),
+            Evidence(half, "p50_us", held.p50_us, held.mean_us, "probe's histogram"),
         ),
         advice="Compare it with what the volume may do (a cloud's size and class of disk and of "
         "machine, a hypervisor's or an array's limit), and raise that. Where requests are counted, "

@@ -11,7 +11,6 @@ from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
-_PORT = "2049"
 _SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
 _PATH_ADVICE = (
     "Look at the path: retransmits, a full link, distance. Larger rsize and wsize and more in "
@@ -54,11 +53,11 @@ _PATH_ADVICE = (
 def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """READ and WRITE apart."""
     for op in ("read", "write"):
-        calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s")
-        if calls / recent.seconds < limits["calls_min_per_s"]:
+        rate = f"rpc_{op}s_per_s"
+        if sum_metric(recent, "nfs_client", rate) / recent.seconds < limits["calls_min_per_s"]:
             continue
         queue, rtt, whole = (
-            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
+            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", rate)
             for part in ("queue", "rtt", "execute")
         )
         if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
@@ -87,6 +86,7 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
     """The time after sending: the way, or the server."""
     wire = _network_us(recent)
     served = _served_here_us(recent, op)
+    each = f"each {op.upper()}'s {duration(whole)}"
     if served is not None:
         gap = rtt - served
         is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
@@ -99,11 +99,28 @@ def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) 
         ):
             yield _queue_for_threads(op, threads, gap, whole)
         else:
-            yield _between(recent, op, rtt, whole, limits)
+            yield _between(recent, op, rtt, each, limits)
     elif wire is not None and _is_most(wire, rtt, limits):
-        yield _network(op, wire, whole)
+        text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}"
+        yield Verdict(
+            subject=f"{op} network",
+            cause=f"The network takes {duration(wire)} of {each}.",
+            evidence=(Evidence(text, "srtt_us", wire),),
+            advice=_PATH_ADVICE,
+            command="ss -ti dport = :2049",
+        )
     elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
-        yield _server(op, rtt - wire, whole)
+        there = rtt - wire
+        text = f"{duration(there)} between sending and the reply, less TCP's round trip"
+        yield Verdict(
+            subject=f"{op} server",
+            cause=f"The server takes {duration(there)} of {each}: "
+            "neither this client nor the network adds it.",
+            evidence=(Evidence(text, f"rpc_{op}_rtt_us", there),),
+            advice="Run ioh on the server: its nfs server and block rows say whether its disks or "
+            "its file system take it.",
+            command="sudo ioh text",
+        )
 
 
 def _cpu_pct(recent: Stretch) -> float:
@@ -116,8 +133,7 @@ def _served_here_us(recent: Stretch, op: str) -> float | None:
 
     A machine may be one's server and another's client: then the two count different calls.
     """
-    sent = sum_op(recent, "nfs_client", op)
-    served = sum_op(recent, "nfs_server", op)
+    sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
     is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
     return served.latency_us if is_same else None
 
@@ -128,7 +144,7 @@ def _network_us(recent: Stretch) -> float | None:
         float(value)
         for snapshot in recent
         for row in rows_of(snapshot, "tcp", "port")
-        if row.key[0] == _PORT and (value := row.values.get("srtt_us")) is not None
+        if row.key[0] == "2049" and (value := row.values.get("srtt_us")) is not None
     ]
     return sum(known) / len(known) if known else None
 
@@ -136,51 +152,40 @@ def _network_us(recent: Stretch) -> float | None:
 def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
     rows = rows_of(recent[-1], "nfs_client", "mount")
     connections = max((row.values.get("connections") or 1 for row in rows), default=1)
+    text = f"{percent(queue / whole)} of the time before sending"
+    source = "probe of the RPC layer, as mountstats has it"
+    many, xprt = f"{connections:.0f} connections", "/proc/self/mountstats, xprt:"
     return Verdict(
         subject=f"{op} client",
         confidence="high",
         cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
         f"before they are sent: too few slots or connections ({connections:.0f}).",
         evidence=(
-            Evidence(
-                f"{percent(queue / whole)} of the time before sending",
-                f"rpc_{op}_queue_us",
-                queue,
-                whole,
-                "probe of the RPC layer, as mountstats has it",
-            ),
-            Evidence(
-                f"{connections:.0f} connections", "connections", float(connections), None,
-                "/proc/self/mountstats, xprt:",
-            ),
+            Evidence(text, f"rpc_{op}_queue_us", queue, whole, source),
+            Evidence(many, "connections", float(connections), None, xprt),
         ),
         advice="Give the mount more connections (nconnect) or sessions more slots "
         "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
         command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # mount anew, with nconnect=8",
-    )  # fmt: skip
+    )
 
 
-def _between(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdict:
+def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
     """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
     served = _served_here_us(recent, op) or 0.0
-    gap, cpu = rtt - served, _cpu_pct(recent)
-    is_starved = cpu >= limits["starved_min_pct"]
+    gap, cpu, least = rtt - served, _cpu_pct(recent), limits["starved_min_pct"]
+    is_starved = cpu >= least
     where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
+    text = f"{duration(gap)} between sending and the reply, less the server's own time"
+    source = "probes of the NFS client and of nfsd"
     return Verdict(
         subject=f"{op} network",
         confidence="low" if is_starved else "medium",
-        cause=f"{where} takes {duration(gap)} of each {op.upper()}'s {duration(whole)}, the "
-        f"server only {duration(served)}.",
+        cause=f"{where} takes {duration(gap)} of {each}, the server only {duration(served)}.",
         evidence=(
-            Evidence(
-                f"{duration(gap)} between sending and the reply, less the server's own time",
-                f"rpc_{op}_rtt_us",
-                gap,
-                None,
-                "probes of the NFS client and of nfsd",
-            ),
+            Evidence(text, f"rpc_{op}_rtt_us", gap, None, source),
             *_round_trip(recent),
-            Evidence(f"CPUs {percent(cpu / 100)} busy", "cpu_pct", cpu, limits["starved_min_pct"]),
+            Evidence(f"CPUs {percent(cpu / 100)} busy", "cpu_pct", cpu, least),
         ),
         advice=_PATH_ADVICE,
         command="ss -ti dport = :2049",
@@ -189,19 +194,12 @@ def _between(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits)
 
 def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
     """The server is this machine, and its threads are what the calls wait for."""
+    source = "/proc/fs/nfsd/pool_stats; the probe of nfsd"
     return Verdict(
         subject=f"{op} threads",
         cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
         f"waiting for one of the server's {threads.count} threads, all of which are busy.",
-        evidence=(
-            Evidence(
-                threads.said,
-                "at_once_pct",
-                None,
-                None,
-                "/proc/fs/nfsd/pool_stats; the probe of nfsd",
-            ),
-        ),
+        evidence=(Evidence(threads.said, "at_once_pct", None, None, source),),
         advice="Give nfsd more threads, unless its disks are what they wait for.",
         command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
     )
@@ -210,38 +208,6 @@ def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> V
 def _round_trip(recent: Stretch) -> Iterator[Evidence]:
     wire = _network_us(recent)
     if wire is not None:
-        text = f"TCP's smoothed round trip to port {_PORT} is {duration(wire)}; "
+        text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}; "
         text += "a call needs several while the window is small or after a loss"
         yield Evidence(text, "srtt_us", wire, None, "TCP_INFO")
-
-
-def _network(op: str, wire: float, whole: float) -> Verdict:
-    return Verdict(
-        subject=f"{op} network",
-        cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}.",
-        evidence=(
-            Evidence(
-                f"TCP's smoothed round trip to port 2049 is {duration(wire)}", "srtt_us", wire
-            ),
-        ),
-        advice=_PATH_ADVICE,
-        command="ss -ti dport = :2049",
-    )
-
-
-def _server(op: str, server_us: float, whole: float) -> Verdict:
-    return Verdict(
-        subject=f"{op} server",
-        cause=f"The server takes {duration(server_us)} of each {op.upper()}'s {duration(whole)}: "
-        "neither this client nor the network adds it.",
-        evidence=(
-            Evidence(
-                f"{duration(server_us)} between sending and the reply, less TCP's round trip",
-                f"rpc_{op}_rtt_us",
-                server_us,
-            ),
-        ),
-        advice="Run ioh on the server: its nfs server and block rows say whether its disks or its "
-        "file system take it.",
-        command="sudo ioh text",
-    )
