@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ioh.findings.devices import Device, bottom, devices
+from ioh.findings.devices import Device, bottom, devices, is_disk_of
 from ioh.findings.dispersion import is_share_even
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
-from ioh.findings.read_ahead import is_disk_of
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, layer_of, op_of

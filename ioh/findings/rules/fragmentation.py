@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
+from ioh.findings.devices import PAGE_BYTES, Device, ReadAhead, carrier, passing, read_ahead
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
-from ioh.findings.read_ahead import ReadAhead, read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import sum_metric, sum_metrics, sum_op

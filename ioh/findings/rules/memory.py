@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ioh.findings.devices import PAGE_BYTES, carrier
+from ioh.findings.devices import PAGE_BYTES, carrier, read_ahead
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.read_ahead import read_ahead
 from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_metrics, sum_op, sum_rows
 from ioh.findings.window import Stretch, busiest, metric_of

@@ -14,7 +14,6 @@ from ioh.findings.window import (
     Stretch,
     duration_s,
     number,
-    row_of,
     rows_of,
     seconds_of,
 )
@@ -111,7 +110,8 @@ def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum,
     """One device before, from its rows, which a window keeps longest; and its slowest interval."""
     count = size = time_us = worst_us = 0.0
     for snapshot in snapshots:
-        row = row_of(snapshot, "block", "device", device)
+        rows = (row for row in rows_of(snapshot, "block", "device") if row.key[0] == device)
+        row = next(rows, None)
         if row is None or row.values.get(f"{op}_await_us") is None:
             continue
         seconds, await_us = seconds_of(snapshot, "block"), number(row, f"{op}_await_us")
