@@ -5,20 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from ioh.findings.window import Recall, Stretch
 from ioh.model.finding import Confidence, Evidence, Severity
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A number that a rule compares with, and why it is that number."""
-
-    name: str
-    value: float
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +49,13 @@ class Rule:
 
     Shape:
         ``judge(recent, limits)`` gets the intervals of the last ``recent_s``, and, unless they
-        ``may_be_short``, only where there are so many; ``limits`` holds the thresholds by name
-        as they are configured.  ``needs`` are layers that must be measured, ``probed`` those
-        that must be measured by BPF.  ``watches``, ``sources``, ``blind`` and ``false_alarm`` are
-        sentences for ``ioh explain``.  ``yields_to`` are rules that name a stronger cause: where
-        one of them says something, this one says nothing.  ``wrong_if`` is what would prove it
-        wrong, and ``check`` the command that shows it.
+        ``may_be_short``, only where there are so many.  ``thresholds`` by name: the number to
+        compare with, and why it is that one; ``limits`` has them as configured.  ``needs`` are
+        layers that must be measured, ``probed`` those that must be measured by BPF.  ``watches``,
+        ``sources``, ``blind`` and ``false_alarm`` are sentences for ``ioh explain``.
+        ``yields_to`` are rules that name a stronger cause: where one of them says something, this
+        one says nothing.  ``wrong_if`` is what would prove it wrong, and ``check`` the command
+        that shows it.
 
     Units:
         ``hold_s``: how long a verdict must last before it becomes a Finding; ``release_s``:
@@ -79,7 +71,7 @@ class Rule:
     false_alarm: str
     wrong_if: str
     check: str
-    thresholds: tuple[Threshold, ...] = ()
+    thresholds: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     probed: tuple[str, ...] = ()
     recent_s: float = 5.0
@@ -99,7 +91,7 @@ class Rule:
     @property
     def defaults(self) -> dict[str, float]:
         """Its thresholds as they are when nobody has changed them."""
-        return {threshold.name: threshold.value for threshold in self.thresholds}
+        return {name: value for name, (value, _) in self.thresholds.items()}
 
 
 @cache

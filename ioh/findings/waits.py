@@ -72,12 +72,3 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
         for waits in found.values():
             waits.seconds += seconds
     return {server: waits for server, waits in found.items() if waits.whole_ns}
-
-
-def data_writes_per_s(snapshot: Snapshot, server: str, session: str = "") -> float:
-    """Data pages that a server's sessions wrote in one interval, or one of them by its name."""
-    return sum(
-        row.values.get("data_writes_per_s") or 0.0
-        for row in rows_of(snapshot, "db", "session")
-        if row.key[2] == server and session in {"", row.key[1]}
-    )

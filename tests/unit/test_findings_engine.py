@@ -14,7 +14,7 @@ import pytest
 from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts, all_rules
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
 from ioh.findings.sums import sum_op
 from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, op_of
 from ioh.model.errors import ExitCode, IohError
@@ -33,7 +33,7 @@ BAD = "\x1b[31m[/b]\n\u202eevil"
 def rule(judge: Callable[[Stretch, Limits], Iterable[Verdict]], **changes: object) -> Rule:
     made = Rule(
         title="Made up", layer="platter", watches="w", sources="s", blind="b", false_alarm="f",
-        wrong_if="w", check="c", thresholds=(Threshold("least", 2.0, "because"),),
+        wrong_if="w", check="c", thresholds={"least": (2.0, "because")},
         may_be_short=True, name="made_up", judge=judge,
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -289,8 +289,7 @@ def test_every_rule_says_what_it_is(name: str) -> None:
     for text in (found.title, found.watches, found.sources, found.blind, found.false_alarm):
         assert text
         assert text.isprintable()
-    for threshold in found.thresholds:
-        assert len(threshold.why) > 10
+    assert all(len(why) > 10 for _, why in found.thresholds.values())
     lines = list(render_rule(found, found.defaults, is_off=False))
     assert any(line.strip().startswith("wrong if") for line in lines)
     assert found.wrong_if.isprintable()
@@ -346,6 +345,6 @@ def test_only_a_file_that_was_named_must_be_there(
 @pytest.mark.parametrize("found", all_rules().values(), ids=lambda rule: rule.name)
 def test_a_rule_refers_to_rules_that_exist(found: Rule) -> None:
     texts = [found.watches, found.sources, found.blind, found.false_alarm]
-    texts += [threshold.why for threshold in found.thresholds]
+    texts += [why for _, why in found.thresholds.values()]
     named = {name for text in texts for name in re.findall(r"\bsee (\w+)", text)}
     assert named <= set(all_rules())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom, devices, is_disk_of
-from ioh.findings.dispersion import is_share_even
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
 from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
@@ -58,29 +58,22 @@ class _Modes(NamedTuple):
     wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
     "nobody has read before",
     check="sync; echo 3 > /proc/sys/vm/drop_caches",
-    thresholds=(
-        Threshold("ops_min_per_s", 200, "what two rotating disks serve at random"),
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("turning_min_us", 1000, "half a rotation of the fastest disk takes 2,000"),
-        Threshold(
-            "sequential_max_pct", 30.0, "a disk reads ahead by itself when requests are sequential"
-        ),
-        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
-        Threshold("between_max_pct", 6.0, "with more in between, there are no two groups"),
-        Threshold(
-            "hit_max_us",
+    thresholds={
+        "ops_min_per_s": (200, "what two rotating disks serve at random"),
+        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "turning_min_us": (1000, "half a rotation of the fastest disk takes 2,000"),
+        "sequential_max_pct": (30.0, "a disk reads ahead by itself when requests are sequential"),
+        "mode_min_pct": (10.0, "fewer are a tail (see tail_latency)"),
+        "between_max_pct": (6.0, "with more in between, there are no two groups"),
+        "hit_max_us": (
             600,
             "slower reads do not come from memory, but from a queue that lets some pass",
         ),
-        Threshold(
-            "even_max", 0.3, "standard deviations from the mean share; chance rarely stays so close"
-        ),
-        Threshold(
-            "others_max", 0.5, "times the share of slow reads: other I/O that they may wait for"
-        ),
-        Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
-        Threshold("modes_ops_min", 600, "60 in the smaller group, within 6 s"),
-    ),
+        "even_max": (0.3, "standard deviations from the mean share; chance rarely stays so close"),
+        "others_max": (0.5, "times the share of slow reads: other I/O that they may wait for"),
+        "gap_doublings": (3, "the slow ones take at least 8 times as long"),
+        "modes_ops_min": (600, "60 in the smaller group, within 6 s"),
+    },
     probed=("block",),
     span_s=15.0,
 )
@@ -266,3 +259,21 @@ def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits)
         is_share_even([sum(row[at:]) for row in rows], every, limits["even_max"])
         for at in {slow, *range(max(slow, middle - 2), middle + 1)}
     )
+
+
+def is_share_even(some: Sequence[int], every: Sequence[int], limit: float) -> bool:
+    """Whether each interval has the same share of some operations, more so than chance allows.
+
+    Args:
+        some: How many of a kind there were in each interval.
+        every: How many in all.
+        limit: In standard deviations of a share by chance; two thirds lie within 1, and here most
+            of the intervals must lie within this.
+    """
+    share = sum(some) / max(1, sum(every))
+    spreads = [count * share * (1 - share) for count in every]
+    if not all(spreads):
+        return False
+    parts = zip(some, every, spreads, strict=True)
+    off = sorted(abs(part - count * share) / math.sqrt(spread) for part, count, spread in parts)
+    return off[len(off) // 2] <= limit

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size
 from ioh.findings.nfs import metric_mean, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, sum_metric, sum_metrics, sum_op
 from ioh.findings.window import Stretch, busiest, rows_of
 from ioh.model.finding import Evidence
@@ -23,12 +23,12 @@ from ioh.model.finding import Evidence
     "Holes of sparse files look cached, too (see holes).",
     wrong_if="column bi (KB read from disks a second) is as much as the programs read",
     check="vmstat 1 5",
-    thresholds=(
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("bytes_min_per_s", 200e6, "slower I/O is not worth reporting"),
-        Threshold("unwritten_min_pct", 50.0, "then most of it is in memory only"),
-        Threshold("calls_min_per_s", 20000, "what a fast disk serves in small reads"),
-    ),
+    thresholds={
+        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "bytes_min_per_s": (200e6, "slower I/O is not worth reporting"),
+        "unwritten_min_pct": (50.0, "then most of it is in memory only"),
+        "calls_min_per_s": (20000, "what a fast disk serves in small reads"),
+    },
     probed=("syscall",),
     yields_to=("holes",),
     hold_s=2.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metrics, sum_op, sum_rows
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
@@ -33,10 +33,10 @@ _ADVICE = (
     wrong_if="none of these file systems is mounted with compression, and none is on a volume "
     "that compresses or deduplicates",
     check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
-    thresholds=(
-        Threshold("ratio_min", 1.5, "a smaller ratio may be delayed write-back"),
-        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "ratio_min": (1.5, "a smaller ratio may be delayed write-back"),
+        "bytes_min_per_s": (5e6, "smaller loads are ignored"),
+    },
     needs=("block",),
     probed=("syscall",),
     span_s=15.0,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ioh.findings.format_sentence import duration, size, times
 from ioh.findings.nfs import mounts, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import sum_metrics, sum_op
 from ioh.findings.window import Recall, Stretch
@@ -29,17 +29,13 @@ _LATE_S = 30.0
     "overwritten before write-back.",
     wrong_if="the requests (rareq-sz, wareq-sz) are no larger than the calls",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 4.0, "two to one happens by chance in a queue"),
-        Threshold("calls_min_per_s", 1000, "smaller loads are ignored"),
-        Threshold("call_max_bytes", 65536, "larger calls are efficient as they are"),
-        Threshold(
-            "bytes_off_max_pct", 20.0, "otherwise the bytes below are not those of the calls"
-        ),
-        Threshold(
-            "gone_min_pct", 20.0, "share of the bytes written below; less may be only the journal"
-        ),
-    ),
+    thresholds={
+        "ratio_min": (4.0, "two to one happens by chance in a queue"),
+        "calls_min_per_s": (1000, "smaller loads are ignored"),
+        "call_max_bytes": (65536, "larger calls are efficient as they are"),
+        "bytes_off_max_pct": (20.0, "otherwise the bytes below are not those of the calls"),
+        "gone_min_pct": (20.0, "share of the bytes written below; less may be only the journal"),
+    },
     needs=("block",),
     probed=("syscall",),
     span_s=35.0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.waits import Waits, waits_by_server
 from ioh.findings.window import Recall, Stretch, duration_s, rows_of, seconds_of
@@ -32,13 +32,13 @@ _SHOW = "ioh text --layers db -d top"
     "this is its limit, and it says how far.",
     wrong_if="with synchronous_commit = off commits take as long as before",
     check=_SHOW,
-    thresholds=(
-        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("share_min", 0.5, "of the commits' time: nothing else has as much"),
-        Threshold("busy_min", 0.5, "of all time a session syncs the log: others wait for it"),
-        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
-        Threshold("slow_min_ms", 20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
-    ),
+    thresholds={
+        "commits_min_per_s": (20, "smaller loads are ignored"),
+        "share_min": (0.5, "of the commits' time: nothing else has as much"),
+        "busy_min": (0.5, "of all time a session syncs the log: others wait for it"),
+        "latency_min_ms": (2.0, "a protected cache answers in less"),
+        "slow_min_ms": (20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
+    },
     probed=("db",),
     hold_s=4.0,
 )
@@ -110,14 +110,14 @@ def _where(recent: Stretch, sync_us: float) -> str:
     "collection.",
     wrong_if="the log is on another device (df of pg_wal)",
     check="ioh text --layers db,block -d top",
-    thresholds=(
-        Threshold("syncs_min", 40, "in each of the two spans; fewer say little"),
-        Threshold("ratio_min", 2.0, "times as long; syncs differ by less on a calm disk"),
-        Threshold("added_min_ms", 1.0, "nobody feels less"),
-        Threshold("write_min_mb_per_s", 5.0, "written to the device; a log alone writes less"),
-        Threshold("writes_ratio_min", 3.0, "times as much as in the calm intervals"),
-        Threshold("same_min", 0.95, "of all writes go to one device: so do log and data"),
-    ),
+    thresholds={
+        "syncs_min": (40, "in each of the two spans; fewer say little"),
+        "ratio_min": (2.0, "times as long; syncs differ by less on a calm disk"),
+        "added_min_ms": (1.0, "nobody feels less"),
+        "write_min_mb_per_s": (5.0, "written to the device; a log alone writes less"),
+        "writes_ratio_min": (3.0, "times as much as in the calm intervals"),
+        "same_min": (0.95, "of all writes go to one device: so do log and data"),
+    },
     needs=("db", "block"),
     probed=("db",),
     hold_s=2.0,

@@ -9,9 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ioh.findings.devices import Device, bottom
-from ioh.findings.dispersion import strays
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.window import Stretch, layer_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import FINE_EDGES_US, LatencyHist
@@ -71,17 +70,15 @@ class _Held(NamedTuple):
     wrong_if="requests and bytes a second vary by more than a few percent while aqu-sz stays "
     "above 1",
     check="iostat -x 1 10",
-    thresholds=(
-        Threshold("ops_min_per_s", 50, "at lower rates the counts vary too much"),
-        Threshold("depth_min", 1.5, "with one at a time the disk also waits for the program"),
-        Threshold("flat_max_pct", 1.0, "a disk's own speed varies by more"),
-        Threshold("held_ratio_min", 4.0, "in a plain queue all wait, so median and mean are alike"),
-        Threshold("even_max", 0.1, "in standard deviations that chance gives these times"),
-        Threshold("waiting_max", 0.5, "the same for the number in flight, which a program sets"),
-        Threshold(
-            "depth_off_max_pct", 2.0, "a program that waits always submits the next one at once"
-        ),
-    ),
+    thresholds={
+        "ops_min_per_s": (50, "at lower rates the counts vary too much"),
+        "depth_min": (1.5, "with one at a time the disk also waits for the program"),
+        "flat_max_pct": (1.0, "a disk's own speed varies by more"),
+        "held_ratio_min": (4.0, "in a plain queue all wait, so median and mean are alike"),
+        "even_max": (0.1, "in standard deviations that chance gives these times"),
+        "waiting_max": (0.5, "the same for the number in flight, which a program sets"),
+        "depth_off_max_pct": (2.0, "a program that waits always submits the next one at once"),
+    },
     probed=("block",),
     hold_s=2.0,
     recent_s=7.0,
@@ -150,6 +147,18 @@ def _held(recent: Stretch, device: str, seconds: Sequence[_Second], limits: Limi
     if off > limits["even_max"] * chance or not is_waiting:
         return None
     return _Held(is_counted, off, chance, typical, p50_us, mean_us)
+
+
+def strays(values: Sequence[float]) -> float:
+    """How far two thirds of them stay from their median, as a share of it; 0 to infinity.
+
+    A third may lie anywhere: what the end of one interval cuts off comes with the next.
+    """
+    middle = median(values) if values else 0.0
+    if not middle:
+        return math.inf
+    off = sorted(abs(value - middle) for value in values)
+    return off[math.ceil(2 / 3 * len(off)) - 1] / middle
 
 
 def _hist(snapshot: Snapshot, device: str) -> LatencyHist | None:

@@ -8,7 +8,7 @@ import shlex
 from ioh.findings.devices import Device, bottom, carrier, devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, sum_metric, sum_op
 from ioh.findings.window import Stretch, op_of, rows_of
 from ioh.model.finding import Evidence
@@ -30,14 +30,12 @@ _PURE = 0.9
     false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
     wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 0.5, "requests wait half as long as they are served, or longer"),
-        Threshold("queue_min_ms", 2.0, "shorter waits do no harm"),
-        Threshold(
-            "lasting_min_pct", 60.0, "of the intervals; a burst of write-back is in only one"
-        ),
-        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "ratio_min": (0.5, "requests wait half as long as they are served, or longer"),
+        "queue_min_ms": (2.0, "shorter waits do no harm"),
+        "lasting_min_pct": (60.0, "of the intervals; a burst of write-back is in only one"),
+        "ops_min_per_s": (50, "smaller loads are ignored"),
+    },
     probed=("block",),
     hold_s=4.0,
 )
@@ -96,13 +94,13 @@ def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Ver
     "writes; a sleeping disk needs seconds, once.",
     wrong_if="r_await and w_await are low while aqu-sz is below 1",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("read_min_ms", 20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
-        Threshold("write_min_ms", 30.0, "write caches answer at once; a burst may fill them"),
-        Threshold("depth_max", 4.0, "with more in flight it is a queue (see saturation)"),
-        Threshold("ops_min_per_s", 10, "a mean over fewer requests says little"),
-        Threshold("transfer_bytes_per_s", 100e6, "what a rotating disk transfers"),
-    ),
+    thresholds={
+        "read_min_ms": (20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
+        "write_min_ms": (30.0, "write caches answer at once; a burst may fill them"),
+        "depth_max": (4.0, "with more in flight it is a queue (see saturation)"),
+        "ops_min_per_s": (10, "a mean over fewer requests says little"),
+        "transfer_bytes_per_s": (100e6, "what a rotating disk transfers"),
+    },
     needs=("block",),
     hold_s=4.0,
 )
@@ -151,10 +149,10 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
     wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
     "(blkio.throttle)",
     check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
-    thresholds=(
-        Threshold("used_min_pct", 90.0, "below, the limit is not reached"),
-        Threshold("used_max_pct", 110.0, "above, somebody outside the limit uses the device"),
-    ),
+    thresholds={
+        "used_min_pct": (90.0, "below, the limit is not reached"),
+        "used_max_pct": (110.0, "above, somebody outside the limit uses the device"),
+    },
     needs=("block",),
     hold_s=4.0,
 )
@@ -211,13 +209,13 @@ def _show_limit(row: TableRow, op: str) -> str:
     "sum of their times. Busy CPUs add time, too; confidence is low then.",
     wrong_if="r_await or w_await of the disk is as long as the call",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("added_min_ms", 2.0, "a busy CPU delays a program by less"),
-        Threshold("starved_min_pct", 90.0, "above, programs wait for a CPU, not for a file"),
-        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
-        Threshold("ops_min_per_s", 20, "a mean over fewer calls says little"),
-        Threshold("late_max_pct", 50.0, "of more, the time is the program's that asks for them"),
-    ),
+    thresholds={
+        "added_min_ms": (2.0, "a busy CPU delays a program by less"),
+        "starved_min_pct": (90.0, "above, programs wait for a CPU, not for a file"),
+        "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
+        "ops_min_per_s": (20, "a mean over fewer calls says little"),
+        "late_max_pct": (50.0, "of more, the time is the program's that asks for them"),
+    },
     needs=("block",),
     probed=("syscall",),
     hold_s=4.0,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ioh.findings.devices import PAGE_BYTES, Device, ReadAhead, carrier, passing, read_ahead
 from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
 from ioh.findings.sums import sum_metric, sum_metrics, sum_op
 from ioh.findings.window import Stretch, busiest_file, metric_of
@@ -45,17 +45,16 @@ class _Limit(NamedTuple):
     "reported as information, not as a warning. So is a limit that cannot be set.",
     wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two requests a call cost almost nothing"),
-        Threshold(
-            "piece_max_bytes",
+    thresholds={
+        "ratio_min": (2.0, "fewer than two requests a call cost almost nothing"),
+        "piece_max_bytes": (
             262144,
             "from 256 KB on the transfer takes longer than what each request costs",
         ),
-        Threshold("serial_max_bytes", 589824, "512 KB, if a call waits for one after the other"),
-        Threshold("bytes_off_max_pct", 25.0, "otherwise other I/O is in the sum"),
-        Threshold("pieces_min_per_s", 50, "smaller loads are ignored"),
-    ),
+        "serial_max_bytes": (589824, "512 KB, if a call waits for one after the other"),
+        "bytes_off_max_pct": (25.0, "otherwise other I/O is in the sum"),
+        "pieces_min_per_s": (50, "smaller loads are ignored"),
+    },
     needs=("block",),
     probed=("syscall",),
     recent_s=3.0,
@@ -247,12 +246,12 @@ def _evidence(
     "limit are evaluated, by mean size.",
     wrong_if="READs and WRITEs (kB/op) are as large as the calls",
     check="nfsiostat 1 5",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two calls to the server cost little"),
-        Threshold("piece_max_bytes", 262144, "from 256 KB on the payload outweighs the call"),
-        Threshold("bytes_off_max_pct", 20.0, "otherwise the two layers moved different data"),
-        Threshold("pieces_min_per_s", 5, "synchronous calls are slow because they are split"),
-    ),
+    thresholds={
+        "ratio_min": (2.0, "fewer than two calls to the server cost little"),
+        "piece_max_bytes": (262144, "from 256 KB on the payload outweighs the call"),
+        "bytes_off_max_pct": (20.0, "otherwise the two layers moved different data"),
+        "pieces_min_per_s": (5, "synchronous calls are slow because they are split"),
+    },
     needs=("nfs_client",),
     probed=("syscall",),
     recent_s=10.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_metrics, sum_op
 from ioh.findings.window import Stretch, busiest_file
 from ioh.model.finding import Evidence
@@ -27,11 +27,11 @@ _ADVICE = "Write the whole file before you measure reads of it."
     wrong_if="the disks read (rkB/s) as much as the program does once this machine's caches are "
     "dropped",
     check="sync; echo 3 > /proc/sys/vm/drop_caches; iostat -x 1 5",
-    thresholds=(
-        Threshold("direct_min_pct", 20.0, "the last block of a file, beyond its end, is less"),
-        Threshold("buffered_min_pct", 50.0, "most of what is read"),
-        Threshold("bytes_min_per_s", 20e6, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "direct_min_pct": (20.0, "the last block of a file, beyond its end, is less"),
+        "buffered_min_pct": (50.0, "most of what is read"),
+        "bytes_min_per_s": (20e6, "smaller loads are ignored"),
+    },
     needs=("block",),
     probed=("syscall",),
 )
@@ -113,10 +113,10 @@ def _show_files(recent: Stretch) -> str:
     false_alarm="A disk or a file that is being wiped or created.",
     wrong_if="a second run over the same blocks makes as many write-zeroes requests",
     check="ioh text -d parts",
-    thresholds=(
-        Threshold("zeroes_min_per_s", 20e6, "file systems zero a little all the time"),
-        Threshold("share_min_pct", 20.0, "a smaller share does not set the pace"),
-    ),
+    thresholds={
+        "zeroes_min_per_s": (20e6, "file systems zero a little all the time"),
+        "share_min_pct": (20.0, "a smaller share does not set the pace"),
+    },
     probed=("block",),
     recent_s=3.0,
     may_be_short=True,

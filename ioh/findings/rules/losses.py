@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ioh.findings.format_sentence import percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
@@ -30,10 +30,10 @@ _ADVICE = {
     false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
     wrong_if="the counts agree with the kernel's own within 1 %",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("lost_min_pct", 1.0, "below, means and rates are right to two digits"),
-        Threshold("lost_min", 50, "a few events of a nearly idle second mean little"),
-    ),
+    thresholds={
+        "lost_min_pct": (1.0, "below, means and rates are right to two digits"),
+        "lost_min": (50, "a few events of a nearly idle second mean little"),
+    },
     recent_s=3.0,
     may_be_short=True,
 )

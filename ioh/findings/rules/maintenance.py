@@ -7,7 +7,7 @@ import shlex
 from operator import itemgetter
 
 from ioh.findings.format_sentence import percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
@@ -39,14 +39,12 @@ _BTRFS_OTHER = "btrfs filesystem show"
     false_alarm="A program of one of these names that does real work.",
     wrong_if="no such job is under way and no such program runs",
     check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
-    thresholds=(
-        Threshold("share_min_pct", 20.0, "less does not change what is measured"),
-        Threshold("bytes_min_per_s", 10e6, "smaller loads are ignored"),
-        Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
-        Threshold(
-            "discard_lasting_min_pct", 80.0, "of the intervals; deleting one file shows in only one"
-        ),
-    ),
+    thresholds={
+        "share_min_pct": (20.0, "less does not change what is measured"),
+        "bytes_min_per_s": (10e6, "smaller loads are ignored"),
+        "discard_bytes_min_per_s": (200e6, "file systems discard a little all the time"),
+        "discard_lasting_min_pct": (80.0, "of the intervals; deleting one file shows in only one"),
+    },
     needs=("block",),
     may_be_short=True,
 )

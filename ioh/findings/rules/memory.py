@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioh.findings.devices import PAGE_BYTES, carrier, read_ahead
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_metrics, sum_op, sum_rows
 from ioh.findings.window import Stretch, busiest, metric_of
 from ioh.model.finding import Evidence
@@ -21,10 +21,10 @@ from ioh.model.finding import Evidence
     false_alarm="A program that was idle for days and wakes up comes back once.",
     wrong_if="columns si and so are 0",
     check="vmstat 1 5",
-    thresholds=(
-        Threshold("bytes_min_per_s", 0.5e6, "each way: less is the kernel tidying up"),
-        Threshold("critical_min_pct", 30.0, "of the time lost: work hardly goes on"),
-    ),
+    thresholds={
+        "bytes_min_per_s": (0.5e6, "each way: less is the kernel tidying up"),
+        "critical_min_pct": (30.0, "of the time lost: work hardly goes on"),
+    },
     needs=("block",),
     hold_s=2.0,
     recent_s=4.0,
@@ -82,11 +82,11 @@ def _paged_in(recent: Stretch, into: float) -> str:
     false_alarm="None known: both must hold, much to write back and paused writes.",
     wrong_if="Dirty and Writeback together stay far below the limit",
     check="grep -E '^(Dirty|Writeback):' /proc/meminfo; sysctl vm.dirty_bytes vm.dirty_ratio",
-    thresholds=(
-        Threshold("used_min_pct", 95.0, "throttling begins at the middle of the two limits"),
-        Threshold("pause_min_ms", 5.0, "the kernel pauses a writer for 10 to 200 ms at a time"),
-        Threshold("bytes_min_per_s", 1e6, "slower writers do not fill the cache"),
-    ),
+    thresholds={
+        "used_min_pct": (95.0, "throttling begins at the middle of the two limits"),
+        "pause_min_ms": (5.0, "the kernel pauses a writer for 10 to 200 ms at a time"),
+        "bytes_min_per_s": (1e6, "slower writers do not fill the cache"),
+    },
     probed=("syscall",),
     recent_s=3.0,
     may_be_short=True,
@@ -143,10 +143,10 @@ def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
     "for each write.",
     wrong_if="the disk reads nothing (r/s) while nobody reads and the program writes",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("reads_per_write_min", 0.5, "metadata costs less; a page at each end costs two"),
-        Threshold("reads_min_per_s", 50, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "reads_per_write_min": (0.5, "metadata costs less; a page at each end costs two"),
+        "reads_min_per_s": (50, "smaller loads are ignored"),
+    },
     probed=("syscall",),
     yields_to=("swapping",),  # a writer that needs memory submits others' pages
 )
@@ -195,10 +195,10 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     "use large records read more than was requested.",
     wrong_if="the disk reads (rkB/s) no more than the programs do",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 1.5, "over 8 s read-ahead of a sequential reader adds little"),
-        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "ratio_min": (1.5, "over 8 s read-ahead of a sequential reader adds little"),
+        "bytes_min_per_s": (5e6, "smaller loads are ignored"),
+    },
     needs=("block",),
     probed=("syscall",),
     span_s=15.0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ioh.findings.format_sentence import duration, per_s, percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Confidence, Evidence
@@ -19,16 +19,18 @@ from ioh.model.snapshot import Pair, PairOp, Snapshot
 _SAME_CALLS = 0.1  # so far apart may both ends' counts be in 5 s
 # What a server asks its disks for while it serves such a call.
 _DISK_OPS = {"read": ("read",), "write": ("write", "flush"), "commit": ("write", "flush")}
-_THRESHOLDS = (
-    Threshold("rtt_min_ms", 2.0, "faster calls are fine"),
-    Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
-    Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
-)
-_REQUESTS_A_CALL = Threshold(
-    "requests_a_call_min",
-    0.5,
-    "with fewer, most calls reach no disk, so it is not what they wait for",
-)
+_THRESHOLDS = {
+    "rtt_min_ms": (2.0, "faster calls are fine"),
+    "share_min_pct": (50.0, "the larger part is the one to look at"),
+    "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+}
+_DISK_THRESHOLDS = {
+    **_THRESHOLDS,
+    "requests_a_call_min": (
+        0.5,
+        "with fewer, most calls reach no disk, so it is not what they wait for",
+    ),
+}
 _DISK_PROBE = "probe of the block layer at the server"
 _TCP_SHARE = 0.2  # below that, TCP's round trip does not explain the time
 Place = Literal["network", "server", "disk"]
@@ -91,7 +93,7 @@ class Calls:
             return "network"
         if self.server_us < share * self.rtt_us:
             return None
-        reaches_disk = self.requests >= limits.get(_REQUESTS_A_CALL.name, 0.0) * self.calls
+        reaches_disk = self.requests >= limits.get("requests_a_call_min", 0.0) * self.calls
         is_disk = self.disk_us is not None and self.disk_us >= share * self.server_us
         return "disk" if reaches_disk and is_disk else "server"
 
@@ -244,7 +246,7 @@ def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
     "each request is short.",
     wrong_if="the server's disks are busy all the time",
     check="iostat -x 1 5",
-    thresholds=(*_THRESHOLDS, _REQUESTS_A_CALL),
+    thresholds=_DISK_THRESHOLDS,
     needs=("nfs_client",),
 )
 def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
@@ -281,7 +283,7 @@ def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
     "cache: then the disks' requests are not theirs.",
     wrong_if="await on the server is much shorter than nfsd's time for a call",
     check="iostat -x 1 5",
-    thresholds=(*_THRESHOLDS, _REQUESTS_A_CALL),
+    thresholds=_DISK_THRESHOLDS,
     needs=("nfs_client",),
 )
 def disk_adds(recent: Stretch, limits: Limits) -> Verdicts:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
@@ -32,21 +32,17 @@ _PATH_ADVICE = (
     "looks like the network.",
     wrong_if="another part of avg RTT and avg exe is the larger one",
     check="nfsiostat 1 5",
-    thresholds=(
-        Threshold("whole_min_ms", 2.0, "faster calls are fine"),
-        Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
-        Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
-        Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
-        Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
-        Threshold(
-            "threads_waiting_min_pct", 50.0, "share of requests that wait for an nfsd thread"
-        ),
-        Threshold(
-            "threads_busy_min_pct", 75.0, "share of nfsd's threads, where it does not count waits"
-        ),
-        Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
-        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
-    ),
+    thresholds={
+        "whole_min_ms": (2.0, "faster calls are fine"),
+        "added_min_ms": (2.0, "a local network adds 0.1 to 1 ms"),
+        "share_min_pct": (50.0, "the larger part is the one to look at"),
+        "server_min_ms": (20.0, "a disk behind a server needs up to 15 ms"),
+        "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+        "threads_waiting_min_pct": (50.0, "share of requests that wait for an nfsd thread"),
+        "threads_busy_min_pct": (75.0, "share of nfsd's threads, where it does not count waits"),
+        "starved_min_pct": (70.0, "busy CPUs: a call may wait for one at either end"),
+        "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
+    },
     needs=("nfs_client",),
     hold_s=4.0,
 )

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent
 from ioh.findings.nfs import threads_of
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op, sum_rows
 from ioh.findings.window import Stretch, number, rows_of
 from ioh.model.finding import Evidence
@@ -28,7 +28,9 @@ _XPRT = "/proc/self/mountstats, xprt:"
     false_alarm="A restarted server: its clients send again what it had not answered.",
     wrong_if="column retrans stands still",
     check="nfsstat -rc",
-    thresholds=(Threshold("again_min", 3, "in 10 s; healthy mounts have none for days"),),
+    thresholds={
+        "again_min": (3, "in 10 s; healthy mounts have none for days"),
+    },
     needs=("nfs_client",),
     hold_s=0.0,
     recent_s=10.0,
@@ -74,9 +76,9 @@ def nfs_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     "tape. A call whose program was killed counts for 150 s.",
     wrong_if="the server answers a ping of its NFS program, and the counts of READ and WRITE rise",
     check="mountstats",
-    thresholds=(
-        Threshold("silent_min_s", 5.0, "the slowest disk answers within 1 s, a busy server in 2"),
-    ),
+    thresholds={
+        "silent_min_s": (5.0, "the slowest disk answers within 1 s, a busy server in 2"),
+    },
     needs=("nfs_client",),
     span_s=12.0,
     hold_s=0.0,
@@ -175,11 +177,11 @@ def _unacknowledged(newest: Snapshot) -> Iterator[Evidence]:
     false_alarm="One connection that sends many calls at once finds few threads idle for a moment.",
     wrong_if="column packets-deferred stands still and threads are idle",
     check="cat /proc/fs/nfsd/pool_stats",
-    thresholds=(
-        Threshold("waiting_min_pct", 50.0, "of the requests: then most calls wait"),
-        Threshold("requests_min_per_s", 10.0, "fewer only if the samples agree"),
-        Threshold("busy_min_pct", 85.0, "of all threads; each is idle briefly between two calls"),
-    ),
+    thresholds={
+        "waiting_min_pct": (50.0, "of the requests: then most calls wait"),
+        "requests_min_per_s": (10.0, "fewer only if the samples agree"),
+        "busy_min_pct": (85.0, "of all threads; each is idle briefly between two calls"),
+    },
     needs=("nfs_server",),
 )
 def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
@@ -215,10 +217,10 @@ def nfsd_threads(recent: Stretch, limits: Limits) -> Verdicts:
     false_alarm="A READ that an earlier one's read-ahead was fetching looks cached.",
     wrong_if="the server's disks read (rkB/s) as much as its clients do",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("cached_min_pct", 80.0, "below, the disks still set the mean"),
-        Threshold("reads_min_per_s", 100, "a rotating disk could serve fewer"),
-    ),
+    thresholds={
+        "cached_min_pct": (80.0, "below, the disks still set the mean"),
+        "reads_min_per_s": (100, "a rotating disk could serve fewer"),
+    },
     probed=("nfs_server",),
     may_be_short=True,
 )

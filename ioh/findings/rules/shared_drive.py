@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum
 from ioh.findings.window import (
     Recall,
@@ -48,19 +48,18 @@ class _Rivals(NamedTuple):
     "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
     wrong_if="the disk stays as slow when the other one stands still",
     check="iostat -x 1 10",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
-        Threshold(
-            "remote_ratio_min",
+    thresholds={
+        "ratio_min": (2.0, "from day to day a disk varies by less"),
+        "remote_ratio_min": (
             3.5,
             "with no process to name; busy CPUs cause a factor of two or three",
         ),
-        Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
-        Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
-        Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
-        Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
-        Threshold("drop_min_pct", 30.0, "the earlier user gets less than before"),
-    ),
+        "worst_min": (1.5, "times the slowest second of the half minute before"),
+        "added_min_ms": (0.5, "less is what a busy CPU adds"),
+        "ops_min_per_s": (50, "a mean over fewer says little"),
+        "rival_min_pct": (20.0, "a smaller share slows nobody by half"),
+        "drop_min_pct": (30.0, "the earlier user gets less than before"),
+    },
     probed=("block",),
     span_s=SPAN_S,
     recalls=(Recall("block", "device"), Recall("block", "process"), Recall("syscall", "process")),

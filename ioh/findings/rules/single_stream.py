@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum, measured, sum_metric, sum_metrics, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
@@ -28,17 +28,16 @@ _NAMES = {
     "latency counts then.",
     wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold(
-            "depth_min",
+    thresholds={
+        "depth_min": (
             0.9,
             "always one: below, the program is idle in between; above 2 less this, there are more",
         ),
-        Threshold("uncached_min_pct", 50.0, "of buffered reads; the others come from memory"),
-        Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
-        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
-        Threshold("starved_min_pct", 90.0, "above, a program may wait for a CPU, not for storage"),
-    ),
+        "uncached_min_pct": (50.0, "of buffered reads; the others come from memory"),
+        "latency_min_us": (200, "faster storage keeps one thread busy by itself"),
+        "ops_min_per_s": (50, "smaller loads are ignored"),
+        "starved_min_pct": (90.0, "above, a program may wait for a CPU, not for storage"),
+    },
     probed=("syscall",),
     yields_to=("holes", "io_limit", "maintenance"),
     hold_s=2.0,

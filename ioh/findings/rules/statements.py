@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ioh.findings.format_sentence import duration, per_s, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
-from ioh.findings.waits import Waits, data_writes_per_s, waits_by_server
-from ioh.findings.window import Recall, Stretch, duration_s, seconds_of
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.waits import Waits, waits_by_server
+from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
 from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
 
 _RECENT_S = 4.0
 _CALM_S = 8.0 * 0.95
@@ -23,13 +24,13 @@ _SHOW = "ioh text --layers db -d top"
     false_alarm="Reports and backups that read what nobody else does.",
     wrong_if="the server's own statistics (blks_hit beside blks_read) are as before",
     check=_SHOW,
-    thresholds=(
-        Threshold("statements_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("reads_min", 0.5, "pages for a statement; fewer are everyday misses"),
-        Threshold("ratio_min", 4.0, "times as many as before: the mix of statements changes, too"),
-        Threshold("share_min", 0.3, "of the statements' time; less is not felt"),
-        Threshold("cached_max_us", 50, "for one read; the kernel's page cache has them then"),
-    ),
+    thresholds={
+        "statements_min_per_s": (20, "smaller loads are ignored"),
+        "reads_min": (0.5, "pages for a statement; fewer are everyday misses"),
+        "ratio_min": (4.0, "times as many as before: the mix of statements changes, too"),
+        "share_min": (0.3, "of the statements' time; less is not felt"),
+        "cached_max_us": (50, "for one read; the kernel's page cache has them then"),
+    },
     probed=("db",),
     hold_s=2.0,
     span_s=90.0,
@@ -87,12 +88,12 @@ def _reads_of_one(waits: Waits) -> float:
     false_alarm="Another load that began with the checkpoint.",
     wrong_if="statements are as slow when the checkpoint is over",
     check=_SHOW,
-    thresholds=(
-        Threshold("statements_min_per_s", 20, "without it; smaller loads are ignored"),
-        Threshold("writes_min_per_s", 100, "pages; a spread checkpoint of 30 MB writes fewer"),
-        Threshold("ratio_min", 2.0, "statements differ by less from minute to minute"),
-        Threshold("added_min_ms", 1.0, "nobody feels less"),
-    ),
+    thresholds={
+        "statements_min_per_s": (20, "without it; smaller loads are ignored"),
+        "writes_min_per_s": (100, "pages; a spread checkpoint of 30 MB writes fewer"),
+        "ratio_min": (2.0, "statements differ by less from minute to minute"),
+        "added_min_ms": (1.0, "nobody feels less"),
+    },
     probed=("db",),
     hold_s=2.0,
     span_s=90.0,
@@ -101,15 +102,14 @@ def _reads_of_one(waits: Waits) -> float:
 )
 def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's statements while its checkpointer writes, beside those when it did not."""
-    writer = "checkpointer"
     for server, now in waits_by_server(recent, "statement").items():
         # On average: where the disk cannot follow, it writes nothing for seconds.
-        pages = sum(data_writes_per_s(s, server, writer) * seconds_of(s, "db") for s in recent)
+        pages = sum(_written_per_s(s, server) * seconds_of(s, "db") for s in recent)
         pages /= recent.seconds
         if pages < limits["writes_min_per_s"]:
             continue
         earlier = list(recent.window)[: -len(recent)]
-        calm = [s for s in earlier if not data_writes_per_s(s, server, writer)]
+        calm = [s for s in earlier if not _written_per_s(s, server)]
         before = waits_by_server(calm, "statement").get(server, Waits())
         if not before.whole_ns or duration_s(calm) < _CALM_S:
             continue
@@ -140,6 +140,15 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
         )
 
 
+def _written_per_s(snapshot: Snapshot, server: str) -> float:
+    """Data pages that a server's checkpointer wrote in one interval."""
+    return sum(
+        number(row, "data_writes_per_s")
+        for row in rows_of(snapshot, "db", "session")
+        if row.key[1:] == ("checkpointer", server)
+    )
+
+
 @Rule(
     title="Sessions wait for each other",
     layer="db",
@@ -149,10 +158,10 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
     false_alarm="A queue that is built on row locks waits by design.",
     wrong_if="with fewer sessions the throughput falls as much as their number",
     check=_SHOW,
-    thresholds=(
-        Threshold("share_min", 0.5, "of the statements' time: nothing else has as much"),
-        Threshold("waiting_min", 1.0, "sessions at a time; fewer hold up nobody for long"),
-    ),
+    thresholds={
+        "share_min": (0.5, "of the statements' time: nothing else has as much"),
+        "waiting_min": (1.0, "sessions at a time; fewer hold up nobody for long"),
+    },
     probed=("db",),
     hold_s=4.0,
 )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
 from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
@@ -25,24 +25,25 @@ from ioh.model.hist import LatencyHist
     wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
     "one waits",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("syncs_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
-        Threshold(
-            "slow_min_ms",
+    thresholds={
+        "syncs_min_per_s": (20, "smaller loads are ignored"),
+        "latency_min_ms": (2.0, "a protected cache answers in less"),
+        "slow_min_ms": (
             20.0,
-            "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; below, "
-            "a database waits as it must",
+            (
+                "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; "
+                "below, a database waits as it must"
+            ),
         ),
-        Threshold("waiting_min", 0.5, "somebody waits half of the time, or more"),
-        Threshold("bytes_max", 65536, "with more in each, the disk's speed counts again"),
-        Threshold("storm_min_per_s", 1000, "fast disks answer hundreds without harm to others"),
-        Threshold("storm_share_min", 0.8, "of the disks' requests are writes and flushes"),
-        Threshold("storm_tail_min", 10.0, "times the median: reads are held up now and then"),
-        Threshold("storm_own_max", 0.2, "of the reads are its own: others have most"),
-        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("writes_per_commit_max", 2.0, "a flush of a file commits many WRITEs at once"),
-    ),
+        "waiting_min": (0.5, "somebody waits half of the time, or more"),
+        "bytes_max": (65536, "with more in each, the disk's speed counts again"),
+        "storm_min_per_s": (1000, "fast disks answer hundreds without harm to others"),
+        "storm_share_min": (0.8, "of the disks' requests are writes and flushes"),
+        "storm_tail_min": (10.0, "times the median: reads are held up now and then"),
+        "storm_own_max": (0.2, "of the reads are its own: others have most"),
+        "commits_min_per_s": (20, "smaller loads are ignored"),
+        "writes_per_commit_max": (2.0, "a flush of a file commits many WRITEs at once"),
+    },
     probed=("syscall",),
     hold_s=4.0,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Stretch, layer_title, op_of
 from ioh.model.finding import Evidence
@@ -34,13 +34,11 @@ _NAMES = {"write_sync": "synchronous write"}
     false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
     wrong_if="no second of r_await or w_await stands out from the others",
     check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
-        Threshold(
-            "p99_min_ms", 50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"
-        ),
-        Threshold("ops_min", 1000, "with fewer, the 99th percentile rests on a handful"),
-    ),
+    thresholds={
+        "ratio_min": (20.0, "healthy disks and servers stay below ten"),
+        "p99_min_ms": (50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"),
+        "ops_min": (1000, "with fewer, the 99th percentile rests on a handful"),
+    },
     hold_s=4.0,
 )
 def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from ioh.findings.format_sentence import per_s, percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_metrics
 from ioh.findings.window import Stretch, busiest, number, rows_of
 from ioh.model.finding import Evidence
@@ -52,16 +52,14 @@ _DROPS = (
     wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
     "or sndbuf_limited",
     check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
-    thresholds=(
-        Threshold("link_min_pct", 90.0, "payload never gets more than 95 % of a link"),
-        Threshold(
-            "overflows_min_per_s", 1.0, "each one is a connection refused, or delayed by a second"
-        ),
-        Threshold("drops_min_per_s", 10.0, "each costs a retransmission"),
-        Threshold("busy_min_pct", 90.0, "the connection always has data to send"),
-        Threshold("window_min_pct", 50.0, "and may not send it for most of the time"),
-        Threshold("window_bytes_min_per_s", 1e6, "slower connections are limited by their program"),
-    ),
+    thresholds={
+        "link_min_pct": (90.0, "payload never gets more than 95 % of a link"),
+        "overflows_min_per_s": (1.0, "each one is a connection refused, or delayed by a second"),
+        "drops_min_per_s": (10.0, "each costs a retransmission"),
+        "busy_min_pct": (90.0, "the connection always has data to send"),
+        "window_min_pct": (50.0, "and may not send it for most of the time"),
+        "window_bytes_min_per_s": (1e6, "slower connections are limited by their program"),
+    },
     needs=("tcp",),
 )
 def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
@@ -176,7 +174,9 @@ def _windows(recent: Stretch, limits: Limits) -> Verdicts:
     false_alarm="A link that is away for some seconds (Wi-Fi, a failover): it ends with the gap.",
     wrong_if="backoff and unacked of the connection are gone, and lastrcv is short",
     check="ss -tio",
-    thresholds=(Threshold("again_min", 2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),),
+    thresholds={
+        "again_min": (2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),
+    },
     needs=("tcp",),
     hold_s=1.0,
     recent_s=10.0,
@@ -236,10 +236,10 @@ def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
     false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
     wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
     check="nstat -az TcpRetransSegs TcpOutSegs",
-    thresholds=(
-        Threshold("retrans_min_pct", 0.5, "a healthy local network stays below 0.1 %"),
-        Threshold("segments_min_per_s", 3, "single retransmits come from a peer that is gone"),
-    ),
+    thresholds={
+        "retrans_min_pct": (0.5, "a healthy local network stays below 0.1 %"),
+        "segments_min_per_s": (3, "single retransmits come from a peer that is gone"),
+    },
     needs=("tcp",),
     may_be_short=True,
 )

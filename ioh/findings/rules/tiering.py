@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import StatisticsError, correlation, median
 
 from ioh.findings.format_sentence import duration, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict, Verdicts
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
 from ioh.model.finding import Evidence
@@ -33,16 +33,14 @@ _QUARTERS = 4
     wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
     "not fall in a second run elsewhere",
     check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_max", 0.6, "a third faster may be anything"),
-        Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
-        Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
-        Threshold(
-            "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
-        ),
-        Threshold("before_min_us", 200, "storage this fast has no slower tier"),
-        Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
-    ),
+    thresholds={
+        "ratio_max": (0.6, "a third faster may be anything"),
+        "rank_min": (0.6, "a steady fall, not a jump up and down"),
+        "peak_ratio_max": (0.8, "reads of 45 s before that were faster: it was a peak"),
+        "straight_min_pct": (94, "of a change within seconds; of one single jump it is 75"),
+        "before_min_us": (200, "storage this fast has no slower tier"),
+        "ops_min_per_s": (50, "in nearly every interval, else it is another workload"),
+    },
     probed=("block",),
     hold_s=2.0,
     span_s=SPAN_S,
