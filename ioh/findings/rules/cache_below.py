@@ -79,16 +79,16 @@ class _Modes(NamedTuple):
 )
 def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
     """Loop devices over a cached file, disks too fast for what they are, and two speeds."""
-    window = recent.window
     for device in devices(recent, "read"):
         if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
             continue
         yield from _loop(device, recent, limits)
         if _REAL_DISK.fullmatch(device.name) and device.settings.get("rotational"):
             yield from _too_fast(recent, device, limits)
-    if window.covers(MODES_S):
+    if recent.window.covers(MODES_S):
+        longer = recent.window.recent(MODES_S)
         for layer, part in _apart(recent, limits):
-            yield from _two_speeds(window.recent(MODES_S), layer, part, limits)
+            yield from _two_speeds(longer, layer, part, limits)
 
 
 def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:

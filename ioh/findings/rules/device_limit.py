@@ -36,26 +36,6 @@ class _Second(NamedTuple):
     all_us: float
 
 
-class _Held(NamedTuple):
-    """A device that is held at the same speed in each second.
-
-    Shape:
-        ``is_counted``: by the number of requests, else by bytes.  ``off`` is how far the seconds
-        lie apart, ``chance`` how far they would if its requests' times came by chance, both as
-        shares.
-
-    Units:
-        ``typical`` is the middle one of the seconds, ``p50_us`` and ``mean_us`` of all of them.
-    """
-
-    is_counted: bool
-    off: float
-    chance: float
-    typical: _Second
-    p50_us: float
-    mean_us: float
-
-
 @Rule(
     title="Volume at its limit",
     layer="block",
@@ -85,19 +65,16 @@ class _Held(NamedTuple):
 )
 def device_limit(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device with requests always waiting, of which every interval does the same number."""
-    window = recent.window
     found: dict[str, list[Device]] = {}
     for op in _OPS:
-        for device in bottom(window.recent(BUSY_S), op):
+        for device in bottom(recent.window.recent(BUSY_S), op):
             found.setdefault(device.name, []).append(device)
     for name, each in found.items():
         if sum(device.sum.ops_per_s for device in each) < limits["ops_min_per_s"]:
             continue
         seconds = [x for x in recent.each(_second, name) if x is not None]
         if len(seconds) == len(recent) and seconds[-1].under_way >= limits["depth_min"]:
-            held = _held(recent, name, seconds, limits)
-            if held is not None:
-                yield _verdict(each[0], seconds, held)
+            yield from _held(recent, each[0], seconds, limits)
 
 
 def _parts(snapshot: Snapshot, device: str) -> list[OpStats]:
@@ -120,23 +97,25 @@ def _second(snapshot: Snapshot, device: str) -> _Second | None:
     )
 
 
-def _held(recent: Stretch, device: str, seconds: Sequence[_Second], limits: Limits) -> _Held | None:
+def _held(recent: Stretch, device: Device, seconds: Sequence[_Second], limits: Limits) -> Verdicts:
+    """A device that does the same in each second, by the number of requests or by their bytes."""
     typical = _Second._make(map(median, zip(*seconds, strict=True)))
     if typical.ops_per_s < limits["ops_min_per_s"] or typical.under_way < limits["depth_min"]:
-        return None
+        return
     flat = limits["flat_max_pct"] / 100
-    off = strays([x.ops_per_s for x in seconds])
-    is_counted = off <= flat
-    if not is_counted:
-        off = strays([x.bytes_per_s for x in seconds])
-        if off > flat:
-            return None
-    hists = [x for x in recent.each(_hist, device) if x is not None]
-    hist = sum(hists, LatencyHist())
+    metric, values = "ops_per_s", [x.ops_per_s for x in seconds]
+    does = f"{per_s(typical.ops_per_s)} requests a second ({rate(typical.bytes_per_s)})"
+    span = f"{per_s(min(values))} to {per_s(max(values))} a second"
+    if (off := strays(values)) > flat:
+        metric, values = "bytes_per_s", [x.bytes_per_s for x in seconds]
+        does, span = rate(typical.bytes_per_s), f"{rate(min(values))} to {rate(max(values))}"
+        off = strays(values)
+    name = device.name
+    hist = sum((x for x in recent.each(_hist, name) if x is not None), LatencyHist())
     (p50_us,) = hist.percentiles_us((0.5,))
     mean_us = sum(x.all_us for x in seconds) / sum(x.requests for x in seconds)
-    if p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
-        return None
+    if off > flat or p50_us is None or mean_us < limits["held_ratio_min"] * p50_us:
+        return
     # Of requests that take long by chance, an interval has more or fewer; at a fixed rate, of which
     # a cache answers some, now more and now fewer are under way.
     chance = _variation(hist) / math.sqrt(typical.requests)
@@ -145,8 +124,27 @@ def _held(recent: Stretch, device: str, seconds: Sequence[_Second], limits: Limi
         and strays([x.at_end for x in seconds]) <= limits["depth_off_max_pct"] / 100
     )
     if off > limits["even_max"] * chance or not is_waiting:
-        return None
-    return _Held(is_counted, off, chance, typical, p50_us, mean_us)
+        return
+    could = per_s(typical.under_way / p50_us * 1e6)
+    text = f"{span} in {len(values)} intervals, two thirds of them within {percent(off)} of "
+    text += f"the middle one; if such times came by chance, {percent(chance)} would be usual"
+    source = "probe of the block layer, each device apart"
+    half = f"median {duration(p50_us)}, mean {duration(mean_us)}"
+    yield Verdict(
+        subject=name,
+        cause=f"{name} does {does}, second after second, with {times(typical.under_way)} "
+        f"in flight: a limit on the volume holds it there. Half of its requests take at most "
+        f"{duration(p50_us)}, at which it could do {could} a second; others are held back, "
+        f"and the mean is {duration(mean_us)}.",
+        evidence=(
+            Evidence(text, metric, off * 100, chance * 100, source),
+            Evidence(half, "p50_us", p50_us, mean_us, "probe's histogram"),
+        ),
+        advice="Compare it with what the volume may do (a cloud's size and class of disk and of "
+        "machine, a hypervisor's or an array's limit), and raise that. Where requests are counted, "
+        "fewer and larger ones get more through.",
+        command=f"lsblk -d -o NAME,SIZE,MODEL,SERIAL {shlex.quote(device.node)}",
+    )
 
 
 def strays(values: Sequence[float]) -> float:
@@ -173,35 +171,3 @@ def _variation(hist: LatencyHist) -> float:
     mean = sum(us * count for us, count in known) / total
     square = sum(us**2 * count for us, count in known) / total
     return math.sqrt(max(0.0, square - mean**2)) / mean
-
-
-def _verdict(device: Device, seconds: Sequence[_Second], held: _Held) -> Verdict:
-    typical = held.typical
-    name, what = "bytes_per_s", rate(typical.bytes_per_s)
-    values = [x.bytes_per_s for x in seconds]
-    span = f"{rate(min(values))} to {rate(max(values))}"
-    if held.is_counted:
-        name, what = "ops_per_s", f"{per_s(typical.ops_per_s)} requests a second ({what})"
-        values = [x.ops_per_s for x in seconds]
-        span = f"{per_s(min(values))} to {per_s(max(values))} a second"
-    could = per_s(typical.under_way / held.p50_us * 1e6)
-    text = f"{span} in {len(values)} intervals, two thirds of them within {percent(held.off)} of "
-    text += "the middle one; if such times came by chance, "
-    text += f"{percent(held.chance)} would be usual"
-    source = "probe of the block layer, each device apart"
-    half = f"median {duration(held.p50_us)}, mean {duration(held.mean_us)}"
-    return Verdict(
-        subject=device.name,
-        cause=f"{device.name} does {what}, second after second, with {times(typical.under_way)} "
-        f"in flight: a limit on the volume holds it there. Half of its requests take at most "
-        f"{duration(held.p50_us)}, at which it could do {could} a second; others are held back, "
-        f"and the mean is {duration(held.mean_us)}.",
-        evidence=(
-            Evidence(text, name, held.off * 100, held.chance * 100, source),
-            Evidence(half, "p50_us", held.p50_us, held.mean_us, "probe's histogram"),
-        ),
-        advice="Compare it with what the volume may do (a cloud's size and class of disk and of "
-        "machine, a hypervisor's or an array's limit), and raise that. Where requests are counted, "
-        "fewer and larger ones get more through.",
-        command=f"lsblk -d -o NAME,SIZE,MODEL,SERIAL {shlex.quote(device.node)}",
-    )
