@@ -71,11 +71,11 @@ def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterat
     if rule.thresholds:
         yield ""
         yield "thresholds:"
-    for threshold in rule.thresholds:
-        value = limits[threshold.name]
-        was = "" if value == threshold.value else f" (default {threshold.value:.12g})"
+    for name, (default, why) in rule.thresholds.items():
+        value = limits[name]
+        was = "" if value == default else f" (default {default:.12g})"
         yield from textwrap.wrap(
-            f"{threshold.name} = {value:.12g}{was}: {threshold.why}",
+            f"{name} = {value:.12g}{was}: {why}",
             _WIDTH,
             initial_indent="  ",
             subsequent_indent="      ",

@@ -59,15 +59,11 @@ def read_config(path: str | None) -> Config:
         parsed = tomllib.loads(raw.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _wrong(str(chosen), f"is no TOML: {error}") from None
-    return parse_config(parsed, str(chosen))
+    return _checked(parsed, str(chosen))
 
 
-def parse_config(parsed: Mapping[str, object], where: str) -> Config:
-    """Check what a file says against the rules there are.
-
-    Raises:
-        IohError: An unknown rule or threshold, or a value of the wrong kind.
-    """
+def _checked(parsed: Mapping[str, object], where: str) -> Config:
+    """What a file says, if there are such rules and thresholds."""
     known = all_rules()
     off: set[str] = set()
     limits: dict[str, dict[str, float]] = {}
@@ -79,13 +75,12 @@ def parse_config(parsed: Mapping[str, object], where: str) -> Config:
             raise _wrong(where, f"{name} is no table", f"Write [{name}] above its settings")
         limits[name] = {}
         for key, value in settings.items():
-            if key == "enabled":
-                if not isinstance(value, bool):
-                    raise _wrong(where, f"{name}.enabled is neither true nor false")
-                if not value:
-                    off.add(name)
-                continue
-            limits[name][key] = _number(rule, key, value, where)
+            if key != "enabled":
+                limits[name][key] = _number(rule, key, value, where)
+            elif not isinstance(value, bool):
+                raise _wrong(where, f"{name}.enabled is neither true nor false")
+            elif not value:
+                off.add(name)
     return Config(frozenset(off), limits)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from ioh.findings.config import Config
-from ioh.findings.rule import CannotTell, Rule, Verdict, all_rules
+from ioh.findings.rule import Rule, Verdict, all_rules
 from ioh.findings.window import Window, layer_title
 from ioh.model.finding import Evidence, Finding, NotEvaluated, worst_first
 from ioh.model.printable import printable
@@ -71,17 +71,14 @@ class Engine:
         not_evaluated: list[NotEvaluated] = []
         sources = {name: layer.source for name, layer in snapshot.measured.items()}
         for rule in self._rules:
-            lacking = _lacking(rule, sources)
-            outcome = (
-                rule.judge(self._window, self._limits[rule.name])
-                if lacking is None
-                else _why_not(lacking, snapshot)
-            )
-            if isinstance(outcome, CannotTell):
-                reason = printable(outcome.reason, MAX_TEXT)
+            if (lacking := _lacking(rule, sources)) is not None:
+                reason = printable(_why_not(lacking, snapshot), MAX_TEXT)
                 not_evaluated.append(NotEvaluated(rule.name, rule.title, reason))
-            elif verdicts := tuple(islice(outcome, _MAX_VERDICTS)):
-                said[rule.name] = verdicts
+            elif rule.may_be_short or self._window.covers(rule.recent_s):
+                recent = self._window.recent(rule.recent_s)
+                verdicts = tuple(islice(rule.judge(recent, self._limits[rule.name]), _MAX_VERDICTS))
+                if verdicts:
+                    said[rule.name] = verdicts
         findings: list[Finding] = []
         for rule in self._rules:
             is_outdone = any(other in said for other in rule.yields_to)
@@ -131,14 +128,14 @@ def _follows(before: Snapshot, after: Snapshot) -> bool:
     return same and -allowed_s / 2 <= gap_s <= allowed_s and after.time_unix_s > before.time_unix_s
 
 
-def _why_not(name: str, snapshot: Snapshot) -> CannotTell:
+def _why_not(name: str, snapshot: Snapshot) -> str:
     """Why a layer cannot be judged."""
     layer, title = snapshot.layers.get(name), layer_title(snapshot, name)
     if layer is None:
-        return CannotTell(f"layer {title} is not measured")
+        return f"layer {title} is not measured"
     if isinstance(layer, Unavailable):
-        return CannotTell(f"layer {title}: {layer.reason}")
-    return CannotTell(f"layer {title} is counted by /proc, not by BPF")
+        return f"layer {title}: {layer.reason}"
+    return f"layer {title} is counted by /proc, not by BPF"
 
 
 def _finding(rule: Rule, state: _State) -> Finding:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
-from ioh.findings.sums import measured, sum_metric, sum_rows
+from ioh.findings.sums import measured, sum_metrics, sum_rows
 from ioh.findings.window import Stretch, once, rows_of, seconds_of
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
@@ -128,7 +128,7 @@ class Threads:
         return f"{percent(self.busy_share)} of them were serving a call, mean of the samples"
 
 
-def nfsd_threads(snapshots: Sequence[Snapshot]) -> Threads | None:
+def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
     """The threads over several intervals; None where their number is not known."""
     looks = [
         (layer.metrics.get("busy_threads") or 0.0, float(threads))
@@ -137,12 +137,12 @@ def nfsd_threads(snapshots: Sequence[Snapshot]) -> Threads | None:
     ]
     if not looks:
         return None
-    queued, woken = (
-        sum_metric(snapshots, "nfs_server", f"{name}_per_s") for name in ("queued", "woken")
+    queued, woken = sum_metrics(snapshots, "nfs_server", "queued_per_s", "woken_per_s")
+    is_told = any(
+        layer.metrics.get("woken_per_s") is not None
+        for _, layer in measured(snapshots, "nfs_server")
     )
-    waiting = None
-    if queued and woken is not None:
-        waiting = max(0.0, 1 - woken / queued)
+    waiting = max(0.0, 1 - woken / queued) if queued and is_told else None
     share = sum(min(1.0, busy / threads) for busy, threads in looks) / len(looks)
     full = sum(busy >= threads for busy, threads in looks) / len(looks)
-    return Threads(int(looks[-1][1]), waiting, queued or 0.0, share, full)
+    return Threads(int(looks[-1][1]), waiting, queued, share, full)

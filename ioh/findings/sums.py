@@ -61,6 +61,16 @@ class OpSum:
         return sum(known) / self.seconds if known and self.seconds else None
 
     @property
+    def service_us(self) -> float:
+        """Mean time of an operation once it waits no more; 0 where nothing is known."""
+        return (self.latency_us or 0.0) - (self.queue_us or 0.0)
+
+    @property
+    def depth(self) -> float:
+        """How many were under way on average, by Little's law."""
+        return self.ops_per_s * (self.latency_us or 0.0) / 1e6
+
+    @property
     def ops_per_s(self) -> float:
         """Operations a second."""
         return self.count / self.seconds if self.seconds else 0.0
@@ -95,14 +105,15 @@ def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -
 
 
 @once
-def sum_metric(snapshots: Sequence[Snapshot], layer: str, name: str) -> float | None:
-    """Increase of a counter over these intervals, from its rates; None where none knew it."""
-    parts = [
-        interval_s * value
-        for interval_s, found in measured(snapshots, layer)
-        if (value := found.metrics.get(name)) is not None
-    ]
-    return sum(parts) if parts else None
+def sum_metric(snapshots: Sequence[Snapshot], layer: str, name: str) -> float:
+    """Increase of a counter over these intervals, from its rates; 0 where none knew it."""
+    layers = measured(snapshots, layer)
+    return sum([seconds * (found.metrics.get(name) or 0.0) for seconds, found in layers])
+
+
+def sum_metrics(snapshots: Sequence[Snapshot], layer: str, *names: str) -> list[float]:
+    """The same of several."""
+    return [sum_metric(snapshots, layer, name) for name in names]
 
 
 def sum_rows(

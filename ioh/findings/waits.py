@@ -36,17 +36,20 @@ class Waits:
     seconds: float = 0.0
     by_wait: dict[str, Wait] = field(default_factory=dict)
 
+    def of(self, *waits: str) -> Wait:
+        """Waits of these kinds together."""
+        known = [self.by_wait[name] for name in waits if name in self.by_wait]
+        return Wait(sum(x.count for x in known), sum(x.spent_ns for x in known))
+
     @property
     def per_s(self) -> float:
-        """How many there were."""
-        each = self.by_wait.get(_EACH)
-        return each.count / self.seconds if each is not None and self.seconds else 0.0
+        """How many statements or commits there were."""
+        return self.of(_EACH).count / self.seconds if self.seconds else 0.0
 
     @property
     def mean_us(self) -> float:
         """Of one statement or commit."""
-        each = self.by_wait.get(_EACH)
-        return self.whole_ns / each.count / 1e3 if each is not None and each.count else 0.0
+        return Wait(self.of(_EACH).count, self.whole_ns).mean_us
 
 
 def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Waits]:
@@ -69,12 +72,3 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
         for waits in found.values():
             waits.seconds += seconds
     return {server: waits for server, waits in found.items() if waits.whole_ns}
-
-
-def data_writes_per_s(snapshot: Snapshot, server: str, session: str = "") -> float:
-    """Data pages that a server's sessions wrote in one interval, or one of them by its name."""
-    return sum(
-        row.values.get("data_writes_per_s") or 0.0
-        for row in rows_of(snapshot, "db", "session")
-        if row.key[2] == server and session in {"", row.key[1]}
-    )

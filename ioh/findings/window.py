@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import wraps
 from itertools import accumulate
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -32,24 +33,16 @@ class Recall(NamedTuple):
 
 
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
-    """Consecutive intervals, oldest first; remembers what was computed of them.
+    """The newest intervals of a window, oldest first; remembers what was computed of them.
 
     Units:
         ``seconds``: measured time of all of them together.
     """
 
+    window: Window
     seconds: float
     known: _Known
     known_of: Sequence[_Known]  # each of them
-
-    @classmethod
-    def of(
-        cls, snapshots: Iterable[Snapshot], seconds: float, known_of: Sequence[_Known]
-    ) -> Stretch:
-        """These intervals, of each of which something may be known already."""
-        made = cls(snapshots)
-        made.seconds, made.known, made.known_of = seconds, {}, known_of
-        return made
 
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
         """What ``make``, a function of a module, makes of each interval and ``args``, once."""
@@ -153,16 +146,10 @@ class Window:
         found = self._stretches.get(seconds)
         if found is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
-            newest = self._all[-count:]
-            length_s = sum(snapshot.interval_s for snapshot in newest)
-            found = Stretch.of(newest, length_s, self._known_of[-count:])
-            self._stretches[seconds] = found
+            self._stretches[seconds] = found = Stretch(self._all[-count:])
+            found.window, found.known, found.known_of = self, {}, self._known_of[-count:]
+            found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
-
-    def before(self, recent: Stretch) -> Snapshot | None:
-        """The interval before these newest ones; None where the window begins with them."""
-        at = len(self._all) - len(recent) - 1
-        return None if at < 0 else self._all[at]
 
     def covers(self, seconds: float) -> bool:
         """Whether the window reaches back at least so far, a late tick forgiven."""
@@ -183,33 +170,15 @@ def _cut_down(snapshot: Snapshot, recalls: _Recalls) -> Snapshot:
         layer = snapshot.layers.get(name)
         if isinstance(layer, LayerSnapshot):
             ops = {
-                op: x.without_histograms(keep_percentiles=wanted[op])
-                for op, x in _named(layer.ops, wanted)
+                op: layer.ops[op].without_histograms(keep_percentiles=wanted[op])
+                for op in wanted
+                if op in layer.ops
             }
-            rows = {table: x[:MAX_OLD_ROWS] for table, x in _named(layer.tables, wanted)}
+            rows = {x: layer.tables[x][:MAX_OLD_ROWS] for x in wanted if x in layer.tables}
             layers[name] = LayerSnapshot(
-                layer.spec,
-                layer.source,
-                layer.interval_s,
-                ops=ops,
-                tables=rows,
-                metrics=layer.metrics,
+                layer.spec, layer.source, layer.interval_s, ops, layer.metrics, rows
             )
-    return Snapshot(
-        snapshot.time_unix_s,
-        snapshot.interval_s,
-        snapshot.hostname,
-        snapshot.kernel,
-        snapshot.host,
-        layers,
-        snapshot.specs,
-        snapshot.self_cpu_pct,
-        snapshot.bpf_cpu_pct,
-    )
-
-
-def _named(found: Mapping[str, _T], names: Iterable[str]) -> Iterator[tuple[str, _T]]:
-    return ((name, found[name]) for name in names if name in found)
+    return replace(snapshot, layers=layers, pairs=())
 
 
 def duration_s(snapshots: Iterable[Snapshot]) -> float:
@@ -257,9 +226,15 @@ def rows_of(snapshot: Snapshot, layer: str, table: str) -> tuple[TableRow, ...]:
     return () if found is None else found.tables.get(table, ())
 
 
-def row_of(snapshot: Snapshot, layer: str, table: str, key: str) -> TableRow | None:
-    """The row whose first key part is ``key``."""
-    return next((row for row in rows_of(snapshot, layer, table) if row.key[0] == key), None)
+def number(row: TableRow, name: str) -> float:
+    """A number of a row; 0 where it is not known."""
+    return row.values.get(name) or 0.0
+
+
+def busiest(snapshot: Snapshot, layer: str, table: str, name: str) -> TableRow | None:
+    """The row with most of a number; None of an empty table."""
+    rows = rows_of(snapshot, layer, table)
+    return max(rows, key=lambda row: number(row, name), default=None)
 
 
 def busiest_file(snapshots: Sequence[Snapshot]) -> str:

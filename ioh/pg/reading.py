@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ioh.model.printable import printable
-from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.model.sample import OpTotals, Row, Table, Value, others_key
 from ioh.pg import queries
 from ioh.pg.connection import Connection, PgError, Rows
-from ioh.pg.running_rows import RunningRows
-from ioh.pg.sessions import Session, session_metrics, sessions_of
 from ioh.pg.texts import as_sent, hide_constants, name_of, on_one_line
 
 SESSION_CHARS, STATEMENT_CHARS = 80, 160
+_MAX_ROWS = 2000
+_RUNNING = "CPU"  # active, and waiting for nothing that PostgreSQL knows of
+_NOT_WAITING = ("Activity", "Client", "Extension", "Timeout")  # background processes at rest
 _LONGEST_SAMPLE_S = 2.0  # for which what was seen at its end is taken to have lasted
 _NOTHING = (0, 0, 0, 0)
 _SHARED = "(shared)"  # what belongs to no database
@@ -56,6 +58,72 @@ class Server:
     sees_others: bool
     schema: str = ""
     names: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One process: a session, or in the background.
+
+    Shape:
+        ``state`` is "" of a background process; ``wait`` is ``Type:Event``, "" where it does not
+        wait; ``statement`` as it was sent, not to be shown; everything else is printable.
+
+    Units:
+        ``state_us`` since its state changed; ``transaction_us`` since its transaction began.
+    """
+
+    pid: int
+    user: str
+    database: str
+    state: str
+    wait: str
+    state_us: int
+    transaction_us: int | None
+    statement: str
+
+    @property
+    def spends_on(self) -> str:
+        """What its time is booked to; "" where it has nothing to do."""
+        if self.state == "active":
+            return self.wait or _RUNNING
+        return "" if self.state or self.wait.startswith(_NOT_WAITING) else self.wait
+
+
+class RunningRows:
+    """Sums by key; those that were idle longest go into one row of all others when it is full."""
+
+    def __init__(self, key_parts: int, max_rows: int = _MAX_ROWS) -> None:
+        self._others = others_key(key_parts)
+        self._max_rows = max_rows
+        self._rows: dict[tuple[str, ...], Row] = {}
+
+    def add(self, key: tuple[str, ...], amounts: Sequence[Value], facts: Row = ()) -> None:
+        """Add ``amounts`` to a row's totals; None stays unknown.  ``facts`` are no sums."""
+        before = self._rows.pop(key, None)  # and in again as the newest
+        self._rows[key] = (*_sums(amounts, before), *facts)
+        if len(self._rows) > self._max_rows:
+            self._fold(len(amounts))
+
+    def _fold(self, counters: int) -> None:
+        idle = [key for key in self._rows if key != self._others][: self._max_rows // 4]
+        others = self._rows.pop(self._others, None)
+        facts: Row = ()
+        for key in idle:
+            row = self._rows.pop(key)
+            others, facts = _sums(row[:counters], others), (None,) * (len(row) - counters)
+        self._rows[self._others] = (*(others or ())[:counters], *facts)
+
+    def table(self) -> Table:
+        """All rows as they are now."""
+        return dict(self._rows)
+
+
+def _sums(amounts: Sequence[Value], before: Row | None) -> Row:
+    if before is None:
+        return tuple(amounts)
+    return tuple(
+        None if a is None or b is None else a + b for a, b in zip(amounts, before, strict=False)
+    )
 
 
 class Views:
@@ -112,7 +180,7 @@ class Views:
         databases = connection.query(queries.DATABASES)
         server.names = {row[0]: name_of(row[1]) for row in databases}
         ops, parts, metrics = _totals(server, databases, connection.query(wal)[0] if wal else None)
-        sessions = sessions_of(connection.query(queries.ACTIVITY))
+        sessions = _sessions_of(connection.query(queries.ACTIVITY))
         for each in sessions:
             self._sample(each, passed_s)
         notes = [_SAMPLED] if server.sees_others else [_SAMPLED, _OWN_ONLY]
@@ -123,7 +191,7 @@ class Views:
             began_s,
             ops,
             parts,
-            {**metrics, **session_metrics(sessions)},
+            {**metrics, **_session_metrics(sessions)},
             {
                 "statement": self._statements.table(),
                 "session": dict(self._shown(each) for each in sessions if each.state),
@@ -208,10 +276,37 @@ class Views:
             self._texts[query] = shown
 
 
+def _sessions_of(rows: Rows) -> list[Session]:
+    """Those of queries.ACTIVITY."""
+    return [
+        Session(
+            pid,
+            name_of(user),
+            name_of(database),
+            name_of(state),
+            f"{name_of(kind)}:{name_of(event)}" if kind else "",
+            round(max(0.0, state_s or 0.0) * 1e6),
+            None if transaction_s is None else round(transaction_s * 1e6),
+            as_sent(query),
+        )
+        for pid, user, database, state, kind, event, state_s, transaction_s, query in rows
+    ]
+
+
+def _session_metrics(sessions: Sequence[Session]) -> dict[str, Value]:
+    """How many there are of each kind."""
+    states = Counter(each.state for each in sessions)
+    ages = [each.transaction_us for each in sessions if each.state and each.transaction_us]
+    return {
+        "active_sessions": states["active"],
+        "idle_in_transaction": sum(n for s, n in states.items() if s.startswith("idle in")),
+        "waiting_for_locks": sum(each.wait.startswith("Lock:") for each in sessions),
+        "oldest_transaction_us": max(ages, default=None),
+    }
+
+
 def _totals(
-    server: Server,
-    databases: Rows,
-    wal: Sequence[Any] | None,
+    server: Server, databases: Rows, wal: Sequence[Any] | None
 ) -> tuple[dict[str, OpTotals], dict[str, dict[str, OpTotals]], dict[str, Value]]:
     """Operations of the whole server, those of each database, and the other running totals."""
     columns = list(zip(*databases, strict=True))[2:]

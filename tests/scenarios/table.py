@@ -83,8 +83,8 @@ def _section(rule: Rule, played: str) -> Iterator[str]:
     yield "|---|---|"
     for heading, text in facts(rule):
         yield f"| {heading} | {_cell(text)} |"
-    for threshold in rule.thresholds:
-        yield f"| `{threshold.name}` = {threshold.value:.12g} | {_cell(threshold.why)} |"
+    for name, (value, why) in rule.thresholds.items():
+        yield f"| `{name}` = {value:.12g} | {_cell(why)} |"
     yield f"| found after | {_cell(played)} |"
 
 

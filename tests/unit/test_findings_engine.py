@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,9 @@ import pytest
 from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
-from ioh.findings.rule import CannotTell, Limits, Outcome, Rule, Threshold, Verdict, all_rules
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
 from ioh.findings.sums import sum_op
-from ioh.findings.window import DETAIL_S, Recall, Window, op_of
+from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, op_of
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
 from ioh.model.sample import Unavailable
@@ -30,11 +30,11 @@ from tests.demo_samples import intervals
 BAD = "\x1b[31m[/b]\n\u202eevil"
 
 
-def rule(judge: Callable[[Window, Limits], Outcome], **changes: object) -> Rule:
+def rule(judge: Callable[[Stretch, Limits], Iterable[Verdict]], **changes: object) -> Rule:
     made = Rule(
-        name="made_up", title="Made up", layer="platter", judge=judge, watches="w", sources="s",
-        blind="b", false_alarm="f", wrong_if="w", check="c",
-        thresholds=(Threshold("least", 2.0, "because"),),
+        title="Made up", layer="platter", watches="w", sources="s", blind="b", false_alarm="f",
+        wrong_if="w", check="c", thresholds={"least": (2.0, "because")},
+        may_be_short=True, name="made_up", judge=judge,
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -52,13 +52,13 @@ def ticks(count: int, interval_s: float = 1.0) -> list[Snapshot]:
     ]
 
 
-def says(times: Iterable[int]) -> Callable[[Window, Limits], Iterator[Verdict]]:
+def says(times: Iterable[int]) -> Callable[[Stretch, Limits], Verdicts]:
     """A rule that fires in these ticks of 1 s."""
     wanted = set(times)
 
-    def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+    def judge(recent: Stretch, limits: Limits) -> Verdicts:
         del limits
-        if round(window.newest.time_unix_s - 1e9) in wanted:
+        if round(recent[-1].time_unix_s - 1e9) in wanted:
             yield verdict()
 
     return judge
@@ -86,13 +86,13 @@ def test_a_pause_of_one_that_is_on_is_bridged() -> None:
 
 
 def test_a_long_interval_is_evidence_enough() -> None:
-    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    engine = Engine([rule(lambda _r, _l: [verdict()])])
     assert engine.judge(ticks(1, interval_s=60.0)[0]).findings
 
 
 @pytest.mark.parametrize("jump_s", [-5.0, 20.0])
 def test_a_gap_or_a_clock_that_goes_back_begins_anew(jump_s: float) -> None:
-    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    engine = Engine([rule(lambda _r, _l: [verdict()])])
     before = [engine.judge(s) for s in ticks(4)]
     assert before[-1].findings
     after = [replace(s, time_unix_s=s.time_unix_s + 4 + jump_s) for s in ticks(3)]
@@ -102,7 +102,7 @@ def test_a_gap_or_a_clock_that_goes_back_begins_anew(jump_s: float) -> None:
 
 
 def test_another_machine_begins_anew() -> None:
-    engine = Engine([rule(lambda _w, _l: [verdict()])])
+    engine = Engine([rule(lambda _r, _l: [verdict()])])
     given = ticks(5)
     assert engine.judge(given[0]).findings == ()
     assert shown(engine, [replace(s, hostname="other") for s in given[1:4]]) == [4]
@@ -111,7 +111,8 @@ def test_another_machine_begins_anew() -> None:
 def test_the_window_is_bounded_in_time_and_in_number() -> None:
     seen: list[tuple[int, float]] = []
 
-    def judge(window: Window, limits: Limits) -> list[Verdict]:
+    def judge(recent: Stretch, limits: Limits) -> list[Verdict]:
+        window = recent.window
         seen.append((len(window), window.newest.time_unix_s - next(iter(window)).time_unix_s))
         return []
 
@@ -196,24 +197,20 @@ def test_a_sum_is_the_same_whether_its_means_are_looked_at_or_not() -> None:
 
 
 def test_what_is_missing_is_said_and_is_not_silence() -> None:
-    def judge(window: Window, limits: Limits) -> Outcome:
-        return CannotTell(f"no {BAD}")
-
+    judge = says([1])
     lacking = rule(judge, needs=("nfs_client",))
     by_proc = rule(judge, name="by_bpf", probed=("wire",))
-    unable = rule(judge, name="unable")
     absent = rule(judge, name="absent", needs=("program",))
-    engine = Engine([lacking, by_proc, unable, absent])
+    engine = Engine([lacking, by_proc, absent])
     reasons = {n.rule: n.reason for n in engine.judge(ticks(1)[0]).not_evaluated}
     assert reasons["made_up"] == "layer nfs_client is not measured"
     assert reasons["by_bpf"] == "layer wire is counted by /proc, not by BPF"
     assert reasons["absent"] == "layer prog: needs root"
-    assert reasons["unable"].isprintable()
 
 
 def test_names_from_outside_are_printable_and_bounded() -> None:
     bad = verdict(subject=BAD, advice=BAD, command=BAD, title=BAD * 1000)
-    engine = Engine([rule(lambda _w, _l: [bad], hold_s=0.0)])
+    engine = Engine([rule(lambda _r, _l: [bad], hold_s=0.0)])
     found = engine.judge(ticks(1)[0])
     (finding,) = found.findings
     (evidence,) = finding.evidence
@@ -227,20 +224,20 @@ def test_names_from_outside_are_printable_and_bounded() -> None:
 
 def test_a_rule_speaks_of_a_few_subjects_only() -> None:
     many = [verdict(subject=str(i)) for i in range(100)]
-    found = Engine([rule(lambda _w, _l: many, hold_s=0.0)]).judge(ticks(1)[0])
+    found = Engine([rule(lambda _r, _l: many, hold_s=0.0)]).judge(ticks(1)[0])
     assert len(found.findings) == MAX_SUBJECTS
 
 
 def test_worst_first() -> None:
     said = [verdict(subject=s, severity=s) for s in ("info", "critical", "warning")]
-    found = Engine([rule(lambda _w, _l: said, hold_s=0.0)]).judge(ticks(1)[0])
+    found = Engine([rule(lambda _r, _l: said, hold_s=0.0)]).judge(ticks(1)[0])
     assert [f.severity for f in found.findings] == ["critical", "warning", "info"]
 
 
 def test_thresholds_come_from_the_config_and_rules_can_be_off() -> None:
     seen: list[float] = []
 
-    def judge(window: Window, limits: Limits) -> list[Verdict]:
+    def judge(recent: Stretch, limits: Limits) -> list[Verdict]:
         seen.append(limits["least"])
         return [verdict()]
 
@@ -251,7 +248,7 @@ def test_thresholds_come_from_the_config_and_rules_can_be_off() -> None:
 
 
 def test_text_says_the_advice_once_and_the_cause_each_time() -> None:
-    engine = Engine([rule(lambda _w, _l: [verdict(advice="mend it")], hold_s=0.0)])
+    engine = Engine([rule(lambda _r, _l: [verdict(advice="mend it")], hold_s=0.0)])
     sink = TextSink(TextOptions())
     texts = [sink.render(engine.judge(s)) for s in ticks(3)]
     assert [t.count("Made up: cause") for t in texts] == [1, 1, 1]
@@ -260,7 +257,7 @@ def test_text_says_the_advice_once_and_the_cause_each_time() -> None:
 
 
 def test_json_has_all_of_it() -> None:
-    engine = Engine([rule(lambda _w, _l: [verdict(severity="critical")], hold_s=0.0)])
+    engine = Engine([rule(lambda _r, _l: [verdict(severity="critical")], hold_s=0.0)])
     told = json.loads(JsonSink().render(engine.judge(ticks(1)[0])))
     (finding,) = told["findings"]
     assert finding["rule"] == "made_up"
@@ -292,8 +289,7 @@ def test_every_rule_says_what_it_is(name: str) -> None:
     for text in (found.title, found.watches, found.sources, found.blind, found.false_alarm):
         assert text
         assert text.isprintable()
-    for threshold in found.thresholds:
-        assert len(threshold.why) > 10
+    assert all(len(why) > 10 for _, why in found.thresholds.values())
     lines = list(render_rule(found, found.defaults, is_off=False))
     assert any(line.strip().startswith("wrong if") for line in lines)
     assert found.wrong_if.isprintable()
@@ -349,6 +345,6 @@ def test_only_a_file_that_was_named_must_be_there(
 @pytest.mark.parametrize("found", all_rules().values(), ids=lambda rule: rule.name)
 def test_a_rule_refers_to_rules_that_exist(found: Rule) -> None:
     texts = [found.watches, found.sources, found.blind, found.false_alarm]
-    texts += [threshold.why for threshold in found.thresholds]
+    texts += [why for _, why in found.thresholds.values()]
     named = {name for text in texts for name in re.findall(r"\bsee (\w+)", text)}
     assert named <= set(all_rules())

@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from ioh.findings.dispersion import is_share_even, strays
+from ioh.findings.rules.cache_below import is_share_even
+from ioh.findings.rules.device_limit import strays
 from ioh.model.finding import Finding
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.model.snapshot import OpStats

@@ -9,8 +9,7 @@ import pytest
 from ioh.model.sample import OTHERS
 from ioh.pg import queries
 from ioh.pg.connection import PgError
-from ioh.pg.reading import Reading, Views
-from ioh.pg.running_rows import RunningRows
+from ioh.pg.reading import Reading, RunningRows, Views
 from tests.unit.pg_server import FakeServer, session
 
 

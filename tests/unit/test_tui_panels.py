@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ioh.findings.rules import tcp_retransmits
+from ioh.findings.rule import all_rules
 from ioh.model.path import DIRECTIONS, Path, Segment, paths
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import format_ms, format_short
@@ -289,7 +289,7 @@ def test_a_layer_has_its_own_panel_where_there_is_one(monkeypatch: pytest.Monkey
 def test_retransmits_are_red_from_the_rules_threshold(
     again_pct: float, style: str, size: tuple[int, int]
 ) -> None:
-    assert tcp_retransmits.RULE.defaults["retrans_min_pct"] == panel_flow.RETRANS_PCT
+    assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == panel_flow.RETRANS_PCT
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
     snapshot = replace(LAST, layers={**LAST.layers, "tcp": replace(tcp, metrics=metrics)})

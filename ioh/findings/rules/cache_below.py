@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from ioh.findings.devices import Device, bottom, devices
-from ioh.findings.dispersion import is_share_even
+from ioh.findings.devices import Device, bottom, devices, is_disk_of
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import metric_mean
-from ioh.findings.read_ahead import is_disk_of
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured, sum_op
-from ioh.findings.window import Stretch, Window, duration_s, layer_of, op_of
+from ioh.findings.window import Stretch, layer_of, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import (
     LATENCY_EDGES_US,
@@ -41,20 +40,55 @@ class _Modes(NamedTuple):
     reads: int
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Cached below",
+    layer="block",
+    watches="Reads of loop devices compared with those of the disk below; rotating disks that "
+    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
+    "or slow.",
+    sources="The block probe: bytes and times of each device, position of the requests; the "
+    "histograms of size and latency; /sys/block/*/queue/rotational.",
+    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
+    "with --device, which measures only one. Two speeds while there are writes or reads of "
+    "another size, for which the slow ones may have waited.",
+    false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
+    "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
+    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
+    "out).",
+    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
+    "nobody has read before",
+    check="sync; echo 3 > /proc/sys/vm/drop_caches",
+    thresholds={
+        "ops_min_per_s": (200, "what two rotating disks serve at random"),
+        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "turning_min_us": (1000, "half a rotation of the fastest disk takes 2,000"),
+        "sequential_max_pct": (30.0, "a disk reads ahead by itself when requests are sequential"),
+        "mode_min_pct": (10.0, "fewer are a tail (see tail_latency)"),
+        "between_max_pct": (6.0, "with more in between, there are no two groups"),
+        "hit_max_us": (
+            600,
+            "slower reads do not come from memory, but from a queue that lets some pass",
+        ),
+        "even_max": (0.3, "standard deviations from the mean share; chance rarely stays so close"),
+        "others_max": (0.5, "times the share of slow reads: other I/O that they may wait for"),
+        "gap_doublings": (3, "the slow ones take at least 8 times as long"),
+        "modes_ops_min": (600, "60 in the smaller group, within 6 s"),
+    },
+    probed=("block",),
+    span_s=15.0,
+)
+def cache_below(recent: Stretch, limits: Limits) -> Verdicts:
     """Loop devices over a cached file, disks too fast for what they are, and two speeds."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
     for device in devices(recent, "read"):
         if device.sum.ops_per_s < limits["ops_min_per_s"] or not device.sum.bytes:
             continue
         yield from _loop(device, recent, limits)
         if _REAL_DISK.fullmatch(device.name) and device.settings.get("rotational"):
             yield from _too_fast(recent, device, limits)
-    if window.covers(MODES_S):
+    if recent.window.covers(MODES_S):
+        longer = recent.window.recent(MODES_S)
         for layer, part in _apart(recent, limits):
-            yield from _two_speeds(window.recent(MODES_S), layer, part, limits)
+            yield from _two_speeds(longer, layer, part, limits)
 
 
 def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
@@ -72,7 +106,7 @@ def _apart(recent: Stretch, limits: Limits) -> Iterator[tuple[str, str]]:
                 yield layer, name
 
 
-def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterator[Verdict]:
+def _loop(device: Device, recent: Stretch, limits: Limits) -> Verdicts:
     """What is read of a loop device beside what is read of the disk that its file lies on."""
     kind, _, rest = device.on.partition(" ")
     file, _, place = rest.rpartition(" on ")
@@ -86,9 +120,11 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
         disk, fetched = place, 0.0  # it did nothing at all; other disks did, if anything
     else:  # it is no disk, or with --device nobody looks at it and this one is all there is
         return
-    share = 1 - fetched / device.sum.bytes_per_s
-    if share * 100 < limits["cached_min_pct"]:
+    share, least = 1 - fetched / device.sum.bytes_per_s, limits["cached_min_pct"]
+    if share * 100 < least:
         return
+    text = f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}"
+    source = "probe of the block layer, each device apart"
     yield Verdict(
         subject=f"loop {device.name}",
         severity="info",
@@ -96,28 +132,21 @@ def _loop(device: Device, recent: Sequence[Snapshot], limits: Limits) -> Iterato
         cause=f"At least {percent(share)} of the {rate(device.sum.bytes_per_s)} read of "
         f"{device.name} come from this machine's page cache of {file}: "
         f"{duration(device.sum.latency_us or 0)} a read is not the speed of {disk}.",
-        evidence=(
-            Evidence(
-                f"{rate(device.sum.bytes_per_s)} read of {device.name}, {rate(fetched)} of {disk}",
-                "read_bytes_per_s",
-                share * 100,
-                limits["cached_min_pct"],
-                "probe of the block layer, each device apart",
-            ),
-        ),
+        evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
         advice="To measure the disk, let the loop device read past the page cache.",
         command=f"losetup --direct-io=on {shlex.quote(device.node)}",
     )
 
 
-def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Iterator[Verdict]:
+def _too_fast(recent: Stretch, device: Device, limits: Limits) -> Verdicts:
     """A disk that turns, read at random places faster than its arm can move."""
     order = metric_mean(recent, "block", "sequential_pct", "positioned_per_s")
-    service_us = (device.sum.latency_us or 0.0) - (device.sum.queue_us or 0.0)
-    if order is None or order > limits["sequential_max_pct"]:
+    service_us, most_us = device.sum.service_us, limits["turning_min_us"]
+    if order is None or order > limits["sequential_max_pct"] or service_us > most_us:
         return
-    if service_us > limits["turning_min_us"]:
-        return
+    took = f"{duration(service_us)} from issue to completion; "
+    took += "half a turn at 15,000 rpm takes 2 ms"
+    text = f"{percent(order / 100)} of the requests began where another ended"
     yield Verdict(
         subject=f"disk {device.name}",
         severity="info",
@@ -125,27 +154,15 @@ def _too_fast(recent: Sequence[Snapshot], device: Device, limits: Limits) -> Ite
         f"a second at random places within {duration(service_us)} each, which no rotating disk "
         "can: a cache of its controller or array answers, or it does not rotate.",
         evidence=(
-            Evidence(
-                f"{duration(service_us)} from issue to completion; half a turn at 15,000 rpm "
-                "takes 2 ms",
-                "service_us",
-                service_us,
-                limits["turning_min_us"],
-                "probe of the block layer",
-            ),
-            Evidence(
-                f"{percent(order / 100)} of the requests began where another ended",
-                "sequential_pct",
-                order,
-                limits["sequential_max_pct"],
-            ),
+            Evidence(took, "service_us", service_us, most_us, "probe of the block layer"),
+            Evidence(text, "sequential_pct", order, limits["sequential_max_pct"]),
         ),
         advice="To measure the medium, read far more than the cache holds, at random.",
         command=f"cat /sys/block/{device.name}/device/model; smartctl -i {device.node}",
     )
 
 
-def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Iterator[Verdict]:
+def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Verdicts:
     """Reads of one size of which some are far faster than the others, and none in between."""
     counted = [x for x in recent.each(_counted, layer, part) if x is not None]
     modes = _modes(counted, limits)
@@ -156,25 +173,19 @@ def _two_speeds(recent: Stretch, layer: str, part: str, limits: Limits) -> Itera
         return  # they meet the slow ones, or keep them waiting
     where = "the disk's, its array's or the hypervisor's" if layer == "block" else "the server's"
     of = f" of {part}" if part else ""
+    fast, slow, share = duration(modes.fast_us), duration(modes.slow_us), percent(modes.share)
+    text = f"{modes.reads:,} reads of up to {size(modes.bytes)}: {share} within {fast}, "
+    text += f"{percent(1 - modes.share)} above {slow}"
+    least, source = limits["mode_min_pct"], "probe's histogram of size and latency"
     yield Verdict(
         subject=f"{layer} two speeds {part}".rstrip(),
         layer=layer,
         severity="info",
         confidence="low",
-        cause=f"{percent(modes.share)} of the {size(modes.bytes)} reads{of} take at most "
-        f"{duration(modes.fast_us)}, the others more than {duration(modes.slow_us)}, and hardly "
-        f"any in between: a cache ({where}) answers the fast ones. Their mean describes neither.",
-        evidence=(
-            Evidence(
-                f"{modes.reads:,} reads of up to {size(modes.bytes)}: {percent(modes.share)} "
-                f"within {duration(modes.fast_us)}, {percent(1 - modes.share)} above "
-                f"{duration(modes.slow_us)}",
-                "hist",
-                modes.share * 100,
-                limits["mode_min_pct"],
-                "probe's histogram of size and latency",
-            ),
-        ),
+        cause=f"{share} of the {size(modes.bytes)} reads{of} take at most {fast}, the others more "
+        f"than {slow}, and hardly any in between: a cache ({where}) answers the fast ones. Their "
+        "mean describes neither.",
+        evidence=(Evidence(text, "hist", modes.share * 100, least, source),),
         advice="A share of hits that a test does not control makes its mean useless: read far more "
         "than the cache holds, or so little that all of it fits, and look at percentiles.",
         command="ioh text -d histsz",
@@ -200,7 +211,7 @@ def _others_under_way(
             # The middle of a bucket, whose lower edge is half of its upper one.
             spent_us += sum(0.75 * us * n for us, n in zip(LATENCY_EDGES_US, row, strict=False))
     writes = sum_op(recent, layer, "write", part).avg_inflight or 0.0
-    return writes + spent_us / 1e6 / duration_s(recent)
+    return writes + spent_us / 1e6 / recent.seconds
 
 
 def _counted(snapshot: Snapshot, layer: str, part: str) -> _Counted | None:
@@ -250,50 +261,19 @@ def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits)
     )
 
 
-RULE = Rule(
-    name="cache_below",
-    title="Cached below",
-    layer="block",
-    judge=judge,
-    watches="Reads of loop devices compared with those of the disk below; rotating disks that "
-    "answer random reads too fast; reads of one size, of disks and of NFS, that are either fast "
-    "or slow.",
-    sources="The block probe: bytes and times of each device, position of the requests; the "
-    "histograms of size and latency; /sys/block/*/queue/rotational.",
-    blind="A cache that answers every read of an SSD: it looks like a fast disk. Loop devices "
-    "with --device, which measures only one. Two speeds while there are writes or reads of "
-    "another size, for which the slow ones may have waited.",
-    false_alarm="Two speeds: a limit that allows bursts and is not recognised on a busy machine "
-    "(see device_limit), or two files on fast and slow parts of one volume. Too fast: an array "
-    "or a hypervisor that reports its flash as a rotating disk (known virtual disks are left "
-    "out).",
-    wrong_if="the reads stay as fast once the caches of this machine are dropped, at places that "
-    "nobody has read before",
-    check="sync; echo 3 > /proc/sys/vm/drop_caches",
-    thresholds=(
-        Threshold("ops_min_per_s", 200, "what two rotating disks serve at random"),
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("turning_min_us", 1000, "half a rotation of the fastest disk takes 2,000"),
-        Threshold(
-            "sequential_max_pct", 30.0, "a disk reads ahead by itself when requests are sequential"
-        ),
-        Threshold("mode_min_pct", 10.0, "fewer are a tail (see tail_latency)"),
-        Threshold("between_max_pct", 6.0, "with more in between, there are no two groups"),
-        Threshold(
-            "hit_max_us",
-            600,
-            "slower reads do not come from memory, but from a queue that lets some pass",
-        ),
-        Threshold(
-            "even_max", 0.3, "standard deviations from the mean share; chance rarely stays so close"
-        ),
-        Threshold(
-            "others_max", 0.5, "times the share of slow reads: other I/O that they may wait for"
-        ),
-        Threshold("gap_doublings", 3, "the slow ones take at least 8 times as long"),
-        Threshold("modes_ops_min", 600, "60 in the smaller group, within 6 s"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    span_s=15.0,
-)
+def is_share_even(some: Sequence[int], every: Sequence[int], limit: float) -> bool:
+    """Whether each interval has the same share of some operations, more so than chance allows.
+
+    Args:
+        some: How many of a kind there were in each interval.
+        every: How many in all.
+        limit: In standard deviations of a share by chance; two thirds lie within 1, and here most
+            of the intervals must lie within this.
+    """
+    share = sum(some) / max(1, sum(every))
+    spreads = [count * share * (1 - share) for count in every]
+    if not all(spreads):
+        return False
+    parts = zip(some, every, spreads, strict=True)
+    off = sorted(abs(part - count * share) / math.sqrt(spread) for part, count, spread in parts)
+    return off[len(off) // 2] <= limit

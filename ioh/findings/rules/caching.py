@@ -6,168 +6,15 @@ from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size
 from ioh.findings.nfs import metric_mean, off_disk_bytes
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, rows_of
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import OpSum, sum_metric, sum_metrics, sum_op
+from ioh.findings.window import Stretch, busiest, rows_of
 from ioh.model.finding import Evidence
 
-SPAN_S = 5.0
 
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Local files by calls, NFS files by bytes; writes by what the disks take of them."""
-    recent = window.recent(SPAN_S)
-    read = sum_op(recent, "syscall", "read_buffered")
-    fast = read.bytes_per_s >= limits["bytes_min_per_s"]
-    if not window.covers(SPAN_S):
-        return
-    if fast or read.ops_per_s >= limits["calls_min_per_s"]:
-        yield from _local(window, limits)
-        yield from _nfs(window, limits)
-    yield from _writes(window, limits)
-
-
-def _local(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
-    read = sum_op(recent, "syscall", "read_buffered")
-    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
-    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
-    fetched, packed, unpacked = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
-        for name in ("lower", "packed", "unpacked")
-    )
-    elsewhere = off_disk_bytes(recent, "read")
-    if not calls or elsewhere > read.bytes / 2:
-        return
-    # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
-    brought = fetched + unpacked - packed + elsewhere
-    spared = 1 - min(1.0, brought / read.bytes) if read.bytes else 0.0
-    at_end = sum_metric(recent, "syscall", "read_calls_at_end_per_s") or 0.0
-    # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
-    share = cached / max(calls, read.count - at_end)
-    if share * 100 < limits["cached_min_pct"] or spared * 100 < limits["cached_min_pct"]:
-        return
-    top = next(iter(rows_of(window.newest, "syscall", "process")), None)
-    who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
-    yield Verdict(
-        subject="page cache",
-        severity="info",
-        confidence="high",
-        cause=f"{percent(share)} of {per_s(read.ops_per_s)} reads a second "
-        f"({rate(read.bytes_per_s)}) come from the page cache{who}: "
-        f"{duration(read.latency_us or 0)} each is the speed of memory, not of the storage.",
-        evidence=(
-            Evidence(
-                f"{percent(share)} of the read calls submitted no I/O below",
-                "cached_pct",
-                share * 100,
-                limits["cached_min_pct"],
-                "probe: requests of each call",
-            ),
-            Evidence(
-                f"{rate(read.bytes_per_s)} read, {rate(fetched / read.seconds)} of it fetched",
-                "read_lower_bytes_per_s",
-                fetched / read.seconds,
-            ),
-        ),
-        advice="Nothing is wrong, unless you mean to test the storage: then use O_DIRECT, drop the "
-        "cache before, or read far more than there is memory.",
-        command="sync; echo 3 > /proc/sys/vm/drop_caches   # before each run",
-    )
-
-
-def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Buffered writes of somebody who waits for no disk in the end."""
-    recent = window.recent(SPAN_S)
-    wrote = sum_op(recent, "syscall", "write_buffered")
-    local = wrote.bytes - off_disk_bytes(recent, "write")
-    if local / wrote.seconds < limits["bytes_min_per_s"]:
-        return
-    rows = rows_of(window.newest, "syscall", "process")
-    top = max(rows, key=lambda row: row.values.get("write_bytes_per_s") or 0.0, default=None)
-    if top is None or top.values.get("syncs_per_s"):
-        return
-    reached = sum_op(recent, "block", "write").bytes
-    if (1 - reached / local) * 100 < limits["unwritten_min_pct"]:
-        return
-    yield Verdict(
-        subject="written",
-        title="Cached writes",
-        severity="info",
-        confidence="high",
-        cause=f"{program(top.key, 'Many programs')} writes {rate(local / wrote.seconds)} to the "
-        f"page cache, and the disks take {rate(reached / wrote.seconds)} meanwhile: "
-        f"{duration(wrote.latency_us or 0)} a write is the speed of memory, not of the storage.",
-        evidence=(
-            Evidence(
-                f"{size(local)} written without O_DIRECT and fsync, {size(reached)} reached a disk",
-                "write_bytes_per_s",
-                local / wrote.seconds,
-                limits["bytes_min_per_s"],
-                "probes of both layers",
-            ),
-        ),
-        advice="The rest is written back later. To test the storage, write with O_DIRECT or count "
-        "the time of an fsync in the end (dd conv=fsync, fio --end_fsync=1).",
-        command="grep -E '^(Dirty|Writeback):' /proc/meminfo",
-    )
-
-
-def _nfs(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
-    app = sum_metric(recent, "nfs_client", "app_read_bytes_per_s") or 0.0
-    share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
-    if share is None or share < limits["cached_min_pct"]:
-        return
-    if app / SPAN_S < limits["bytes_min_per_s"]:
-        return
-    yield Verdict(
-        subject="NFS client",
-        layer="nfs_client",
-        severity="info",
-        confidence="high",
-        cause=f"{percent(share / 100)} of the {rate(app / SPAN_S)} that programs read of NFS files "
-        "come from this client's page cache: neither the network nor the server is measured.",
-        evidence=(
-            Evidence(
-                f"{percent(share / 100)} of the bytes were fetched by no READ",
-                "cached_pct",
-                share,
-                limits["cached_min_pct"],
-                "/proc/self/mountstats, bytes:",
-            ),
-            *_beyond_links(window, app / SPAN_S),
-        ),
-        advice="To test the server, read with O_DIRECT or drop this client's cache before.",
-        command="echo 3 > /proc/sys/vm/drop_caches   # before each run",
-    )
-
-
-def _beyond_links(window: Window, bytes_per_s: float) -> Iterator[Evidence]:
-    """That no link of this machine could have carried so much, where their speeds are known."""
-    links = [
-        (row.values.get("speed_bits_per_s"), row.key[0])
-        for row in rows_of(window.newest, "tcp", "interface")
-        if row.values.get("in_packets_per_s")
-    ]
-    # One that moves packets and does not tell its speed (lo, a bridge) may be the fast one.
-    speed = sum(each for each, _ in links if each)
-    if all(each for each, _ in links) and speed and bytes_per_s > speed / 8:
-        names = " and ".join(name for _, name in links)
-        yield Evidence(
-            f"faster than the network: {names} can carry {rate(speed / 8)} at most",
-            "speed_bits_per_s",
-            bytes_per_s,
-            speed / 8,
-            "/sys/class/net/*/speed",
-        )
-
-
-RULE = Rule(
-    name="caching",
+@Rule(
     title="Cached reads",
     layer="syscall",
-    judge=judge,
     watches="The share of reads that touched no lower layer, where there are many of them, and of "
     "bytes of NFS files that no READ fetched; fast buffered writes beside what the disks take.",
     sources="The probes count each request for the call that submitted it; bytes from mountstats.",
@@ -176,14 +23,129 @@ RULE = Rule(
     "Holes of sparse files look cached, too (see holes).",
     wrong_if="column bi (KB read from disks a second) is as much as the programs read",
     check="vmstat 1 5",
-    thresholds=(
-        Threshold("cached_min_pct", 80.0, "below, the disk still sets the mean"),
-        Threshold("bytes_min_per_s", 200e6, "slower I/O is not worth reporting"),
-        Threshold("unwritten_min_pct", 50.0, "then most of it is in memory only"),
-        Threshold("calls_min_per_s", 20000, "what a fast disk serves in small reads"),
-    ),
+    thresholds={
+        "cached_min_pct": (80.0, "below, the disk still sets the mean"),
+        "bytes_min_per_s": (200e6, "slower I/O is not worth reporting"),
+        "unwritten_min_pct": (50.0, "then most of it is in memory only"),
+        "calls_min_per_s": (20000, "what a fast disk serves in small reads"),
+    },
     probed=("syscall",),
     yields_to=("holes",),
     hold_s=2.0,
-    span_s=10.0,
 )
+def caching(recent: Stretch, limits: Limits) -> Verdicts:
+    """Local files by calls, NFS files by bytes; writes by what the disks take of them."""
+    read = sum_op(recent, "syscall", "read_buffered")
+    is_fast = read.bytes_per_s >= limits["bytes_min_per_s"]
+    if is_fast or read.ops_per_s >= limits["calls_min_per_s"]:
+        yield from _local(recent, read, limits)
+        yield from _nfs(recent, limits)
+    yield from _writes(recent, limits)
+
+
+def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
+    names = ("calls", "calls_cached", "calls_at_end", "lower_bytes", "packed_bytes",
+             "unpacked_bytes")  # fmt: skip
+    calls, cached, at_end, fetched, packed, unpacked = sum_metrics(
+        recent, "syscall", *(f"read_{name}_per_s" for name in names)
+    )
+    elsewhere = off_disk_bytes(recent, "read")
+    if not calls or elsewhere > read.bytes / 2:
+        return
+    # What read-ahead fetched was read from the disk all the same: bytes decide, not calls alone.
+    brought = fetched + unpacked - packed + elsewhere
+    spared = 1 - min(1.0, brought / read.bytes) if read.bytes else 0.0
+    # Of others (FUSE, CIFS …, a worker thread's) nobody knows whether they were cached.
+    share, least = cached / max(calls, read.count - at_end), limits["cached_min_pct"]
+    if min(share, spared) * 100 < least:
+        return
+    top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
+    who = f", most of them by {program(top.key, 'many programs')}" if top is not None else ""
+    text = f"{percent(share)} of the read calls submitted no I/O below"
+    source = "probe: requests of each call"
+    below = fetched / read.seconds
+    parts = f"{rate(read.bytes_per_s)} read, {rate(below)} of it fetched"
+    yield Verdict(
+        subject="page cache",
+        severity="info",
+        confidence="high",
+        cause=f"{percent(share)} of {per_s(read.ops_per_s)} reads a second "
+        f"({rate(read.bytes_per_s)}) come from the page cache{who}: "
+        f"{duration(read.latency_us or 0)} each is the speed of memory, not of the storage.",
+        evidence=(
+            Evidence(text, "cached_pct", share * 100, least, source),
+            Evidence(parts, "read_lower_bytes_per_s", below),
+        ),
+        advice="Nothing is wrong, unless you mean to test the storage: then use O_DIRECT, drop the "
+        "cache before, or read far more than there is memory.",
+        command="sync; echo 3 > /proc/sys/vm/drop_caches   # before each run",
+    )
+
+
+def _writes(recent: Stretch, limits: Limits) -> Verdicts:
+    """Buffered writes of somebody who waits for no disk in the end."""
+    wrote = sum_op(recent, "syscall", "write_buffered")
+    local = wrote.bytes - off_disk_bytes(recent, "write")
+    a_second, least = local / wrote.seconds, limits["bytes_min_per_s"]
+    if a_second < least:
+        return
+    top = busiest(recent[-1], "syscall", "process", "write_bytes_per_s")
+    if top is None or top.values.get("syncs_per_s"):
+        return
+    reached = sum_op(recent, "block", "write").bytes
+    if (1 - reached / local) * 100 < limits["unwritten_min_pct"]:
+        return
+    text = f"{size(local)} written without O_DIRECT and fsync, {size(reached)} reached a disk"
+    yield Verdict(
+        subject="written",
+        title="Cached writes",
+        severity="info",
+        confidence="high",
+        cause=f"{program(top.key, 'Many programs')} writes {rate(a_second)} to the "
+        f"page cache, and the disks take {rate(reached / wrote.seconds)} meanwhile: "
+        f"{duration(wrote.latency_us or 0)} a write is the speed of memory, not of the storage.",
+        evidence=(Evidence(text, "write_bytes_per_s", a_second, least, "probes of both layers"),),
+        advice="The rest is written back later. To test the storage, write with O_DIRECT or count "
+        "the time of an fsync in the end (dd conv=fsync, fio --end_fsync=1).",
+        command="grep -E '^(Dirty|Writeback):' /proc/meminfo",
+    )
+
+
+def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
+    a_second = sum_metric(recent, "nfs_client", "app_read_bytes_per_s") / caching.recent_s
+    share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
+    least = limits["cached_min_pct"]
+    if share is None or share < least or a_second < limits["bytes_min_per_s"]:
+        return
+    text = f"{percent(share / 100)} of the bytes were fetched by no READ"
+    source = "/proc/self/mountstats, bytes:"
+    yield Verdict(
+        subject="NFS client",
+        layer="nfs_client",
+        severity="info",
+        confidence="high",
+        cause=f"{percent(share / 100)} of the {rate(a_second)} that programs read of NFS files "
+        "come from this client's page cache: neither the network nor the server is measured.",
+        evidence=(
+            Evidence(text, "cached_pct", share, least, source),
+            *_beyond_links(recent, a_second),
+        ),
+        advice="To test the server, read with O_DIRECT or drop this client's cache before.",
+        command="echo 3 > /proc/sys/vm/drop_caches   # before each run",
+    )
+
+
+def _beyond_links(recent: Stretch, bytes_per_s: float) -> Iterator[Evidence]:
+    """That no link of this machine could have carried so much, where their speeds are known."""
+    links = [
+        (row.values.get("speed_bits_per_s"), row.key[0])
+        for row in rows_of(recent[-1], "tcp", "interface")
+        if row.values.get("in_packets_per_s")
+    ]
+    # One that moves packets and does not tell its speed (lo, a bridge) may be the fast one.
+    speed = sum(each for each, _ in links if each) / 8
+    if all(each for each, _ in links) and speed and bytes_per_s > speed:
+        names = " and ".join(name for _, name in links)
+        text = f"faster than the network: {names} can carry {rate(speed)} at most"
+        source = "/sys/class/net/*/speed"
+        yield Evidence(text, "speed_bits_per_s", bytes_per_s, speed, source)

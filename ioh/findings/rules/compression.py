@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import sum_metric, sum_op, sum_rows
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import sum_metrics, sum_op, sum_rows
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 6.0
 _CAN = frozenset({"btrfs", "zfs", "f2fs", "bcachefs", "ubifs"})
 _PURE = 0.9
 _ADVICE = (
@@ -21,95 +19,9 @@ _ADVICE = (
 )
 
 
-def _is_written(snapshot: Snapshot) -> bool:
-    """Whether programs wrote to any such file system."""
-    return any(
-        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
-        for row in rows_of(snapshot, "syscall", "mount")
-    )
-
-
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Reads and writes, each by itself."""
-    if window.covers(SPAN_S):
-        yield from _reads(window, limits)
-        yield from _writes(window, limits)
-
-
-def _reads(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """What was unpacked, where the file system tells."""
-    recent = window.recent(SPAN_S)
-    packed, unpacked = (
-        sum_metric(recent, "syscall", f"read_{name}_bytes_per_s") or 0.0
-        for name in ("packed", "unpacked")
-    )
-    seconds = duration_s(recent)
-    if not packed or unpacked / seconds < limits["bytes_min_per_s"]:
-        return
-    ratio = unpacked / packed
-    if ratio < limits["ratio_min"]:
-        return
-    yield Verdict(
-        subject="read",
-        severity="info",
-        confidence="high",
-        cause=f"Programs read compressed files: {rate(packed / seconds)} of the disks become "
-        f"{rate(unpacked / seconds)} ({times(ratio)} to 1).",
-        evidence=(
-            Evidence(
-                f"{size(packed)} fetched, {size(unpacked)} unpacked",
-                "read_unpacked_bytes_per_s",
-                ratio,
-                limits["ratio_min"],
-                "probe: compressed bios of btrfs",
-            ),
-        ),
-        advice=_ADVICE,
-    )
-
-
-def _writes(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """What programs wrote to such file systems beside what reached the disks."""
-    recent = window.recent(SPAN_S)
-    if not any(recent.each(_is_written)):
-        return
-    by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
-    kinds = [name for name in by_type if name in _CAN and by_type[name]]
-    wrote = sum(by_type[name] for name in kinds)
-    if not kinds or wrote < _PURE * sum(by_type.values()):
-        return
-    below = sum_op(recent, "block", "write")
-    hosts = recent[0].host, recent[-1].host
-    then, now = ((h.dirty_bytes or 0) + (h.writeback_bytes or 0) for h in hosts)
-    syncs = sum_op(recent, "syscall", "fsync").count + sum_op(recent, "syscall", "write_sync").count
-    reached = below.bytes + max(0, now - then)
-    if wrote / below.seconds < limits["bytes_min_per_s"] or not syncs or not reached:
-        return
-    ratio = wrote / reached
-    if ratio < limits["ratio_min"]:
-        return
-    yield Verdict(
-        severity="info",
-        cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
-        f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
-        evidence=(
-            Evidence(
-                f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait",
-                "bytes_per_s",
-                ratio,
-                limits["ratio_min"],
-                "probes of both layers; /proc/vmstat nr_dirty",
-            ),
-        ),
-        advice=_ADVICE,
-    )
-
-
-RULE = Rule(
-    name="compression",
+@Rule(
     title="Compressed or deduplicated",
     layer="block",
-    judge=judge,
     watches="Bytes that programs wrote and synced on file systems that can compress, compared "
     "with bytes that the disks wrote; compressed bytes that buffered reads of btrfs fetched, "
     "compared with what they became.",
@@ -121,11 +33,77 @@ RULE = Rule(
     wrong_if="none of these file systems is mounted with compression, and none is on a volume "
     "that compresses or deduplicates",
     check="findmnt -t btrfs,f2fs,bcachefs,zfs -o TARGET,OPTIONS",
-    thresholds=(
-        Threshold("ratio_min", 1.5, "a smaller ratio may be delayed write-back"),
-        Threshold("bytes_min_per_s", 5e6, "smaller loads are ignored"),
-    ),
+    thresholds={
+        "ratio_min": (1.5, "a smaller ratio may be delayed write-back"),
+        "bytes_min_per_s": (5e6, "smaller loads are ignored"),
+    },
     needs=("block",),
     probed=("syscall",),
     span_s=15.0,
+    recent_s=6.0,
 )
+def compression(recent: Stretch, limits: Limits) -> Verdicts:
+    """Reads and writes, each by itself."""
+    yield from _reads(recent, limits)
+    yield from _writes(recent, limits)
+
+
+def _reads(recent: Stretch, limits: Limits) -> Verdicts:
+    """What was unpacked, where the file system tells."""
+    packed, unpacked = sum_metrics(
+        recent, "syscall", "read_packed_bytes_per_s", "read_unpacked_bytes_per_s"
+    )
+    if not packed or unpacked / recent.seconds < limits["bytes_min_per_s"]:
+        return
+    ratio, least = unpacked / packed, limits["ratio_min"]
+    if ratio < least:
+        return
+    text = f"{size(packed)} fetched, {size(unpacked)} unpacked"
+    source = "probe: compressed bios of btrfs"
+    yield Verdict(
+        subject="read",
+        severity="info",
+        confidence="high",
+        cause=f"Programs read compressed files: {rate(packed / recent.seconds)} of the disks "
+        f"become {rate(unpacked / recent.seconds)} ({times(ratio)} to 1).",
+        evidence=(Evidence(text, "read_unpacked_bytes_per_s", ratio, least, source),),
+        advice=_ADVICE,
+    )
+
+
+def _is_written(snapshot: Snapshot) -> bool:
+    """Whether programs wrote to any such file system."""
+    return any(
+        row.key[-1] in _CAN and row.values.get("write_bytes_per_s")
+        for row in rows_of(snapshot, "syscall", "mount")
+    )
+
+
+def _writes(recent: Stretch, limits: Limits) -> Verdicts:
+    """What programs wrote to such file systems beside what reached the disks."""
+    if not any(recent.each(_is_written)):
+        return
+    by_type = sum_rows(recent, "syscall", "mount", ("write_bytes_per_s",), itemgetter(-1))
+    kinds = [name for name in by_type if name in _CAN and by_type[name]]
+    wrote = sum(by_type[name] for name in kinds)
+    if not kinds or wrote < _PURE * sum(by_type.values()):
+        return
+    below = sum_op(recent, "block", "write")
+    hosts = recent[0].host, recent[-1].host
+    then, now = ((h.dirty_bytes or 0) + (h.writeback_bytes or 0) for h in hosts)
+    syncs = sum(sum_op(recent, "syscall", op).count for op in ("fsync", "write_sync"))
+    reached = below.bytes + max(0, now - then)
+    if wrote / below.seconds < limits["bytes_min_per_s"] or not syncs or not reached:
+        return
+    ratio, least = wrote / reached, limits["ratio_min"]
+    if ratio < least:
+        return
+    text = f"{size(wrote)} written and synced, {size(reached)} reached the disks or wait"
+    source = "probes of both layers; /proc/vmstat nr_dirty"
+    yield Verdict(
+        severity="info",
+        cause=f"Programs write {rate(wrote / below.seconds)} to {', '.join(kinds)}, the disks only "
+        f"{rate(below.bytes_per_s)} ({times(ratio)} to 1): compressed, or the same data again.",
+        evidence=(Evidence(text, "bytes_per_s", ratio, least, source),),
+        advice=_ADVICE,
+    )

@@ -1,25 +1,22 @@
-"""Calls that leave for the disk in pieces: how many, how small, and which limit cuts them."""
+"""Calls that leave in pieces: how many, how small, and which limit cuts them."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ioh.findings.devices import PAGE_BYTES, Device, carrier, passing
-from ioh.findings.format_sentence import per_s, size, times
-from ioh.findings.nfs import off_disk_bytes
-from ioh.findings.read_ahead import ReadAhead, read_ahead
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.devices import PAGE_BYTES, Device, ReadAhead, carrier, passing, read_ahead
+from ioh.findings.format_sentence import duration, per_s, size, times
+from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
-from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, busiest_file, duration_s
+from ioh.findings.sums import sum_metric, sum_metrics, sum_op
+from ioh.findings.window import Stretch, busiest_file, metric_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
-SPAN_S = 3.0
 _PURE = 0.9  # so much of the calls must be of one kind for what they became to be theirs
 
 
@@ -31,26 +28,52 @@ class _Limit(NamedTuple):
     file: str
     bytes: float
     advice: str
-    command: str
+    command: str = ""
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Fragmentation",
+    layer="syscall",
+    watches="How many requests each read, and each direct or synchronous write, becomes, whether "
+    "one after another or at once, and which limit of the device has just that size.",
+    sources="The probes count every request for the call that submitted it; limits from "
+    "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
+    "chunk_sectors.",
+    blind="Buffered writes are written back by the kernel later and belong to no call (see "
+    "consolidation). An interval with both direct and buffered reads is not evaluated.",
+    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
+    "reported as information, not as a warning. So is a limit that cannot be set.",
+    wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
+    check="iostat -x 1 5",
+    thresholds={
+        "ratio_min": (2.0, "fewer than two requests a call cost almost nothing"),
+        "piece_max_bytes": (
+            262144,
+            "from 256 KB on the transfer takes longer than what each request costs",
+        ),
+        "serial_max_bytes": (589824, "512 KB, if a call waits for one after the other"),
+        "bytes_off_max_pct": (25.0, "otherwise other I/O is in the sum"),
+        "pieces_min_per_s": (50, "smaller loads are ignored"),
+    },
+    needs=("block",),
+    probed=("syscall",),
+    recent_s=3.0,
+    may_be_short=True,
+)
+def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads and writes apart."""
-    recent = window.recent(SPAN_S)
     for op, found in (("read", _reads), ("write", _writes)):
-        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") or 0.0
-        if ops / duration_s(recent) < limits["pieces_min_per_s"]:
+        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s")
+        if ops / recent.seconds < limits["pieces_min_per_s"]:
             continue
         pieces, is_buffered = found(recent, ops)
-        if pieces is None:
-            continue
         # Of exactly two, the edges of the time looked at may cut one off.
-        if pieces.per_call < 0.97 * limits["ratio_min"]:
+        if pieces is None or pieces.per_call < 0.97 * limits["ratio_min"]:
             continue
         if pieces.call_size < limits["ratio_min"] * pieces.piece_size * 0.9:
             continue
         if pieces.conserves(limits["bytes_off_max_pct"] / 100):
-            yield from _verdict(recent, pieces, limits, op, is_buffered=is_buffered)
+            yield from _cut(recent, pieces, limits, op, is_buffered=is_buffered)
 
 
 _Found = tuple[Pieces | None, bool]
@@ -60,16 +83,14 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     """Read calls that reached a device, all of them direct or all of them buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
-    calls, cached, bytes_, at_end = (
-        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("read_calls", "read_calls_cached", "read_lower_bytes", "read_calls_at_end")
-    )
+    names = ("read_calls", "read_calls_cached", "read_lower_bytes", "read_calls_at_end")
+    calls, cached, bytes_, at_end = sum_metrics(recent, "syscall", *(f"{n}_per_s" for n in names))
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
-    if off_disk_bytes(recent, "read") > (1 - _PURE) * main.bytes:
-        return None, is_buffered  # READs are charged to their calls, too
-    if uncached < 1 or other.bytes > (1 - _PURE) * main.bytes:
+    # READs of NFS are charged to their calls, too.
+    strange = max(other.bytes, off_disk_bytes(recent, "read"))
+    if uncached < 1 or strange > (1 - _PURE) * main.bytes:
         return None, is_buffered
     # Read-ahead serves some calls from what others fetched: per call, all calls count.  Buffered
     # calls that touched nothing stand beside direct ones and fetched nothing.
@@ -83,24 +104,19 @@ def _reads(recent: Stretch, ops: float) -> _Found:
 def _writes(recent: Stretch, ops: float) -> _Found:
     """Direct and synchronous writes: what their callers submit is theirs."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
-    calls, bytes_ = (
-        sum_metric(recent, "syscall", f"{name}_per_s") or 0.0
-        for name in ("write_calls", "write_lower_bytes")
-    )
-    count = sum(kind.count for kind in kinds)
+    calls, bytes_ = sum_metrics(recent, "syscall", "write_calls_per_s", "write_lower_bytes_per_s")
+    count, total = sum(kind.count for kind in kinds), sum(kind.bytes for kind in kinds)
     if not count or count < _PURE * calls:
         return None, False
-    if off_disk_bytes(recent, "write") > (1 - _PURE) * sum(kind.bytes for kind in kinds):
+    if off_disk_bytes(recent, "write") > (1 - _PURE) * total:
         return None, False
     busiest = max(kinds, key=lambda kind: kind.count)
-    total = sum(kind.bytes for kind in kinds)
     return Pieces(count, total, ops, bytes_, busiest.latency_us), False
 
 
-def _verdict(
-    recent: Sequence[Snapshot], pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
-) -> Iterator[Verdict]:
-    verb = f"{op}s"
+def _cut(
+    recent: Stretch, pieces: Pieces, limits: Limits, op: str, *, is_buffered: bool
+) -> Verdicts:
     device = carrier(recent, op, pieces.piece_bytes, pieces.piece_size)
     if device is not None:
         pieces = replace(pieces, below_us=device.sum.latency_us)
@@ -109,30 +125,28 @@ def _verdict(
     if pieces.piece_size > limits["piece_max_bytes" if not is_serial else "serial_max_bytes"]:
         return
     ahead = read_ahead(recent, device) if is_buffered else None
-    limit = _which_limit(pieces, device, ahead)
-    if limit is None:
-        limit = _limit_above(recent, op, pieces)
+    limit = _which_limit(pieces, device, ahead) or _limit_above(recent, op, pieces)
     if limit is None and pieces.per_call < 4:
         return  # nothing to point at, and little to gain
     advice, command = (limit.advice, limit.command) if limit else _unknown_limit(recent, ahead)
     name = device.name if device is not None else ""
-    shown = [f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"]
-    if order:
-        shown.append(order)
-    where = f" {limit.name} of {limit.device} is {size(limit.bytes)}." if limit is not None else ""
+    shown = f"{times(pieces.per_call)} requests of {size(pieces.piece_size)}"
+    shown += f", {order}." if order else "."
+    if limit is not None:
+        shown += f" {limit.name} of {limit.device} is {size(limit.bytes)}."
     yield Verdict(
-        subject=f"{verb} {name}".strip(),
+        subject=f"{op}s {name}".strip(),
         # What no setting changes is nothing wrong: the memory of dd is scattered as any program's.
         severity="warning" if is_serial and limit is not None and limit.command else "info",
         confidence="high" if limit is not None else "low",
-        cause=f"{verb.capitalize()} of {size(pieces.call_size)} become {', '.join(shown)}.{where}",
-        evidence=tuple(_evidence(recent, pieces, device, limit, verb)),
+        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {shown}",
+        evidence=tuple(_evidence(recent, pieces, device, limit, op)),
         advice=advice,
         command=command,
     )
 
 
-def _unknown_limit(recent: Sequence[Snapshot], ahead: ReadAhead | None) -> tuple[str, str]:
+def _unknown_limit(recent: Stretch, ahead: ReadAhead | None) -> tuple[str, str]:
     """What to do, and the command, where no setting that is known has that size."""
     if ahead is not None and ahead.is_btrfs:
         advice = "No limit of the device explains it: check the read-ahead of btrfs itself."
@@ -147,32 +161,30 @@ def _which_limit(pieces: Pieces, device: Device | None, ahead: ReadAhead | None)
     if device is None:
         return None
     request = device.setting("max_request_bytes")
-    hardware = device.setting("max_hw_request_bytes")
-    segments = device.setting("max_segments")
     chunk = device.setting("chunk_bytes")
-    if pieces.is_cut_at(request) and request:
-        return _request_limit(device, request, hardware, pieces.call_size)
+    spread = (device.setting("max_segments") or 0) * PAGE_BYTES
+    if request and pieces.is_cut_at(request):
+        return _request_limit(device, request, pieces.call_size)
     if ahead is not None and ahead.bytes and pieces.is_cut_at(ahead.bytes):
         command = ahead.set_to(_round_kb(pieces.call_size))
         advice = "The page cache fetches no more at a time: raise its read-ahead to the size of "
-        "the reads."
+        advice += "the reads."
         return _Limit("read_ahead_kb", ahead.device, ahead.file, ahead.bytes, advice, command)
-    if pieces.is_cut_at(chunk) and chunk:
+    if chunk and pieces.is_cut_at(chunk):
         return _chunk_limit(device, "chunk_sectors", chunk)
-    if segments and pieces.is_cut_at(segments * PAGE_BYTES):
+    if pieces.is_cut_at(spread):
         advice = "The buffer is spread over too many pieces of memory: use huge pages for it."
         file = device.queue_file("max_segments")
-        return _Limit("max_segments x 4 KB", device.name, file, segments * PAGE_BYTES, advice, "")
+        return _Limit("max_segments x 4 KB", device.name, file, spread, advice)
     return None
 
 
-def _limit_above(recent: Sequence[Snapshot], op: str, pieces: Pieces) -> _Limit | None:
+def _limit_above(recent: Stretch, op: str, pieces: Pieces) -> _Limit | None:
     """The chunk of an array above the disks: md gives it as its largest request."""
+    settings = (("chunk_sectors", "chunk_bytes"), ("max_sectors_kb", "max_request_bytes"))
     for device in passing(recent, op):
-        for name in ("chunk_sectors", "max_sectors_kb"):
-            limit = device.setting(
-                "chunk_bytes" if name == "chunk_sectors" else "max_request_bytes"
-            )
+        for name, setting in settings:
+            limit = device.setting(setting)
             if limit and pieces.is_cut_at(limit):
                 return _chunk_limit(device, name, limit)
     return None
@@ -180,21 +192,20 @@ def _limit_above(recent: Sequence[Snapshot], op: str, pieces: Pieces) -> _Limit 
 
 def _chunk_limit(device: Device, name: str, chunk: float) -> _Limit:
     advice = "No request may cross a stripe: use stripes as large as the I/O, or I/O as small."
-    return _Limit(name, device.name, device.queue_file(name), chunk, advice, "")
+    return _Limit(name, device.name, device.queue_file(name), chunk, advice)
 
 
-def _request_limit(
-    device: Device, request: float, hardware: float | None, call_size: float
-) -> _Limit:
-    file = device.queue_file("max_sectors_kb")
+def _request_limit(device: Device, request: float, call_size: float) -> _Limit:
+    name, hardware = "max_sectors_kb", device.setting("max_hw_request_bytes")
+    file = device.queue_file(name)
     if hardware is not None and request >= hardware:
         advice = "It is the hardware's own limit (max_hw_sectors_kb): have more I/O in flight."
-        return _Limit("max_sectors_kb", device.name, file, request, advice, "")
+        return _Limit(name, device.name, file, request, advice)
     want = _round_kb(min(hardware or call_size, call_size))
     most = f" (the device takes up to {size(hardware)})" if hardware is not None else ""
     advice = f"Let requests be as large as the I/O{most}; a udev rule keeps it after a reboot."
     command = f"echo {want} > {shlex.quote(file)}"
-    return _Limit("max_sectors_kb", device.name, file, request, advice, command)
+    return _Limit(name, device.name, file, request, advice, command)
 
 
 def _round_kb(bytes_: float) -> int:
@@ -204,66 +215,97 @@ def _round_kb(bytes_: float) -> int:
 
 
 def _evidence(
-    recent: Sequence[Snapshot],
-    pieces: Pieces,
-    device: Device | None,
-    limit: _Limit | None,
-    verb: str,
+    recent: Stretch, pieces: Pieces, device: Device | None, limit: _Limit | None, op: str
 ) -> Iterator[Evidence]:
-    seconds = duration_s(recent)
-    yield Evidence(
-        f"{per_s(pieces.calls / seconds)} {verb} a second became "
-        f"{per_s(pieces.pieces / seconds)} requests: {times(pieces.per_call)} a call, counted in "
-        "each caller's own context",
-        f"{verb[:-1]}_lower_ops_per_op",
-        pieces.per_call,
-        source="probe: requests of each call",
-    )
-    yield Evidence(
-        f"{size(pieces.call_bytes)} asked, {size(pieces.piece_bytes)} submitted",
-        f"{verb[:-1]}_lower_bytes_per_s",
-        pieces.piece_bytes / seconds,
-    )
+    text = f"{per_s(pieces.calls / recent.seconds)} {op}s a second became "
+    text += f"{per_s(pieces.pieces / recent.seconds)} requests: {times(pieces.per_call)} a call, "
+    text += "counted in each caller's own context"
+    source = "probe: requests of each call"
+    yield Evidence(text, f"{op}_lower_ops_per_op", pieces.per_call, source=source)
+    text = f"{size(pieces.call_bytes)} asked, {size(pieces.piece_bytes)} submitted"
+    yield Evidence(text, f"{op}_lower_bytes_per_s", pieces.piece_bytes / recent.seconds)
     if limit is not None:
-        yield Evidence(
-            f"{limit.name} = {size(limit.bytes)}", "", pieces.piece_size, limit.bytes, limit.file
-        )
+        text = f"{limit.name} = {size(limit.bytes)}"
+        yield Evidence(text, "", pieces.piece_size, limit.bytes, limit.file)
     if device is not None and pieces.at_once is not None:
-        yield Evidence(
-            f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
-            f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} in flight at a time",
-            "latency_us",
-            pieces.above_us,
-        )
+        text = f"a call takes {pieces.above_us or 0:,.0f} us and a request of {device.name} "
+        text += f"{pieces.below_us or 0:,.0f} us: {times(pieces.at_once)} in flight at a time"
+        yield Evidence(text, "latency_us", pieces.above_us)
 
 
-RULE = Rule(
-    name="fragmentation",
+@Rule(
     title="Fragmentation",
-    layer="syscall",
-    judge=judge,
-    watches="How many requests each read, and each direct or synchronous write, becomes, whether "
-    "one after another or at once, and which limit of the device has just that size.",
-    sources="The probes count every request for the call that submitted it; limits from "
-    "/sys/block/DEVICE/queue: max_sectors_kb, max_hw_sectors_kb, max_segments, read_ahead_kb, "
-    "chunk_sectors.",
-    blind="Buffered writes are written back by the kernel later and belong to no call (see "
-    "consolidation). An interval with both direct and buffered reads is not evaluated.",
-    false_alarm="Striped arrays split on purpose, with all pieces in flight at once: that is "
-    "reported as information, not as a warning. So is a limit that cannot be set.",
-    wrong_if="the requests (rareq-sz, wareq-sz) are as large as the calls",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "fewer than two requests a call cost almost nothing"),
-        Threshold(
-            "piece_max_bytes",
-            262144,
-            "from 256 KB on the transfer takes longer than what each request costs",
-        ),
-        Threshold("serial_max_bytes", 589824, "512 KB, if a call waits for one after the other"),
-        Threshold("bytes_off_max_pct", 25.0, "otherwise other I/O is in the sum"),
-        Threshold("pieces_min_per_s", 50, "smaller loads are ignored"),
-    ),
-    needs=("block",),
+    layer="nfs_client",
+    watches="How many READs and WRITEs the calls on each NFS mount become, and whether rsize or "
+    "wsize has just that size.",
+    sources="Calls by mount from the probe, READs and WRITEs and rsize, wsize from "
+    "/proc/self/mountstats, the server's limit from /proc/fs/nfsd/max_block_size where it is "
+    "this machine.",
+    blind="Several mounts at one mount point; which sizes were requested at mount time.",
+    false_alarm="Read-ahead and write-back merge small calls, so only calls larger than the "
+    "limit are evaluated, by mean size.",
+    wrong_if="READs and WRITEs (kB/op) are as large as the calls",
+    check="nfsiostat 1 5",
+    thresholds={
+        "ratio_min": (2.0, "fewer than two calls to the server cost little"),
+        "piece_max_bytes": (262144, "from 256 KB on the payload outweighs the call"),
+        "bytes_off_max_pct": (20.0, "otherwise the two layers moved different data"),
+        "pieces_min_per_s": (5, "synchronous calls are slow because they are split"),
+    },
+    needs=("nfs_client",),
     probed=("syscall",),
+    recent_s=10.0,
+    may_be_short=True,
 )
+def nfs_fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each mount and direction."""
+    off = limits["bytes_off_max_pct"] / 100
+    for op in ("read", "write"):
+        for mount in mounts(recent, op):
+            pieces = mount.pieces
+            if pieces.pieces / recent.seconds < limits["pieces_min_per_s"]:
+                continue
+            if pieces.per_call < limits["ratio_min"]:
+                continue
+            if pieces.piece_size > limits["piece_max_bytes"]:
+                continue
+            limit = mount.settings.get(f"{op[0]}size_bytes")
+            if limit and pieces.is_cut_at(limit) and pieces.conserves(off, whole_calls=1):
+                yield _nfs_cut(recent, mount, op, limit)
+
+
+def _nfs_cut(recent: Stretch, mount: MountRow, op: str, limit: float) -> Verdict:
+    pieces, setting, rpc = mount.pieces, f"{op[0]}size", op.upper()
+    kinds = ("direct", "sync") if op == "write" else ("direct",)
+    own = sum(sum_op(recent, "syscall", f"{op}_{kind}").bytes for kind in kinds)
+    everything = sum_op(recent, "syscall", op).bytes
+    is_own = bool(everything) and own >= _PURE * everything
+    order = how(pieces) if is_own else ""
+    measured = f", {order}" if order else ""
+    if not is_own and op == "write":
+        measured = "; buffered, so this is inferred from rates: the client sends them later"
+    server_max = metric_of(recent[-1], "nfs_server", "max_block_bytes")
+    offers = f" This server offers {size(server_max)}." if server_max else ""
+    became = f"{per_s(pieces.calls / recent.seconds)} {op} calls a second became "
+    became += f"{per_s(pieces.pieces / recent.seconds)} {rpc}s: {times(pieces.per_call)} a call"
+    source = "probe of calls by mount; /proc/self/mountstats"
+    cut, mounted = f"{setting} = {size(limit)}", "/proc/self/mountstats"
+    took = f"a call takes {duration(pieces.above_us or 0)}, "
+    took += f"a {rpc} {duration(pieces.below_us or 0)}"
+    place = shlex.quote(mount.point)
+    return Verdict(
+        subject=f"{op}s {mount.point}",
+        confidence="high" if is_own else "medium",
+        cause=f"{op.capitalize()}s of {size(pieces.call_size)} become {times(pieces.in_a_call)} "
+        f"{rpc}s of {size(pieces.piece_size)}{measured}. {setting}={limit:.0f} on {mount.export}.",
+        evidence=(
+            Evidence(became, f"{op}s_per_s", pieces.per_call, source=source),
+            Evidence(cut, f"{setting}_bytes", pieces.piece_size, limit, mounted),
+            Evidence(took, "latency_us", pieces.above_us),
+        ),
+        advice=f"Change {setting} to 1048576 in fstab, or wherever it is mounted from, then umount "
+        "and mount: a remount does not change it. The server may offer less (its "
+        f"/proc/fs/nfsd/max_block_size).{offers}",
+        # Not a mount command: of the options that it has, a recording knows but a few.
+        command=f"findmnt -o SOURCE,OPTIONS {place}   # keep these, with {setting}=1048576",
+    )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ioh.findings.format_sentence import percent
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import measured
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 
-SPAN_S = 3.0
 _LESS = "Take this layer's numbers as lower bounds; watch less at once (--pid, --comm, --device)."
 _ADVICE = {
     "aio_unseen": "A program takes libaio's completions from the ring itself, where no probe sees "
@@ -24,52 +21,42 @@ _ADVICE = {
 }
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Each layer whose probe lost a larger share than it may."""
-    recent = window.recent(SPAN_S)
-    for name, layer in window.newest.measured.items():
-        if not sum(layer.lost.values()):
-            continue
-        known = [found for _, found in measured(recent, name)]
-        lost = sum(sum(x.lost.values()) for x in known)
-        counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
-        share = lost / (lost + counted)
-        if share * 100 < limits["lost_min_pct"] or lost < limits["lost_min"]:
-            continue
-        reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
-        yield Verdict(
-            subject=name,
-            layer=name,
-            confidence="high",
-            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
-            f"({percent(share)}): its counts and rates are too small by that much.",
-            evidence=(
-                Evidence(
-                    f"lost {percent(share)} of the layer's events ({reasons})",
-                    "lost_pct",
-                    share * 100,
-                    limits["lost_min_pct"],
-                    "ioh's own probe",
-                ),
-            ),
-            advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
-            command="ioh doctor",
-        )
-
-
-RULE = Rule(
-    name="losses",
+@Rule(
     title="Events lost",
     layer="",
-    judge=judge,
     watches="The share of events that each layer's probe saw and could not account for.",
     sources="The probes' own counters of losses, by reason.",
     blind="Events that a probe never saw, except in layer block, which is compared with diskstats.",
     false_alarm="Operations in flight when ioh attached are lost once, not for seconds.",
     wrong_if="the counts agree with the kernel's own within 1 %",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold("lost_min_pct", 1.0, "below, means and rates are right to two digits"),
-        Threshold("lost_min", 50, "a few events of a nearly idle second mean little"),
-    ),
+    thresholds={
+        "lost_min_pct": (1.0, "below, means and rates are right to two digits"),
+        "lost_min": (50, "a few events of a nearly idle second mean little"),
+    },
+    recent_s=3.0,
+    may_be_short=True,
 )
+def losses(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each layer whose probe lost a larger share than it may."""
+    for name, layer in recent[-1].measured.items():
+        if not sum(layer.lost.values()):
+            continue
+        known = [found for _, found in measured(recent, name)]
+        lost = sum(sum(x.lost.values()) for x in known)
+        counted = sum(x.ops[op].count or 0 for x in known for op in x.spec.ops if op in x.ops)
+        share, least = lost / (lost + counted), limits["lost_min_pct"]
+        if share * 100 < least or lost < limits["lost_min"]:
+            continue
+        reasons = ", ".join(f"{reason} {count}" for reason, count in layer.lost.items() if count)
+        text = f"lost {percent(share)} of the layer's events ({reasons})"
+        yield Verdict(
+            subject=name,
+            layer=name,
+            confidence="high",
+            cause=f"ioh lost {lost:,} of {lost + counted:,} events of layer {layer.spec.title} "
+            f"({percent(share)}): its counts and rates are too small by that much.",
+            evidence=(Evidence(text, "lost_pct", share * 100, least, "ioh's own probe"),),
+            advice=_ADVICE.get(max(layer.lost, key=lambda reason: layer.lost[reason]), _LESS),
+            command="ioh doctor",
+        )

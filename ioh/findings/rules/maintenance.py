@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from operator import itemgetter
 
 from ioh.findings.format_sentence import percent, rate
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
 # Programs and kernel threads whose I/O is upkeep, not work: by their names, 15 bytes at most.
 _UPKEEP = re.compile(
     r"md\d+_(resync|reshape|recovery)|fstrim|btrfs|btrfs-scrub.*|e2scrub.*|xfs_scrub.*|xfs_fsr|"
@@ -29,29 +27,49 @@ _BTRFS = {
 _BTRFS_OTHER = "btrfs filesystem show"
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Storage maintenance",
+    layer="block",
+    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
+    "scrubs, checks and the like; discards.",
+    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
+    "/proc/net/unix, the probe's submitters by name, discards.",
+    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
+    "other program than btrfs-progs started, in another network namespace.",
+    false_alarm="A program of one of these names that does real work.",
+    wrong_if="no such job is under way and no such program runs",
+    check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
+    thresholds={
+        "share_min_pct": (20.0, "less does not change what is measured"),
+        "bytes_min_per_s": (10e6, "smaller loads are ignored"),
+        "discard_bytes_min_per_s": (200e6, "file systems discard a little all the time"),
+        "discard_lasting_min_pct": (80.0, "of the intervals; deleting one file shows in only one"),
+    },
+    needs=("block",),
+    may_be_short=True,
+)
+def maintenance(recent: Stretch, limits: Limits) -> Verdicts:
     """Jobs that the kernel reports, upkeep's share of the I/O, and discards."""
-    jobs = rows_of(window.newest, "block", "job")
-    recent = window.recent(SPAN_S)
+    jobs = rows_of(recent[-1], "block", "job")
+    read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
     for row in jobs:
-        read, written = (sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+        device, job = row.key[:2]
         done, speed = row.values.get("done_pct"), row.values.get("speed_bytes_per_s")
         progress = f", {done:.1f} % done" if done is not None else ""
         fast = f" at {rate(speed)}" if speed else ""
+        text = f"{job} under way{progress}"
         yield Verdict(
-            subject=f"{row.key[0]} {row.key[1]}",
+            subject=f"{device} {job}",
             confidence="high",
-            cause=f"{row.key[0]} is busy with {row.key[1]}{progress}{fast}: it takes its share of "
+            cause=f"{device} is busy with {job}{progress}{fast}: it takes its share of "
             f"every disk below. All disks read {rate(read)} and write {rate(written)}.",
-            evidence=(
-                Evidence(f"{row.key[1]} under way{progress}", "done_pct", done, None, _SOURCE),
-            ),
+            evidence=(Evidence(text, "done_pct", done, None, _SOURCE),),
             advice="Measure again when it has ended, or slow it down meanwhile.",
-            command=_command(row.key[0], row.key[1]),
+            command=_command(device, job),
         )
     if not jobs:  # else who does them is no second thing
-        yield from _upkeep(window, limits)
-    yield from _discards(window, limits)
+        yield from _upkeep(recent, limits)
+    yield from _discards(recent, limits)
 
 
 def _has_upkeep(snapshot: Snapshot) -> bool:
@@ -66,95 +84,49 @@ def _command(device: str, job: str) -> str:
     return _BTRFS.get(job, _BTRFS_OTHER).format(node) if is_known else _BTRFS_OTHER
 
 
-def _upkeep(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _upkeep(recent: Stretch, limits: Limits) -> Verdicts:
     if not any(recent.each(_has_upkeep)):
         return
-    moved_by = sum_rows(
-        recent, "block", "process", ("read_bytes_per_s", "write_bytes_per_s"), itemgetter(1)
-    )
+    columns = ("read_bytes_per_s", "write_bytes_per_s")
+    moved_by = sum_rows(recent, "block", "process", columns, itemgetter(1))
     by_name = {name: moved for name, moved in moved_by.items() if _UPKEEP.fullmatch(name)}
-    total = sum(moved_by.values())
-    if not by_name or not total:
+    upkeep, total = sum(by_name.values()), sum(moved_by.values())
+    if not by_name or not total or upkeep / recent.seconds < limits["bytes_min_per_s"]:
         return
-    seconds = duration_s(recent)
-    upkeep = sum(by_name.values())
-    if (
-        upkeep / seconds < limits["bytes_min_per_s"]
-        or upkeep / total * 100 < limits["share_min_pct"]
-    ):
+    share, least = upkeep / total, limits["share_min_pct"]
+    if share * 100 < least:
         return
-    names = ", ".join(sorted(by_name))
     # What is read of a loop device is read of the disk below, too: the share is right, the sum not.
     moved = sum(sum_op(recent, "block", op).bytes_per_s for op in ("read", "write"))
+    text = f"{rate(upkeep / recent.seconds)} of {rate(total / recent.seconds)} submitted"
+    source = "probe of the block layer: who submitted"
     yield Verdict(
         subject="upkeep",
         confidence="high",
-        cause=f"{names} makes {percent(upkeep / total)} of the disks' I/O "
-        f"({rate(upkeep / total * moved)}): maintenance, not work.",
-        evidence=(
-            Evidence(
-                f"{rate(upkeep / seconds)} of {rate(total / seconds)} submitted",
-                "read_bytes_per_s",
-                upkeep / total * 100,
-                limits["share_min_pct"],
-                "probe of the block layer: who submitted",
-            ),
-        ),
+        cause=f"{', '.join(sorted(by_name))} makes {percent(share)} of the disks' I/O "
+        f"({rate(share * moved)}): maintenance, not work.",
+        evidence=(Evidence(text, "read_bytes_per_s", share * 100, least, source),),
         advice="Measure again when it has ended, or run it at another time and at low priority.",
         command=f"ps -C {shlex.quote(min(by_name))} -o pid,etime,args",
     )
 
 
-def _discards(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
-    discard = sum_op(recent, "block", "discard")
-    if discard.bytes_per_s < limits["discard_bytes_min_per_s"]:
+def _discards(recent: Stretch, limits: Limits) -> Verdicts:
+    discard, least = sum_op(recent, "block", "discard"), limits["discard_bytes_min_per_s"]
+    if discard.bytes_per_s < least:
         return
     # A large file that is deleted is discarded in one interval; a trim of a disk goes on.
     busy = [snapshot for snapshot in recent if sum_op((snapshot,), "block", "discard").count]
     if len(busy) * 100 < limits["discard_lasting_min_pct"] * len(recent):
         return
+    text = f"{discard.count:,} discards in {discard.seconds:.0f} s"
+    source = "probe of the block layer"
     yield Verdict(
         subject="discard",
         confidence="high",
         cause=f"{rate(discard.bytes_per_s)} are being discarded (trim): many disks serve nothing "
         "else meanwhile.",
-        evidence=(
-            Evidence(
-                f"{discard.count:,} discards in {discard.seconds:.0f} s",
-                "bytes_per_s",
-                discard.bytes_per_s,
-                limits["discard_bytes_min_per_s"],
-                "probe of the block layer",
-            ),
-        ),
+        evidence=(Evidence(text, "bytes_per_s", discard.bytes_per_s, least, source),),
         advice="Measure again when fstrim has ended; mount without the option discard.",
         command="systemctl list-timers fstrim.timer; findmnt -O discard",
     )
-
-
-RULE = Rule(
-    name="maintenance",
-    title="Storage maintenance",
-    layer="block",
-    judge=judge,
-    watches="md resync, check and reshape, btrfs scrub, balance and replace; I/O submitted by "
-    "scrubs, checks and the like; discards.",
-    sources="/proc/mdstat, /sys/fs/btrfs/*/exclusive_operation, the socket of a btrfs scrub in "
-    "/proc/net/unix, the probe's submitters by name, discards.",
-    blind="What an array, a disk or a hypervisor does by itself; ZFS. A btrfs scrub that some "
-    "other program than btrfs-progs started, in another network namespace.",
-    false_alarm="A program of one of these names that does real work.",
-    wrong_if="no such job is under way and no such program runs",
-    check="cat /proc/mdstat; ps -eo pid,etime,args --sort=-etime",
-    thresholds=(
-        Threshold("share_min_pct", 20.0, "less does not change what is measured"),
-        Threshold("bytes_min_per_s", 10e6, "smaller loads are ignored"),
-        Threshold("discard_bytes_min_per_s", 200e6, "file systems discard a little all the time"),
-        Threshold(
-            "discard_lasting_min_pct", 80.0, "of the intervals; deleting one file shows in only one"
-        ),
-    ),
-    needs=("block",),
-)

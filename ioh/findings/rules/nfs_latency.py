@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ioh.findings.format_sentence import duration, percent
-from ioh.findings.nfs import Threads, metric_mean, nfsd_threads
-from ioh.findings.nfs_hosts import is_known_to_both
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.nfs import Threads, metric_mean, threads_of
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_metric, sum_op
-from ioh.findings.window import Window, duration_s, rows_of
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
-SPAN_S = 5.0
-_PORT = "2049"
 _SAME_CALLS = 0.2  # so far apart may two layers' counts of the same calls be in 5 s
 _PATH_ADVICE = (
     "Look at the path: retransmits, a full link, distance. Larger rsize and wsize and more in "
@@ -22,205 +18,9 @@ _PATH_ADVICE = (
 )
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """READ and WRITE apart."""
-    recent = window.recent(SPAN_S)
-    if not window.covers(SPAN_S):
-        return
-    for op in ("read", "write"):
-        calls = sum_metric(recent, "nfs_client", f"rpc_{op}s_per_s") or 0.0
-        if calls / duration_s(recent) < limits["calls_min_per_s"]:
-            continue
-        queue, rtt, whole = (
-            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
-            for part in ("queue", "rtt", "execute")
-        )
-        if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
-            continue
-        if _is_most(queue, whole, limits):
-            yield _client(recent, op, queue, whole)
-        elif not is_known_to_both(recent, op):
-            yield from _beyond(recent, op, rtt, whole, limits)
-
-
-def _is_most(part: float, whole: float, limits: Limits) -> bool:
-    """Whether a part is the larger one, and long at all."""
-    return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
-
-
-def _beyond(
-    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
-) -> Iterator[Verdict]:
-    """The time after sending: the way, or the server."""
-    wire = _network_us(recent)
-    served = _served_here_us(recent, op)
-    if served is not None:
-        gap = rtt - served
-        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
-        is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
-        if not is_long or not _is_most(gap, rtt, limits):
-            return
-        threads = nfsd_threads(recent)
-        if threads is not None and threads.are_all_busy(
-            limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
-        ):
-            yield _queue_for_threads(op, threads, gap, whole)
-        else:
-            yield _between(recent, op, rtt, whole, limits)
-    elif wire is not None and _is_most(wire, rtt, limits):
-        yield _network(op, wire, whole)
-    elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
-        yield _server(op, rtt - wire, whole)
-
-
-def _cpu_pct(recent: Sequence[Snapshot]) -> float:
-    """All CPUs together, mean of the intervals."""
-    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / duration_s(recent)
-
-
-def _served_here_us(recent: Sequence[Snapshot], op: str) -> float | None:
-    """The server's own time, where it is this machine; None where it is another one.
-
-    A machine may be one's server and another's client: then the two count different calls.
-    """
-    sent = sum_op(recent, "nfs_client", op)
-    served = sum_op(recent, "nfs_server", op)
-    is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
-    return served.latency_us if is_same else None
-
-
-def _network_us(recent: Sequence[Snapshot]) -> float | None:
-    """The round trip that TCP measures on connections of NFS, mean of the intervals."""
-    known = [
-        float(value)
-        for snapshot in recent
-        for row in rows_of(snapshot, "tcp", "port")
-        if row.key[0] == _PORT and (value := row.values.get("srtt_us")) is not None
-    ]
-    return sum(known) / len(known) if known else None
-
-
-def _client(recent: Sequence[Snapshot], op: str, queue: float, whole: float) -> Verdict:
-    rows = rows_of(recent[-1], "nfs_client", "mount")
-    connections = max((row.values.get("connections") or 1 for row in rows), default=1)
-    return Verdict(
-        subject=f"{op} client",
-        confidence="high",
-        cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
-        f"before they are sent: too few slots or connections ({connections:.0f}).",
-        evidence=(
-            Evidence(
-                f"{percent(queue / whole)} of the time before sending",
-                f"rpc_{op}_queue_us",
-                queue,
-                whole,
-                "probe of the RPC layer, as mountstats has it",
-            ),
-            Evidence(
-                f"{connections:.0f} connections", "connections", float(connections), None,
-                "/proc/self/mountstats, xprt:",
-            ),
-        ),
-        advice="Give the mount more connections (nconnect) or sessions more slots "
-        "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
-        command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # mount anew, with nconnect=8",
-    )  # fmt: skip
-
-
-def _between(
-    recent: Sequence[Snapshot], op: str, rtt: float, whole: float, limits: Limits
-) -> Verdict:
-    """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
-    served = _served_here_us(recent, op) or 0.0
-    gap, cpu = rtt - served, _cpu_pct(recent)
-    is_starved = cpu >= limits["starved_min_pct"]
-    where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
-    return Verdict(
-        subject=f"{op} network",
-        confidence="low" if is_starved else "medium",
-        cause=f"{where} takes {duration(gap)} of each {op.upper()}'s {duration(whole)}, the "
-        f"server only {duration(served)}.",
-        evidence=(
-            Evidence(
-                f"{duration(gap)} between sending and the reply, less the server's own time",
-                f"rpc_{op}_rtt_us",
-                gap,
-                None,
-                "probes of the NFS client and of nfsd",
-            ),
-            *_round_trip(recent),
-            Evidence(f"CPUs {percent(cpu / 100)} busy", "cpu_pct", cpu, limits["starved_min_pct"]),
-        ),
-        advice=_PATH_ADVICE,
-        command="ss -ti dport = :2049",
-    )
-
-
-def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
-    """The server is this machine, and its threads are what the calls wait for."""
-    return Verdict(
-        subject=f"{op} threads",
-        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
-        f"waiting for one of the server's {threads.count} threads, all of which are busy.",
-        evidence=(
-            Evidence(
-                threads.said,
-                "at_once_pct",
-                None,
-                None,
-                "/proc/fs/nfsd/pool_stats; the probe of nfsd",
-            ),
-        ),
-        advice="Give nfsd more threads, unless its disks are what they wait for.",
-        command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
-    )
-
-
-def _round_trip(recent: Sequence[Snapshot]) -> Iterator[Evidence]:
-    wire = _network_us(recent)
-    if wire is not None:
-        text = f"TCP's smoothed round trip to port {_PORT} is {duration(wire)}; "
-        text += "a call needs several while the window is small or after a loss"
-        yield Evidence(text, "srtt_us", wire, None, "TCP_INFO")
-
-
-def _network(op: str, wire: float, whole: float) -> Verdict:
-    return Verdict(
-        subject=f"{op} network",
-        cause=f"The network takes {duration(wire)} of each {op.upper()}'s {duration(whole)}.",
-        evidence=(
-            Evidence(
-                f"TCP's smoothed round trip to port 2049 is {duration(wire)}", "srtt_us", wire
-            ),
-        ),
-        advice=_PATH_ADVICE,
-        command="ss -ti dport = :2049",
-    )
-
-
-def _server(op: str, server_us: float, whole: float) -> Verdict:
-    return Verdict(
-        subject=f"{op} server",
-        cause=f"The server takes {duration(server_us)} of each {op.upper()}'s {duration(whole)}: "
-        "neither this client nor the network adds it.",
-        evidence=(
-            Evidence(
-                f"{duration(server_us)} between sending and the reply, less TCP's round trip",
-                f"rpc_{op}_rtt_us",
-                server_us,
-            ),
-        ),
-        advice="Run ioh on the server: its nfs server and block rows say whether its disks or its "
-        "file system take it.",
-        command="sudo ioh text",
-    )
-
-
-RULE = Rule(
-    name="nfs_latency",
+@Rule(
     title="NFS latency",
     layer="nfs_client",
-    judge=judge,
     watches="The parts of READ and WRITE: waiting in the client, round trip on the network, the "
     "server.",
     sources="RPC queue, round trip and execution as mountstats splits them; TCP's smoothed round "
@@ -232,21 +32,178 @@ RULE = Rule(
     "looks like the network.",
     wrong_if="another part of avg RTT and avg exe is the larger one",
     check="nfsiostat 1 5",
-    thresholds=(
-        Threshold("whole_min_ms", 2.0, "faster calls are fine"),
-        Threshold("added_min_ms", 2.0, "a local network adds 0.1 to 1 ms"),
-        Threshold("share_min_pct", 50.0, "the larger part is the one to look at"),
-        Threshold("server_min_ms", 20.0, "a disk behind a server needs up to 15 ms"),
-        Threshold("calls_min_per_s", 5, "25 in 5 s; a long distance allows few"),
-        Threshold(
-            "threads_waiting_min_pct", 50.0, "share of requests that wait for an nfsd thread"
-        ),
-        Threshold(
-            "threads_busy_min_pct", 75.0, "share of nfsd's threads, where it does not count waits"
-        ),
-        Threshold("starved_min_pct", 70.0, "busy CPUs: a call may wait for one at either end"),
-        Threshold("starved_added_min_ms", 20.0, "longer than one scheduling delay"),
-    ),
+    thresholds={
+        "whole_min_ms": (2.0, "faster calls are fine"),
+        "added_min_ms": (2.0, "a local network adds 0.1 to 1 ms"),
+        "share_min_pct": (50.0, "the larger part is the one to look at"),
+        "server_min_ms": (20.0, "a disk behind a server needs up to 15 ms"),
+        "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+        "threads_waiting_min_pct": (50.0, "share of requests that wait for an nfsd thread"),
+        "threads_busy_min_pct": (75.0, "share of nfsd's threads, where it does not count waits"),
+        "starved_min_pct": (70.0, "busy CPUs: a call may wait for one at either end"),
+        "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
+    },
     needs=("nfs_client",),
     hold_s=4.0,
 )
+def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
+    """READ and WRITE apart."""
+    for op in ("read", "write"):
+        rate = f"rpc_{op}s_per_s"
+        if sum_metric(recent, "nfs_client", rate) / recent.seconds < limits["calls_min_per_s"]:
+            continue
+        queue, rtt, whole = (
+            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", rate)
+            for part in ("queue", "rtt", "execute")
+        )
+        if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
+            continue
+        if _is_most(queue, whole, limits):
+            yield _client(recent, op, queue, whole)
+        elif not _is_known_to_both(recent, op):
+            yield from _beyond(recent, op, rtt, whole, limits)
+
+
+def _is_known_to_both(recent: Stretch, op: str) -> bool:
+    """Whether the server's time of such calls was measured at the server itself."""
+    return any(
+        (known := pair.ops.get(op)) is not None and known.network_us is not None
+        for snapshot in recent
+        for pair in snapshot.pairs
+    )
+
+
+def _is_most(part: float, whole: float, limits: Limits) -> bool:
+    """Whether a part is the larger one, and long at all."""
+    return part >= max(limits["share_min_pct"] / 100 * whole, limits["added_min_ms"] * 1e3)
+
+
+def _beyond(recent: Stretch, op: str, rtt: float, whole: float, limits: Limits) -> Verdicts:
+    """The time after sending: the way, or the server."""
+    wire = _network_us(recent)
+    served = _served_here_us(recent, op)
+    each = f"each {op.upper()}'s {duration(whole)}"
+    if served is not None:
+        gap = rtt - served
+        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
+        is_long = not is_starved or gap >= limits["starved_added_min_ms"] * 1e3
+        if not is_long or not _is_most(gap, rtt, limits):
+            return
+        threads = threads_of(recent)
+        if threads is not None and threads.are_all_busy(
+            limits["threads_waiting_min_pct"], limits["threads_busy_min_pct"]
+        ):
+            yield _queue_for_threads(op, threads, gap, whole)
+        else:
+            yield _between(recent, op, rtt, each, limits)
+    elif wire is not None and _is_most(wire, rtt, limits):
+        text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}"
+        yield Verdict(
+            subject=f"{op} network",
+            cause=f"The network takes {duration(wire)} of {each}.",
+            evidence=(Evidence(text, "srtt_us", wire),),
+            advice=_PATH_ADVICE,
+            command="ss -ti dport = :2049",
+        )
+    elif wire is not None and rtt >= limits["server_min_ms"] * 1e3:
+        there = rtt - wire
+        text = f"{duration(there)} between sending and the reply, less TCP's round trip"
+        yield Verdict(
+            subject=f"{op} server",
+            cause=f"The server takes {duration(there)} of {each}: "
+            "neither this client nor the network adds it.",
+            evidence=(Evidence(text, f"rpc_{op}_rtt_us", there),),
+            advice="Run ioh on the server: its nfs server and block rows say whether its disks or "
+            "its file system take it.",
+            command="sudo ioh text",
+        )
+
+
+def _cpu_pct(recent: Stretch) -> float:
+    """All CPUs together, mean of the intervals."""
+    return sum((s.host.cpu_pct or 0.0) * s.interval_s for s in recent) / recent.seconds
+
+
+def _served_here_us(recent: Stretch, op: str) -> float | None:
+    """The server's own time, where it is this machine; None where it is another one.
+
+    A machine may be one's server and another's client: then the two count different calls.
+    """
+    sent, served = (sum_op(recent, layer, op) for layer in ("nfs_client", "nfs_server"))
+    is_same = abs(served.count - sent.count) <= _SAME_CALLS * sent.count
+    return served.latency_us if is_same else None
+
+
+def _network_us(recent: Stretch) -> float | None:
+    """The round trip that TCP measures on connections of NFS, mean of the intervals."""
+    known = [
+        float(value)
+        for snapshot in recent
+        for row in rows_of(snapshot, "tcp", "port")
+        if row.key[0] == "2049" and (value := row.values.get("srtt_us")) is not None
+    ]
+    return sum(known) / len(known) if known else None
+
+
+def _client(recent: Stretch, op: str, queue: float, whole: float) -> Verdict:
+    rows = rows_of(recent[-1], "nfs_client", "mount")
+    connections = max((row.values.get("connections") or 1 for row in rows), default=1)
+    text = f"{percent(queue / whole)} of the time before sending"
+    source = "probe of the RPC layer, as mountstats has it"
+    many, xprt = f"{connections:.0f} connections", "/proc/self/mountstats, xprt:"
+    return Verdict(
+        subject=f"{op} client",
+        confidence="high",
+        cause=f"{op.upper()}s wait {duration(queue)} of their {duration(whole)} in this client "
+        f"before they are sent: too few slots or connections ({connections:.0f}).",
+        evidence=(
+            Evidence(text, f"rpc_{op}_queue_us", queue, whole, source),
+            Evidence(many, "connections", float(connections), None, xprt),
+        ),
+        advice="Give the mount more connections (nconnect) or sessions more slots "
+        "(nfs.max_session_slots); for NFS v3 sunrpc.tcp_max_slot_table_entries.",
+        command="findmnt -t nfs,nfs4 -o SOURCE,TARGET,OPTIONS   # mount anew, with nconnect=8",
+    )
+
+
+def _between(recent: Stretch, op: str, rtt: float, each: str, limits: Limits) -> Verdict:
+    """Both ends are this machine, so what neither has is the way between, or waiting for a CPU."""
+    served = _served_here_us(recent, op) or 0.0
+    gap, cpu, least = rtt - served, _cpu_pct(recent), limits["starved_min_pct"]
+    is_starved = cpu >= least
+    where = "Waiting for a busy CPU, or the network," if is_starved else "The network"
+    text = f"{duration(gap)} between sending and the reply, less the server's own time"
+    source = "probes of the NFS client and of nfsd"
+    return Verdict(
+        subject=f"{op} network",
+        confidence="low" if is_starved else "medium",
+        cause=f"{where} takes {duration(gap)} of {each}, the server only {duration(served)}.",
+        evidence=(
+            Evidence(text, f"rpc_{op}_rtt_us", gap, None, source),
+            *_round_trip(recent),
+            Evidence(f"CPUs {percent(cpu / 100)} busy", "cpu_pct", cpu, least),
+        ),
+        advice=_PATH_ADVICE,
+        command="ss -ti dport = :2049",
+    )
+
+
+def _queue_for_threads(op: str, threads: Threads, gap: float, whole: float) -> Verdict:
+    """The server is this machine, and its threads are what the calls wait for."""
+    source = "/proc/fs/nfsd/pool_stats; the probe of nfsd"
+    return Verdict(
+        subject=f"{op} threads",
+        cause=f"{op.upper()}s spend {duration(gap)} of their {duration(whole)} on the way and "
+        f"waiting for one of the server's {threads.count} threads, all of which are busy.",
+        evidence=(Evidence(threads.said, "at_once_pct", None, None, source),),
+        advice="Give nfsd more threads, unless its disks are what they wait for.",
+        command=f"echo {threads.count * 2} > /proc/fs/nfsd/threads",
+    )
+
+
+def _round_trip(recent: Stretch) -> Iterator[Evidence]:
+    wire = _network_us(recent)
+    if wire is not None:
+        text = f"TCP's smoothed round trip to port 2049 is {duration(wire)}; "
+        text += "a call needs several while the window is small or after a loss"
+        yield Evidence(text, "srtt_us", wire, None, "TCP_INFO")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import OpSum
-from ioh.findings.window import Recall, Stretch, Window, duration_s, row_of, rows_of, seconds_of
+from ioh.findings.window import (
+    Recall,
+    Stretch,
+    duration_s,
+    number,
+    rows_of,
+    seconds_of,
+)
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import OpStats, Snapshot
 
@@ -21,21 +28,45 @@ _Key = tuple[str, ...]
 
 
 class _Rivals(NamedTuple):
-    """Who came, with the share of the requests now, and the intervals with and without them.
-
-    Shape:
-        ``victim`` did most without them.
-    """
+    """Who came, with the share of the requests now; the intervals with and without them."""
 
     shares: list[tuple[str, float]]
     recent: Stretch
     calm: list[Snapshot]
-    victim: _Key
+    victim: _Key  # who did most without them
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Shared disk",
+    layer="block",
+    watches="Latency of each device in the last 4 s compared with the half minute before, or with "
+    "the seconds without a program that runs now; the load, and who submits it.",
+    sources="The block probe: latency by device, submitters by process.",
+    blind="A competitor that was there from the start, or for more than two minutes: then it is "
+    "the normal load. On an array, only its effect is visible.",
+    false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
+    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
+    wrong_if="the disk stays as slow when the other one stands still",
+    check="iostat -x 1 10",
+    thresholds={
+        "ratio_min": (2.0, "from day to day a disk varies by less"),
+        "remote_ratio_min": (
+            3.5,
+            "with no process to name; busy CPUs cause a factor of two or three",
+        ),
+        "worst_min": (1.5, "times the slowest second of the half minute before"),
+        "added_min_ms": (0.5, "less is what a busy CPU adds"),
+        "ops_min_per_s": (50, "a mean over fewer says little"),
+        "rival_min_pct": (20.0, "a smaller share slows nobody by half"),
+        "drop_min_pct": (30.0, "the earlier user gets less than before"),
+    },
+    probed=("block",),
+    span_s=SPAN_S,
+    recalls=(Recall("block", "device"), Recall("block", "process"), Recall("syscall", "process")),
+    recent_s=RECENT_S,
+)
+def shared_drive(recent: Stretch, limits: Limits) -> Verdicts:
     """Each device's reads and writes now, beside the calm before."""
-    recent = window.recent(RECENT_S)
     slow = [
         (op, device)
         for op in ("read", "write")
@@ -46,7 +77,8 @@ def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
     ]
     if not slow:
         return
-    rivals = _rivals(window, recent, limits)
+    window = recent.window
+    rivals = _rivals(recent, limits)
     # Between the two lies what is neither: a rival may have begun in the middle of it.
     everything = window.recent(REMOTE_S)
     before = everything[: len(everything) - len(window.recent(2 * RECENT_S))]
@@ -69,25 +101,22 @@ def _is_slower(old: OpSum, new: OpSum, limits: Limits) -> bool:
         return False
     if old.latency_us is None or new.latency_us is None:
         return False
-    added = new.latency_us - old.latency_us
-    return (
-        added >= limits["added_min_ms"] * 1e3
-        and new.latency_us >= limits["ratio_min"] * old.latency_us
-    )
+    is_long = new.latency_us - old.latency_us >= limits["added_min_ms"] * 1e3
+    return is_long and new.latency_us >= limits["ratio_min"] * old.latency_us
 
 
 def _before(snapshots: Sequence[Snapshot], op: str, device: str) -> tuple[OpSum, float]:
     """One device before, from its rows, which a window keeps longest; and its slowest interval."""
     count = size = time_us = worst_us = 0.0
     for snapshot in snapshots:
-        row = row_of(snapshot, "block", "device", device)
-        await_us = row.values.get(f"{op}_await_us") if row is not None else None
-        if row is None or await_us is None:
+        rows = (row for row in rows_of(snapshot, "block", "device") if row.key[0] == device)
+        row = next(rows, None)
+        if row is None or row.values.get(f"{op}_await_us") is None:
             continue
-        seconds = seconds_of(snapshot, "block")
-        ops = (row.values.get(f"{op}s_per_s") or 0.0) * seconds
+        seconds, await_us = seconds_of(snapshot, "block"), number(row, f"{op}_await_us")
+        ops = number(row, f"{op}s_per_s") * seconds
         count += ops
-        size += (row.values.get(f"{op}_bytes_per_s") or 0.0) * seconds
+        size += number(row, f"{op}_bytes_per_s") * seconds
         time_us += ops * await_us
         worst_us = max(worst_us, await_us)
     mean_us = time_us / count if count else None
@@ -100,9 +129,7 @@ def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
     if (new.latency_us or 0.0) < limits["remote_ratio_min"] * (old.latency_us or 0.0):
         return False
     same_size = 0.8 <= new.avg_bytes / old.avg_bytes <= 1.25 if old.avg_bytes else False
-    old_depth = old.ops_per_s * (old.latency_us or 0)
-    new_depth = new.ops_per_s * (new.latency_us or 0)
-    same_depth = 0.7 * old_depth <= new_depth <= 1.3 * old_depth
+    same_depth = 0.7 * old.depth <= new.depth <= 1.3 * old.depth
     same_rate = 0.8 <= new.ops_per_s / old.ops_per_s <= 1.2
     return same_size and (same_depth or same_rate)
 
@@ -110,14 +137,14 @@ def _is_same_load(old: OpSum, new: OpSum, limits: Limits) -> bool:
 def _requests(snapshot: Snapshot) -> dict[_Key, float]:
     """Requests that each process submitted, a second."""
     return {
-        row.key: sum(row.values.get(f"{op}s_per_s") or 0.0 for op in ("read", "write"))
+        row.key: number(row, "reads_per_s") + number(row, "writes_per_s")
         for row in rows_of(snapshot, "block", "process")
     }
 
 
-def _rivals(window: Window, recent: Stretch, limits: Limits) -> _Rivals | None:
+def _rivals(recent: Stretch, limits: Limits) -> _Rivals | None:
     """Who takes a share now and was not there before, while those who were there get less."""
-    everything = window.recent(SPAN_S - 5)
+    everything = recent.window.recent(SPAN_S - 5)
     rates = everything.each(_requests)
     now = _means(recent, rates[-len(recent) :])
     total = sum(now.values())
@@ -157,9 +184,9 @@ def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
         for row in rows_of(snapshot, "syscall", "process"):
             if row.key == key:
                 for op in ("read", "write"):
-                    calls = (row.values.get(f"{op}s_per_s") or 0.0) * snapshot.interval_s
+                    calls = number(row, f"{op}s_per_s") * snapshot.interval_s
                     count += calls
-                    time_us += calls * (row.values.get(f"{op}_latency_us") or 0.0)
+                    time_us += calls * number(row, f"{op}_latency_us")
     if not count:
         return "", ""
     return per_s(count / duration_s(snapshots)), duration(time_us / count)
@@ -167,84 +194,32 @@ def _calls(snapshots: Sequence[Snapshot], key: _Key) -> tuple[str, str]:
 
 def _verdict(op: str, device: str, old: OpSum, new: OpSum, rivals: _Rivals | None) -> Verdict:
     old_us, new_us = old.latency_us or 1.0, new.latency_us or 0.0
-    shares = rivals.shares if rivals is not None else []
-    who = ", ".join(f"{name} ({percent(share)})" for name, share in shares)
-    cause = f"A {op} of {device} takes {duration(new_us)} instead of {duration(old_us)}"
+    was, now = duration(old_us), duration(new_us)
+    longer = f"A {op} of {device} takes {now} instead of {was}, {times(new_us / old_us)} times as "
+    text = f"{op}s of {device} by all programs: before {was} at {per_s(old.ops_per_s)} a second, "
+    text += f"now {now} at {per_s(new.ops_per_s)}"
+    evidence = [Evidence(text, "latency_us", new_us, old_us, "probe of the block layer")]
     if rivals is None:
-        cause += f", {times(new_us / old_us)} times as long, under the same load: somebody outside "
-        cause += "this machine uses it, too."
+        cause = f"{longer}long, under the same load: somebody outside this machine uses it, too."
+        advice = "Nobody here does more: ask who else is on the same array, disk or hypervisor."
     else:
-        was, was_us = _calls(rivals.calm, rivals.victim)
-        now, now_us = _calls(rivals.recent, rivals.victim)
-        if was and now:
+        who = ", ".join(f"{name} ({percent(share)})" for name, share in rivals.shares)
+        cause = f"{longer}long, since {who} uses it, too."
+        before, before_us = _calls(rivals.calm, rivals.victim)
+        calls, calls_us = _calls(rivals.recent, rivals.victim)
+        if before and calls:
             name = program(rivals.victim, "another program")
-            cause = f"{name} makes {now} calls a second ({now_us} each) instead of {was} "
-            cause += f"({was_us} each), since {who} uses {device}, too."
-        else:
-            cause += f", {times(new_us / old_us)} times as long, since {who} uses it, too."
+            cause = f"{name} makes {calls} calls a second ({calls_us} each) instead of {before} "
+            cause += f"({before_us} each), since {who} uses {device}, too."
+        for name, share in rivals.shares:
+            text = f"{name} makes {percent(share)} of the requests and made almost none before"
+            evidence.append(Evidence(text, "reads_per_s", share * 100))
+        advice = "Measure again without the other program, or at representative load."
     return Verdict(
         subject=f"{op}s {device}",
         confidence="high" if rivals is not None else "low",
         cause=cause,
-        evidence=(
-            Evidence(
-                f"{op}s of {device} by all programs: before {duration(old_us)} at "
-                f"{per_s(old.ops_per_s)} a second, now {duration(new_us)} at "
-                f"{per_s(new.ops_per_s)}",
-                "latency_us",
-                new_us,
-                old_us,
-                "probe of the block layer",
-            ),
-            *(
-                Evidence(
-                    f"{name} makes {percent(share)} of the requests and made almost none before",
-                    "reads_per_s",
-                    share * 100,
-                )
-                for name, share in shares
-            ),
-        ),
-        advice="Measure again without the other program, or at representative load."
-        if rivals is not None
-        else "Nobody here does more: ask who else is on the same array, disk or hypervisor.",
+        evidence=tuple(evidence),
+        advice=advice,
         command="ioh text -d top",
     )
-
-
-RULE = Rule(
-    name="shared_drive",
-    title="Shared disk",
-    layer="block",
-    judge=judge,
-    watches="Latency of each device in the last 4 s compared with the half minute before, or with "
-    "the seconds without a program that runs now; the load, and who submits it.",
-    sources="The block probe: latency by device, submitters by process.",
-    blind="A competitor that was there from the start, or for more than two minutes: then it is "
-    "the normal load. On an array, only its effect is visible.",
-    false_alarm="A disk that slows down by itself under the same load: a full cache, garbage "
-    "collection, heat, a cloud volume out of credits (see device_limit). Confidence is low then.",
-    wrong_if="the disk stays as slow when the other one stands still",
-    check="iostat -x 1 10",
-    thresholds=(
-        Threshold("ratio_min", 2.0, "from day to day a disk varies by less"),
-        Threshold(
-            "remote_ratio_min",
-            3.5,
-            "with no process to name; busy CPUs cause a factor of two or three",
-        ),
-        Threshold("worst_min", 1.5, "times the slowest second of the half minute before"),
-        Threshold("added_min_ms", 0.5, "less is what a busy CPU adds"),
-        Threshold("ops_min_per_s", 50, "a mean over fewer says little"),
-        Threshold("rival_min_pct", 20.0, "a smaller share slows nobody by half"),
-        Threshold("drop_min_pct", 30.0, "the earlier user gets less than before"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    span_s=SPAN_S,
-    recalls=(
-        Recall("block", "device"),
-        Recall("block", "process"),
-        Recall("syscall", "process"),
-    ),
-)

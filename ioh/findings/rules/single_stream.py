@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import OpSum, sum_metric, sum_op
-from ioh.findings.window import Stretch, Window, layer_of, rows_of
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import OpSum, measured, sum_metric, sum_metrics, sum_op
+from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
-from ioh.model.snapshot import Snapshot
 
-SPAN_S = 7.0
 _NAMES = {
     "read_buffered": "read",
     "read_direct": "direct read",
@@ -20,98 +16,9 @@ _NAMES = {
 }
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
-    """Calls that wait for storage, of which there is always exactly one under way."""
-    recent = window.recent(SPAN_S)
-    layer = layer_of(window.newest, "syscall")
-    if layer is None or not window.covers(SPAN_S):
-        return
-    for op, name in _NAMES.items():
-        total = sum_op(recent, "syscall", op)
-        if total.ops_per_s < limits["ops_min_per_s"]:
-            continue
-        if total.latency_us is None or total.latency_us < limits["latency_min_us"]:
-            continue
-        depth = total.ops_per_s * total.latency_us / 1e6
-        if not limits["depth_min"] <= depth <= 2 - limits["depth_min"]:
-            continue
-        if not _is_alone(recent, op):
-            continue
-        if op == "read_buffered" and not _reach_storage(recent, limits):
-            continue
-        waits_us = _storage_us(recent, op, total)
-        cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)
-        is_starved = waits_us is not None and (
-            cpu_pct >= limits["starved_min_pct"] and waits_us < total.latency_us / 2
-        )
-        top = next(iter(rows_of(window.newest, "syscall", "process")), None)
-        who = program(top.key, "one thread") if top is not None else "one thread"
-        yield Verdict(
-            subject=op,
-            severity="info",
-            confidence="high",
-            cause=f"{who} has one {name} in flight at a time: {per_s(total.ops_per_s)} a second is "
-            f"1 / {duration(total.latency_us)}, "
-            + (
-                f"of which the storage takes {duration(waits_us or 0)}: the CPUs are "
-                f"{percent(cpu_pct / 100)} busy, and it waits for one."
-                if is_starved
-                else "not the most that the storage can do."
-            ),
-            evidence=(
-                Evidence(
-                    f"{times(depth)} in flight on average ({per_s(total.ops_per_s)} a second of "
-                    f"{duration(total.latency_us)})",
-                    "avg_inflight",
-                    depth,
-                    1.0,
-                    "probe of calls: rate times mean time (Little's law)",
-                ),
-            ),
-            advice="Give it a CPU first: see which programs take them, and their priority."
-            if is_starved
-            else "For more throughput have several in flight: threads, io_uring or a larger "
-            "I/O. For a benchmark of throughput raise numjobs or iodepth.",
-            command="top -b -n 1 | head -20; cat /proc/pressure/cpu" if is_starved else "",
-        )
-
-
-def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
-    """What the requests of a call take, one after another; None where no disk had any."""
-    kind = op.partition("_")[0]
-    below = sum_op(recent, "block", kind).latency_us
-    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s") or 0.0
-    return None if below is None else below * max(1.0, requests / total.count)
-
-
-def _reach_storage(recent: Stretch, limits: Limits) -> bool:
-    """Whether most of the buffered reads waited for a disk or a server, not for memory."""
-    calls = sum_metric(recent, "syscall", "read_calls_per_s") or 0.0
-    cached = sum_metric(recent, "syscall", "read_calls_cached_per_s") or 0.0
-    return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
-
-
-def _is_alone(recent: Sequence[Snapshot], op: str) -> bool:
-    """Whether each look found at most one under way, most of them one, and no other op at all.
-
-    A mean of one alone may be the chance of many that come and go.
-    """
-    looks = [
-        {name: stats.inflight for name, stats in layer.ops.items() if name in calls}
-        for snapshot in recent
-        if (layer := layer_of(snapshot, "syscall")) is not None
-        for calls in ({*layer.spec.ops} - {"fault_read"},)
-    ]
-    own = [look.get(op) or 0 for look in looks]
-    others = sum(value or 0 for look in looks for name, value in look.items() if name != op)
-    return bool(own) and max(own) <= 1 and sum(own) >= 0.7 * len(own) and not others
-
-
-RULE = Rule(
-    name="single_stream",
+@Rule(
     title="One at a time",
     layer="syscall",
-    judge=judge,
     watches="Direct and synchronous calls, and buffered reads of what is not in memory: how many "
     "are in flight on average (rate times mean time), and whether it is always exactly one.",
     sources="The probe of calls.",
@@ -121,18 +28,87 @@ RULE = Rule(
     "latency counts then.",
     wrong_if="aqu-sz of the disk is well above 1 while it speaks, or a second thread adds nothing",
     check="iostat -x 1 5",
-    thresholds=(
-        Threshold(
-            "depth_min",
+    thresholds={
+        "depth_min": (
             0.9,
             "always one: below, the program is idle in between; above 2 less this, there are more",
         ),
-        Threshold("uncached_min_pct", 50.0, "of buffered reads; the others come from memory"),
-        Threshold("latency_min_us", 200, "faster storage keeps one thread busy by itself"),
-        Threshold("ops_min_per_s", 50, "smaller loads are ignored"),
-        Threshold("starved_min_pct", 90.0, "above, a program may wait for a CPU, not for storage"),
-    ),
+        "uncached_min_pct": (50.0, "of buffered reads; the others come from memory"),
+        "latency_min_us": (200, "faster storage keeps one thread busy by itself"),
+        "ops_min_per_s": (50, "smaller loads are ignored"),
+        "starved_min_pct": (90.0, "above, a program may wait for a CPU, not for storage"),
+    },
     probed=("syscall",),
     yields_to=("holes", "io_limit", "maintenance"),
     hold_s=2.0,
+    recent_s=7.0,
 )
+def single_stream(recent: Stretch, limits: Limits) -> Verdicts:
+    """Calls that wait for storage, of which there is always exactly one under way."""
+    least = limits["depth_min"]
+    for op, name in _NAMES.items():
+        total = sum_op(recent, "syscall", op)
+        if total.ops_per_s < limits["ops_min_per_s"] or total.latency_us is None:
+            continue
+        if total.latency_us < limits["latency_min_us"] or not least <= total.depth <= 2 - least:
+            continue
+        if not _is_alone(recent, op):
+            continue
+        if op == "read_buffered" and not _reach_storage(recent, limits):
+            continue
+        top = next(iter(rows_of(recent[-1], "syscall", "process")), None)
+        who = program(top.key, "one thread") if top is not None else "one thread"
+        waits_us = _storage_us(recent, op, total)
+        cpu_pct = sum(s.host.cpu_pct or 0.0 for s in recent) / len(recent)
+        why, command = "not the most that the storage can do.", ""
+        advice = "For more throughput have several in flight: threads, io_uring or a larger "
+        advice += "I/O. For a benchmark of throughput raise numjobs or iodepth."
+        is_starved = cpu_pct >= limits["starved_min_pct"]
+        if is_starved and waits_us is not None and waits_us < total.latency_us / 2:
+            why = f"of which the storage takes {duration(waits_us)}: the CPUs are "
+            why += f"{percent(cpu_pct / 100)} busy, and it waits for one."
+            advice = "Give it a CPU first: see which programs take them, and their priority."
+            command = "top -b -n 1 | head -20; cat /proc/pressure/cpu"
+        pace = f"{per_s(total.ops_per_s)} a second"
+        text = f"{times(total.depth)} in flight on average ({pace} of {duration(total.latency_us)})"
+        source = "probe of calls: rate times mean time (Little's law)"
+        yield Verdict(
+            subject=op,
+            severity="info",
+            confidence="high",
+            cause=f"{who} has one {name} in flight at a time: {pace} is "
+            f"1 / {duration(total.latency_us)}, {why}",
+            evidence=(Evidence(text, "avg_inflight", total.depth, 1.0, source),),
+            advice=advice,
+            command=command,
+        )
+
+
+def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
+    """What the requests of a call take, one after another; None where no disk had any."""
+    kind = op.partition("_")[0]
+    below = sum_op(recent, "block", kind).latency_us
+    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s")
+    return None if below is None else below * max(1.0, requests / total.count)
+
+
+def _reach_storage(recent: Stretch, limits: Limits) -> bool:
+    """Whether most of the buffered reads waited for a disk or a server, not for memory."""
+    calls, cached = sum_metrics(recent, "syscall", "read_calls_per_s", "read_calls_cached_per_s")
+    return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
+
+
+def _is_alone(recent: Stretch, op: str) -> bool:
+    """Whether each look found at most one under way, most of them one, and no other op at all.
+
+    A mean of one alone may be the chance of many that come and go.
+    """
+    looks = [
+        {name: layer.ops[name].inflight or 0 for name in layer.spec.ops if name in layer.ops}
+        for _, layer in measured(recent, "syscall")
+    ]
+    own = [look.get(op, 0) for look in looks]
+    others = sum(
+        value for look in looks for name, value in look.items() if name not in {op, "fault_read"}
+    )
+    return bool(own) and max(own) <= 1 and sum(own) >= 0.7 * len(own) and not others

@@ -3,65 +3,86 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op, sum_rows
-from ioh.findings.window import Window
+from ioh.findings.window import Stretch
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
-from ioh.model.snapshot import Snapshot
-
-SPAN_S = 5.0
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Synchronous writes",
+    layer="syscall",
+    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
+    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
+    sources="The probes of calls, of the block layer and of the NFS client.",
+    blind="Which transaction an fsync belongs to.",
+    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
+    "that is its limit all the same.",
+    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
+    "one waits",
+    check="iostat -x 1 5",
+    thresholds={
+        "syncs_min_per_s": (20, "smaller loads are ignored"),
+        "latency_min_ms": (2.0, "a protected cache answers in less"),
+        "slow_min_ms": (
+            20.0,
+            (
+                "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; "
+                "below, a database waits as it must"
+            ),
+        ),
+        "waiting_min": (0.5, "somebody waits half of the time, or more"),
+        "bytes_max": (65536, "with more in each, the disk's speed counts again"),
+        "storm_min_per_s": (1000, "fast disks answer hundreds without harm to others"),
+        "storm_share_min": (0.8, "of the disks' requests are writes and flushes"),
+        "storm_tail_min": (10.0, "times the median: reads are held up now and then"),
+        "storm_own_max": (0.2, "of the reads are its own: others have most"),
+        "commits_min_per_s": (20, "smaller loads are ignored"),
+        "writes_per_commit_max": (2.0, "a flush of a file commits many WRITEs at once"),
+    },
+    probed=("syscall",),
+    hold_s=4.0,
+)
+def sync_writes(recent: Stretch, limits: Limits) -> Verdicts:
     """Calls that wait for the disk, and COMMITs of NFS."""
-    if window.covers(SPAN_S):
-        yield from _calls(window, limits)
-        yield from _storm(window, limits)
-        yield from _commits(window, limits)
+    yield from _calls(recent, limits)
+    yield from _storm(recent, limits)
+    yield from _commits(recent, limits)
 
 
-def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
+def _calls(recent: Stretch, limits: Limits) -> Verdicts:
     synced, sync = (sum_op(recent, "syscall", op) for op in ("write_sync", "fsync"))
-    count = synced.count + sync.count
-    rate = count / sync.seconds
-    if rate < limits["syncs_min_per_s"]:
-        return
     written = sum_op(recent, "syscall", "write")
-    if not written.count:
+    count = synced.count + sync.count
+    a_second = count / sync.seconds
+    if a_second < limits["syncs_min_per_s"] or not written.count:
         return
     # What each wait makes durable; a group commit of a database has much in each.
     each_bytes = written.bytes / count
     waited_s = synced.count * (synced.latency_us or 0) + sync.count * (sync.latency_us or 0)
     waited_s /= 1e6
-    mean_us = waited_s * 1e6 / count
-    if each_bytes > limits["bytes_max"] or waited_s / sync.seconds < limits["waiting_min"]:
+    mean_us, waiting = waited_s * 1e6 / count, waited_s / sync.seconds
+    if each_bytes > limits["bytes_max"] or waiting < limits["waiting_min"]:
         return
     if mean_us < limits["latency_min_ms"] * 1e3:
         return
-    is_fsync = sync.count > synced.count
-    what = "fsyncs" if is_fsync else "O_SYNC writes"
-    who = _busiest(recent, "sync_ns_per_s" if is_fsync else "write_ns_per_s")
+    what, time = "O_SYNC writes", "write_ns_per_s"
+    if sync.count > synced.count:
+        what, time = "fsyncs", "sync_ns_per_s"
+    threads = f"{times(waiting)} threads wait on average"
     yield Verdict(
         subject="calls",
         severity="warning" if mean_us >= limits["slow_min_ms"] * 1e3 else "info",
         confidence="high",
-        cause=f"{who} waits for {per_s(rate)} {what} a second of {duration(mean_us)}, "
-        f"{percent(min(1.0, waited_s / sync.seconds))} of the time, and each makes only "
+        cause=f"{_busiest(recent, time)} waits for {per_s(a_second)} {what} a second of "
+        f"{duration(mean_us)}, {percent(min(1.0, waiting))} of the time, and each makes only "
         f"{size(each_bytes)} durable.",
         evidence=(
-            Evidence(
-                f"{times(waited_s / sync.seconds)} threads wait on average",
-                "avg_inflight",
-                waited_s / sync.seconds,
-                limits["waiting_min"],
-                "probe of calls",
-            ),
+            Evidence(threads, "avg_inflight", waiting, limits["waiting_min"], "probe of calls"),
             Evidence(f"{size(each_bytes)} written for each", "", each_bytes, limits["bytes_max"]),
         ),
         advice="Write more for each fsync (group commits), or give the log a device with a "
@@ -70,9 +91,8 @@ def _calls(window: Window, limits: Limits) -> Iterator[Verdict]:
     )
 
 
-def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
+def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     """Many fsyncs, each soon done, and what they cost those who read from the same disks."""
-    recent = window.recent(SPAN_S)
     sync = sum_op(recent, "syscall", "fsync")
     written = sum_op(recent, "syscall", "write")
     if sync.ops_per_s < limits["storm_min_per_s"] or (
@@ -81,7 +101,8 @@ def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
     ):
         return
     reads, writes, flushes = (sum_op(recent, "block", op) for op in ("read", "write", "flush"))
-    share = (writes.count + flushes.count) / max(1, reads.count + writes.count + flushes.count)
+    own = writes.count + flushes.count
+    share = own / max(1, reads.count + own)
     who = _busiest(recent, "sync_ns_per_s")
     hist = sum((s.latency for _, s in reads.found if s.latency is not None), LatencyHist())
     p50_us, p99_us = hist.percentiles_us((0.5, 0.99))
@@ -90,6 +111,8 @@ def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
     slow_us = max(limits["latency_min_ms"] * 1e3, limits["storm_tail_min"] * p50_us)
     if p99_us < slow_us or _reads_of(who, recent) > limits["storm_own_max"] * reads.count:
         return
+    text = f"{per_s(reads.ops_per_s)} reads a second: "
+    text += f"p50 {duration(p50_us)}, p99 {duration(p99_us)}"
     yield Verdict(
         subject="reads beside fsyncs",
         severity="info",
@@ -97,32 +120,21 @@ def _storm(window: Window, limits: Limits) -> Iterator[Verdict]:
         f"writes and {per_s(flushes.ops_per_s)} flushes, {percent(share)} of the disks' requests. "
         f"Other programs' reads wait among them: 1 in 100 takes more than {duration(p99_us)}.",
         evidence=(
-            Evidence(
-                f"{per_s(reads.ops_per_s)} reads a second: p50 {duration(p50_us)}, "
-                f"p99 {duration(p99_us)}",
-                "p99_us",
-                p99_us,
-                slow_us,
-                "probe of the block layer",
-            ),
-            Evidence(
-                f"{times((writes.count + flushes.count) / sync.count)} requests for each fsync",
-                "ops_per_s",
-            ),
+            Evidence(text, "p99_us", p99_us, slow_us, "probe of the block layer"),
+            Evidence(f"{times(own / sync.count)} requests for each fsync", "ops_per_s"),
         ),
         advice="Give the log a disk of its own, or write more for each fsync (group commits).",
         command="ioh text -d top,histsz",
     )
 
 
-def _reads_of(who: str, recent: Sequence[Snapshot]) -> float:
+def _reads_of(who: str, recent: Stretch) -> float:
     """Disk reads that processes of that name submitted themselves."""
     by_name = sum_rows(recent, "block", "process", ("reads_per_s",), itemgetter(1))
-    names = [name for name in by_name if who.startswith((f"{name}[", f"{name} "))]
-    return sum(by_name[name] for name in names)
+    return sum(by_name[name] for name in by_name if who.startswith((f"{name}[", f"{name} ")))
 
 
-def _busiest(recent: Sequence[Snapshot], time: str) -> str:
+def _busiest(recent: Stretch, time: str) -> str:
     """Who spends most of that time; a program that writes most need not be who waits."""
     by_process = sum_rows(recent, "syscall", "process", (time,), tuple)
     by_name: dict[str, float] = defaultdict(float)
@@ -136,17 +148,14 @@ def _busiest(recent: Sequence[Snapshot], time: str) -> str:
     return f"{name} (more than one process)" if name else several
 
 
-def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
-    recent = window.recent(SPAN_S)
-    commit = sum_op(recent, "nfs_client", "commit")
-    if commit.ops_per_s < limits["commits_min_per_s"]:
+def _commits(recent: Stretch, limits: Limits) -> Verdicts:
+    commit, write = (sum_op(recent, "nfs_client", op) for op in ("commit", "write"))
+    if commit.ops_per_s < limits["commits_min_per_s"] or not write.count:
         return
-    write = sum_op(recent, "nfs_client", "write")
-    if not write.count:
+    each, most = write.count / commit.count, limits["writes_per_commit_max"]
+    if each > most:
         return
-    each = write.count / commit.count
-    if each > limits["writes_per_commit_max"]:
-        return
+    text = f"{per_s(write.ops_per_s)} WRITEs, {per_s(commit.ops_per_s)} COMMITs a second"
     yield Verdict(
         subject="COMMIT",
         layer="nfs_client",
@@ -154,53 +163,8 @@ def _commits(window: Window, limits: Limits) -> Iterator[Verdict]:
         cause=f"{per_s(commit.ops_per_s)} COMMITs a second, one for {times(each)} WRITEs of "
         f"{size(write.avg_bytes)}, {duration(commit.latency_us or 0)} each: the server must write "
         "to disk each time.",
-        evidence=(
-            Evidence(
-                f"{per_s(write.ops_per_s)} WRITEs, {per_s(commit.ops_per_s)} COMMITs a second",
-                "",
-                each,
-                limits["writes_per_commit_max"],
-                "probe of the NFS client",
-            ),
-        ),
+        evidence=(Evidence(text, "", each, most, "probe of the NFS client"),),
         advice="Fewer fsyncs and closes, or larger files; a server whose export is on a protected "
         "write cache answers at once.",
         command="ioh text -d topfile",
     )
-
-
-RULE = Rule(
-    name="sync_writes",
-    title="Synchronous writes",
-    layer="syscall",
-    judge=judge,
-    watches="fsyncs and O_SYNC writes that programs wait for, how much each makes durable, and how "
-    "long others' reads take beside thousands of fsyncs; COMMITs compared with WRITEs.",
-    sources="The probes of calls, of the block layer and of the NFS client.",
-    blind="Which transaction an fsync belongs to.",
-    false_alarm="A database's log must be written this way; with few bytes for each slow fsync, "
-    "that is its limit all the same.",
-    wrong_if="flushes and small writes are few (f/s, wareq-sz), or another thread than the named "
-    "one waits",
-    check="iostat -x 1 5",
-    thresholds=(
-        Threshold("syncs_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("latency_min_ms", 2.0, "a protected cache answers in less"),
-        Threshold(
-            "slow_min_ms",
-            20.0,
-            "a warning: two turns of a disk of 7,200 rpm, for data and journal, take less; below, "
-            "a database waits as it must",
-        ),
-        Threshold("waiting_min", 0.5, "somebody waits half of the time, or more"),
-        Threshold("bytes_max", 65536, "with more in each, the disk's speed counts again"),
-        Threshold("storm_min_per_s", 1000, "fast disks answer hundreds without harm to others"),
-        Threshold("storm_share_min", 0.8, "of the disks' requests are writes and flushes"),
-        Threshold("storm_tail_min", 10.0, "times the median: reads are held up now and then"),
-        Threshold("storm_own_max", 0.2, "of the reads are its own: others have most"),
-        Threshold("commits_min_per_s", 20, "smaller loads are ignored"),
-        Threshold("writes_per_commit_max", 2.0, "a flush of a file commits many WRITEs at once"),
-    ),
-    probed=("syscall",),
-    hold_s=4.0,
-)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ioh.findings.format_sentence import duration, per_s, size, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.window import Window, layer_of, op_of
+from ioh.findings.window import Stretch, layer_title, op_of
 from ioh.model.finding import Evidence
 from ioh.model.hist import LatencyHist
 from ioh.model.snapshot import OpStats
@@ -24,53 +24,58 @@ _WATCHED = (
 _NAMES = {"write_sync": "synchronous write"}
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Long tail",
+    layer="block",
+    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
+    "waits for.",
+    sources="The probes' histograms over 5 s.",
+    blind="Application reads: page cache and disk together always have a long tail.",
+    false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
+    wrong_if="no second of r_await or w_await stands out from the others",
+    check="iostat -x 1 20",
+    thresholds={
+        "ratio_min": (20.0, "healthy disks and servers stay below ten"),
+        "p99_min_ms": (50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"),
+        "ops_min": (1000, "with fewer, the 99th percentile rests on a handful"),
+    },
+    hold_s=4.0,
+)
+def tail_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """Each of these ops over the last seconds together."""
-    if not window.covers(SPAN_S):
-        return
-    recent = window.recent(SPAN_S)
     for layer, op in _WATCHED:
-        found = layer_of(window.newest, layer)
-        if found is None or op not in found.ops:
+        total = sum_op(recent, layer, op)
+        stats = [stats for _, stats in total.found]
+        if total.count < limits["ops_min"] or op_of(recent[-1], layer, op) is None:
             continue
-        count = sum_op(recent, layer, op).count
-        if count < limits["ops_min"]:
-            continue
-        stats = [s for snapshot in recent if (s := op_of(snapshot, layer, op)) is not None]
         if _are_all_fast(stats, limits["p99_min_ms"] * 1e3):
             continue
         hist = sum((s.latency for s in stats if s.latency is not None), LatencyHist())
         p50, p99 = hist.percentiles_us((0.5, 0.99))
         if p50 is None or p99 is None:
             continue
+        least = limits["ratio_min"] * p50
+        if p99 < limits["p99_min_ms"] * 1e3 or p99 < least:
+            continue
         # In most of the intervals, not in one: a single stall is no tail.
         slow = sum(1 for s in stats if s.max_us is not None and s.max_us >= p99 * 0.9)
-        if p99 < limits["p99_min_ms"] * 1e3 or p99 < limits["ratio_min"] * p50:
-            continue
         if slow * 2 < len(recent):
             continue
         worst = max(stats, key=lambda s: s.max_us or 0.0)
+        text = f"p50 {duration(p50)}, p99 {duration(p99)} of {total.count:,} operations"
+        slowest = f"slowest {duration(worst.max_us or 0)}, of {size(worst.max_bytes or 0)}"
+        a_second = per_s(total.count / tail_latency.recent_s)
         yield Verdict(
             subject=f"{layer} {op}",
             layer=layer,
             confidence="high",
-            cause=f"Half of the {_NAMES.get(op, op)}s of layer {found.spec.title} take at most "
-            f"{duration(p50)}, but 1 in 100 takes more than {duration(p99)}: "
+            cause=f"Half of the {_NAMES.get(op, op)}s of layer {layer_title(recent[-1], layer)} "
+            f"take at most {duration(p50)}, but 1 in 100 takes more than {duration(p99)}: "
             f"{times(p99 / p50)} times as long.",
             evidence=(
-                Evidence(
-                    f"p50 {duration(p50)}, p99 {duration(p99)} of {count:,} operations",
-                    "p99_us",
-                    p99,
-                    limits["ratio_min"] * p50,
-                    "probe's histogram",
-                ),
-                Evidence(
-                    f"slowest {duration(worst.max_us or 0)}, of {size(worst.max_bytes or 0)}",
-                    "max_us",
-                    worst.max_us,
-                ),
-                Evidence(f"{per_s(count / SPAN_S)} operations a second", "ops_per_s"),
+                Evidence(text, "p99_us", p99, least, "probe's histogram"),
+                Evidence(slowest, "max_us", worst.max_us),
+                Evidence(f"{a_second} operations a second", "ops_per_s"),
             ),
             advice="Look at latency by size and at the devices apart: large I/O among small, one "
             "slow disk of several, write-back that reads must wait for, or a limit that holds some "
@@ -83,26 +88,3 @@ def _are_all_fast(stats: Sequence[OpStats], limit_us: float) -> bool:
     """Whether even the slowest operations rule out such a p99, which is up to 6.25 % too large."""
     slowest_us = [s.max_us for s in stats if s.count]
     return all(us is not None and us * 1.07 < limit_us for us in slowest_us)
-
-
-RULE = Rule(
-    name="tail_latency",
-    title="Long tail",
-    layer="block",
-    judge=judge,
-    watches="The 99th percentile compared with the median, of reads and of writes that somebody "
-    "waits for.",
-    sources="The probes' histograms over 5 s.",
-    blind="Application reads: page cache and disk together always have a long tail.",
-    false_alarm="Two kinds of work on one device, such as a log and a scan, differ by nature.",
-    wrong_if="no second of r_await or w_await stands out from the others",
-    check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_min", 20.0, "healthy disks and servers stay below ten"),
-        Threshold(
-            "p99_min_ms", 50.0, "a rotating disk under load, or a busy CPU, reaches 20 to 40 ms"
-        ),
-        Threshold("ops_min", 1000, "with fewer, the 99th percentile rests on a handful"),
-    ),
-    hold_s=4.0,
-)

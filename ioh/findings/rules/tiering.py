@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import StatisticsError, correlation, median
 
 from ioh.findings.format_sentence import duration, percent, times
-from ioh.findings.rule import Limits, Rule, Threshold, Verdict
-from ioh.findings.sums import OpSum, sum_op
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import sum_op
 from ioh.findings.window import Recall, Stretch, Window, duration_s, op_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-SOON_S = (15.0, 30.0)
 BEFORE_S = 45.0
 PART_S = 60.0
 SPAN_S = 150.0
 _QUARTERS = 4
 
 
-def judge(window: Window, limits: Limits) -> Iterator[Verdict]:
+@Rule(
+    title="Storage gets faster while it is read",
+    layer="block",
+    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
+    "more; its mean over 15 and 30 s while as many are in flight all along.",
+    sources="The block probe's percentiles and means, interval by interval.",
+    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
+    "at a fixed rate, of which fewer are in flight when they get faster.",
+    false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
+    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
+    "not fall in a second run elsewhere",
+    check="iostat -x 1 20",
+    thresholds={
+        "ratio_max": (0.6, "a third faster may be anything"),
+        "rank_min": (0.6, "a steady fall, not a jump up and down"),
+        "peak_ratio_max": (0.8, "reads of 45 s before that were faster: it was a peak"),
+        "straight_min_pct": (94, "of a change within seconds; of one single jump it is 75"),
+        "before_min_us": (200, "storage this fast has no slower tier"),
+        "ops_min_per_s": (50, "in nearly every interval, else it is another workload"),
+    },
+    probed=("block",),
+    hold_s=2.0,
+    span_s=SPAN_S,
+    recalls=(Recall("block", "read", with_percentiles=True),),
+)
+def tiering(recent: Stretch, limits: Limits) -> Verdicts:
     """The time of the disks' reads: over minutes, and over seconds where all else is the same."""
+    window = recent.window
     verdict = _within_minutes(window, limits)
-    for seconds in SOON_S:
+    for seconds in (15.0, 30.0):
         verdict = verdict or _within_seconds(window, seconds, limits)
     if verdict is not None:
         yield verdict
@@ -42,7 +67,8 @@ def _within_minutes(window: Window, limits: Limits) -> Verdict | None:
     before, now = median(known[: len(known) // 2]), median(known[len(known) // 2 :])
     late = window.recent(PART_S)
     early = everything[: len(everything) - len(late)]
-    if not _is_faster(before, now, limits) or not _are_alike(early, late, _sizes):
+    sizes = (sum_op(part, "block", "read").avg_bytes for part in (early, late))
+    if not _is_faster(before, now, limits) or not _are_alike(*sizes):
         return None
     rank = spearman(known)
     if rank > -limits["rank_min"]:
@@ -66,17 +92,18 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     if not window.covers(soon_s) or len(known) < max(len(recent), 2 * _QUARTERS):
         return None
     edges = [len(recent) * at // _QUARTERS for at in range(_QUARTERS + 1)]
-    quarters = [recent[begin:end] for begin, end in pairwise(edges)]
-    means = [sum_op(quarter, "block", "read").latency_us or 0.0 for quarter in quarters]
+    quarters = [sum_op(recent[begin:end], "block", "read") for begin, end in pairwise(edges)]
+    means = [quarter.latency_us or 0.0 for quarter in quarters]
     if not all(means) or not _is_faster(means[0], means[-1], limits):
         return None
     straight = straightness(known)
+    first = quarters[0]
     is_same_load = all(
-        _are_alike(quarters[0], other, what)
-        for what in (_sizes, _under_way)
+        _are_alike(first.avg_bytes, other.avg_bytes)
+        and _are_alike(first.avg_inflight or 0.0, other.avg_inflight or 0.0)
         for other in quarters[1:]
     )
-    is_load = min(sum_op(q, "block", "read").ops_per_s for q in quarters) >= limits["ops_min_per_s"]
+    is_load = min(quarter.ops_per_s for quarter in quarters) >= limits["ops_min_per_s"]
     if not is_load or not is_same_load or straight < limits["straight_min_pct"] / 100:
         return None
     before = sum_op(window.recent(soon_s + BEFORE_S)[: -len(recent)], "block", "read")
@@ -84,7 +111,7 @@ def _within_seconds(window: Window, soon_s: float, limits: Limits) -> Verdict | 
     if before.ops_per_s >= limits["ops_min_per_s"] and was_faster:
         return None
     said = Evidence(f"a straight fall explains {percent(straight)} of the change", "", straight)
-    return _verdict(duration_s(recent), means[0], means[-1], said, "mean")
+    return _verdict(recent.seconds, means[0], means[-1], said, "mean")
 
 
 def _mean_us(snapshot: Snapshot) -> float | None:
@@ -96,39 +123,21 @@ def _is_faster(before: float, now: float, limits: Limits) -> bool:
     return before >= limits["before_min_us"] and now <= limits["ratio_max"] * before
 
 
-def _sizes(reads: OpSum) -> float:
-    return reads.avg_bytes
-
-
-def _under_way(reads: OpSum) -> float:
-    return reads.avg_inflight or 0.0
-
-
-def _are_alike(
-    early: Sequence[Snapshot], late: Sequence[Snapshot], what: Callable[[OpSum], float]
-) -> bool:
-    """Whether a property of the disks' reads is the same within a fifth or so."""
-    before, now = (what(sum_op(part, "block", "read")) for part in (early, late))
+def _are_alike(before: float, now: float) -> bool:
+    """Whether a number is the same within a fifth or so."""
     return before > 0 and 0.8 <= now / before <= 1.25
 
 
 def _verdict(seconds: float, before: float, now: float, said: Evidence, which: str) -> Verdict:
+    text = f"{which} {duration(before)} before, {duration(now)} now"
+    metric, source = "p50_us" if which == "median" else "latency_us", "probe of the block layer"
     return Verdict(
         severity="info",
         confidence="low",
         cause=f"The same reads have become {times(before / now)} times as fast within "
         f"{seconds:.0f} s, from {duration(before)} to {duration(now)} in the {which}, steadily: "
         "the storage moves what is read to something faster, or a cache below fills.",
-        evidence=(
-            Evidence(
-                f"{which} {duration(before)} before, {duration(now)} now",
-                "p50_us" if which == "median" else "latency_us",
-                now,
-                None,
-                "probe of the block layer",
-            ),
-            said,
-        ),
+        evidence=(Evidence(text, metric, now, None, source), said),
         advice="A test must run until it gets no faster: double its length until two runs agree "
         "within a tenth.",
     )
@@ -171,35 +180,3 @@ def _with_time(values: Sequence[float]) -> float:
         return correlation(range(len(values)), values)
     except StatisticsError:
         return 0.0
-
-
-RULE = Rule(
-    name="tiering",
-    title="Storage gets faster while it is read",
-    layer="block",
-    judge=judge,
-    watches="The latency of the disks' reads at the same sizes: its median over two minutes and "
-    "more; its mean over 15 and 30 s while as many are in flight all along.",
-    sources="The block probe's percentiles and means, interval by interval.",
-    blind="Which offsets are read: other data may simply be nearer. Within 30 s, reads that come "
-    "at a fixed rate, of which fewer are in flight when they get faster.",
-    false_alarm="A competitor that stops, a disk that wakes up, caches of an array that fill.",
-    wrong_if="the reads are as slow again as soon as a competitor comes back, or the times do "
-    "not fall in a second run elsewhere",
-    check="iostat -x 1 20",
-    thresholds=(
-        Threshold("ratio_max", 0.6, "a third faster may be anything"),
-        Threshold("rank_min", 0.6, "a steady fall, not a jump up and down"),
-        Threshold("peak_ratio_max", 0.8, "reads of 45 s before that were faster: it was a peak"),
-        Threshold(
-            "straight_min_pct", 94, "of a change within seconds; of one single jump it is 75"
-        ),
-        Threshold("before_min_us", 200, "storage this fast has no slower tier"),
-        Threshold("ops_min_per_s", 50, "in nearly every interval, else it is another workload"),
-    ),
-    needs=("block",),
-    probed=("block",),
-    hold_s=2.0,
-    span_s=SPAN_S,
-    recalls=(Recall("block", "read", with_percentiles=True),),
-)

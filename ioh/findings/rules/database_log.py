@@ -1,0 +1,185 @@
+"""A database's log: commits that wait for its syncs, and data written to the same disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from ioh.findings.format_sentence import duration, per_s, percent, rate, times
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import sum_op
+from ioh.findings.waits import Waits, waits_by_server
+from ioh.findings.window import Recall, Stretch, duration_s, rows_of, seconds_of
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import Snapshot
+
+_RECENT_S = 4.0
+_CALM_S = 8.0 * 0.95
+_MOST_SYNCS = 3.0  # that a commit waits for: else it is something else
+_MOST_OF = 0.5  # of a log sync's time: what names where it goes
+_PROBE = "probe of the database"
+_SHOW = "ioh text --layers db -d top"
+
+
+@Rule(
+    title="Commits wait for the log",
+    layer="db",
+    watches="The time of commits, and how much of it their threads spent in syncs of the log.",
+    sources="The database's own probe points; block layer and NFS client for where a sync's time "
+    "goes.",
+    blind="What the client does between two commits, and commits that wait for a replica.",
+    false_alarm="A log must be synced; where a disk without a protected cache is all there is, "
+    "this is its limit, and it says how far.",
+    wrong_if="with synchronous_commit = off commits take as long as before",
+    check=_SHOW,
+    thresholds={
+        "commits_min_per_s": (20, "smaller loads are ignored"),
+        "share_min": (0.5, "of the commits' time: nothing else has as much"),
+        "busy_min": (0.5, "of all time a session syncs the log: others wait for it"),
+        "latency_min_ms": (2.0, "a protected cache answers in less"),
+        "slow_min_ms": (20.0, "a warning: two turns of a disk of 7,200 rpm take less"),
+    },
+    probed=("db",),
+    hold_s=4.0,
+)
+def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each server whose commits' time is mostly the log's syncs, slow ones."""
+    for server, commits in waits_by_server(recent, "commit").items():
+        sync, others_ns = commits.of("log_sync"), _others_ns(commits, limits)
+        share = (sync.spent_ns + others_ns) / commits.whole_ns
+        least_us = limits["latency_min_ms"] * 1e3
+        if commits.per_s < limits["commits_min_per_s"] or share < limits["share_min"]:
+            continue
+        if not sync.count or sync.mean_us < least_us:
+            continue
+        whose = ", mostly another session's" if others_ns > sync.spent_ns else ""
+        spent = f"{percent(share)} of the commits' time is log syncs"
+        each = f"{duration(sync.mean_us)} for each log sync"
+        yield Verdict(
+            subject=server,
+            severity="warning" if sync.mean_us >= limits["slow_min_ms"] * 1e3 else "info",
+            confidence="high",
+            cause=f"{server}: {per_s(commits.per_s)} commits a second of "
+            f"{duration(commits.mean_us)}; {percent(share)} of that is the log's sync, "
+            f"{duration(sync.mean_us)} each{whose}{_where(recent, sync.mean_us)}.",
+            evidence=(
+                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, _PROBE),
+                Evidence(each, "wait_us", sync.mean_us, least_us, _PROBE),
+            ),
+            advice="Give the log a device that answers a sync soon (a protected write cache), "
+            "commit more rows at once, or let commits share a sync (commit_delay). "
+            "synchronous_commit = off is as fast, and loses the last commits in a crash.",
+            command=_SHOW,
+        )
+
+
+def _others_ns(commits: Waits, limits: Limits) -> float:
+    """What the commits waited for another session's sync, where the log is synced all the time.
+
+    That is a light-weight lock, which has no probe by default: it is what nothing else explains,
+    but no more than a sync that has begun already and the next one, which takes all that wait.
+    """
+    sync = commits.of("log_sync")
+    busy = sync.spent_ns / commits.seconds / 1e9
+    if busy < limits["busy_min"] or commits.mean_us > _MOST_SYNCS * sync.mean_us:
+        return 0.0
+    return commits.of("rest").spent_ns
+
+
+def _where(recent: Stretch, sync_us: float) -> str:
+    """Which layer below has the time, where one has most of it."""
+    for layer, op, what in (
+        ("nfs_client", "commit", "the NFS server's COMMIT"),
+        ("block", "flush", "a flush of the disk"),
+        ("block", "write", "a write of the disk"),
+    ):
+        below = sum_op(recent, layer, op)
+        took_us = below.latency_us or 0.0
+        if below.count and took_us >= _MOST_OF * sync_us:
+            return f"; {what} takes {duration(took_us)}"
+    return ""
+
+
+@Rule(
+    title="Log and data share a disk",
+    layer="db",
+    watches="The time of log syncs while much is written to the disk, and while little is.",
+    sources="The database's own probe points; the block layer's devices.",
+    blind="Hosts where more than one device is written to: which of them has the log is not known.",
+    false_alarm="A device that is slow for another reason just then, such as its own garbage "
+    "collection.",
+    wrong_if="the log is on another device (df of pg_wal)",
+    check="ioh text --layers db,block -d top",
+    thresholds={
+        "syncs_min": (40, "in each of the two spans; fewer say little"),
+        "ratio_min": (2.0, "times as long; syncs differ by less on a calm disk"),
+        "added_min_ms": (1.0, "nobody feels less"),
+        "write_min_mb_per_s": (5.0, "written to the device; a log alone writes less"),
+        "writes_ratio_min": (3.0, "times as much as in the calm intervals"),
+        "same_min": (0.95, "of all writes go to one device: so do log and data"),
+    },
+    needs=("db", "block"),
+    probed=("db",),
+    hold_s=2.0,
+    span_s=90.0,
+    recalls=(Recall("db", "wait"), Recall("block", "device")),
+    recent_s=_RECENT_S,
+)
+def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each server's log syncs while much is written, beside those while little is."""
+    device, share = _device(recent)
+    if not device or share < limits["same_min"]:
+        return
+    busy = _bytes_per_s(recent, device)
+    times_less = limits["writes_ratio_min"]
+    calm = [s for s in recent.window if _bytes_per_s([s], device) * times_less <= busy]
+    if busy < limits["write_min_mb_per_s"] * 1e6 or duration_s(calm) < _CALM_S:
+        return
+    before = waits_by_server(calm, "commit")
+    for server, commits in waits_by_server(recent, "commit").items():
+        sync, usual = commits.of("log_sync"), before.get(server, Waits()).of("log_sync")
+        if not usual.spent_ns or min(sync.count, usual.count) < limits["syncs_min"]:
+            continue
+        ratio, added_us = sync.mean_us / usual.mean_us, sync.mean_us - usual.mean_us
+        if ratio < limits["ratio_min"] or added_us < limits["added_min_ms"] * 1e3:
+            continue
+        longer = f"{times(ratio)} times as long as while little is written"
+        same = f"{percent(share)} of all writes go to {device}"
+        yield Verdict(
+            subject=server,
+            cause=f"{server}: a sync of the log takes {duration(sync.mean_us)} while "
+            f"{rate(busy)} are written to {device}, {duration(usual.mean_us)} while little is: "
+            "its log and its data share that device.",
+            evidence=(
+                Evidence(longer, "ratio", ratio, limits["ratio_min"], _PROBE),
+                Evidence(same, "share_pct", share * 100, limits["same_min"] * 100, "block layer"),
+            ),
+            advice="Put the log (pg_wal) on a device of its own, or let less be written at a time "
+            "(spread checkpoints, limit the backup's or the copy's writes).",
+            command="ioh text --layers db,block -d top",
+        )
+
+
+def _device(recent: Stretch) -> tuple[str, float]:
+    """The one that takes most of what is written, and its share.
+
+    Stacks are left out, whose parts count, but where --device leaves nothing else.
+    """
+    rows = [(s, row) for s in recent for row in rows_of(s, "block", "device")]
+    moved: dict[str, float] = {}
+    for snapshot, row in [pair for pair in rows if not pair[1].values.get("stacked")] or rows:
+        found = (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
+        moved[row.key[0]] = moved.get(row.key[0], 0.0) + found
+    name, most = max(moved.items(), key=itemgetter(1), default=("", 0.0))
+    return (name, most / sum(moved.values())) if most else ("", 0.0)
+
+
+def _bytes_per_s(snapshots: Sequence[Snapshot], device: str) -> float:
+    seconds = sum(seconds_of(snapshot, "block") for snapshot in snapshots)
+    moved = sum(
+        (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
+        for snapshot in snapshots
+        for row in rows_of(snapshot, "block", "device")
+        if row.key[0] == device
+    )
+    return moved / seconds if seconds else 0.0

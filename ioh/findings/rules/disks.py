@@ -1,0 +1,282 @@
+"""Disks that are slow or at a limit, and what is added above them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ioh.findings.devices import Device, bottom, carrier, devices
+from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
+from ioh.findings.nfs import off_disk_bytes
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import OpSum, sum_metric, sum_op
+from ioh.findings.window import Stretch, op_of, rows_of
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import TableRow
+
+_REAL_DISK = re.compile(r"sd|hd|nvme")  # what may have a SMART log
+_PURE = 0.9
+
+
+@Rule(
+    title="Saturated disk",
+    layer="block",
+    watches="Time in the queue (accepted to issued) compared with service time (issued to "
+    "completed).",
+    sources="The block probe; nr_requests from sysfs.",
+    blind="Queues inside the device: an NVMe disk accepts everything at once and becomes slow "
+    "itself. I/O that waits for a free request (nr_requests) is not accepted yet (see "
+    "time_above_disk).",
+    false_alarm="A burst of write-back queues for a moment; the rule waits until it lasts.",
+    wrong_if="aqu-sz is below 1, or the requests take as long when they come one at a time",
+    check="iostat -x 1 5",
+    thresholds={
+        "ratio_min": (0.5, "requests wait half as long as they are served, or longer"),
+        "queue_min_ms": (2.0, "shorter waits do no harm"),
+        "lasting_min_pct": (60.0, "of the intervals; a burst of write-back is in only one"),
+        "ops_min_per_s": (50, "smaller loads are ignored"),
+    },
+    probed=("block",),
+    hold_s=4.0,
+)
+def saturation(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each device whose queue is longer than its service, and stays so."""
+    least_us = limits["queue_min_ms"] * 1e3
+    for op in ("read", "write"):
+        for device in bottom(recent, op):
+            total = device.sum
+            if total.ops_per_s < limits["ops_min_per_s"]:
+                continue
+            if total.queue_us is None or total.latency_us is None or total.queue_us < least_us:
+                continue
+            if total.queue_us < limits["ratio_min"] * total.service_us:
+                continue
+            # One burst is in one interval.
+            stats = [op_of(snapshot, "block", op, device.name) for snapshot in recent]
+            waits = [x is not None and (x.queue_us or 0.0) >= least_us / 2 for x in stats]
+            if sum(waits) / len(recent) * 100 >= limits["lasting_min_pct"]:
+                yield _saturated(recent, op, device, total.queue_us)
+
+
+def _saturated(recent: Stretch, op: str, device: Device, queue_us: float) -> Verdict:
+    total = device.sum
+    top = [row.key for row in rows_of(recent[-1], "block", "process")[:3]]
+    who = ", ".join(f"{comm}[{pid}]" for pid, comm in top) or "not known"
+    room = device.setting("queue_depth_limit")
+    full = f" of {room:.0f}" if room else ""
+    queue, service = duration(queue_us), duration(total.service_us)
+    source = "probe of the block layer: accepted, issued, completed"
+    text = f"queue {queue}, service {service}"
+    files = (shlex.quote(device.queue_file(name)) for name in ("nr_requests", "scheduler"))
+    return Verdict(
+        subject=f"{op}s {device.name}",
+        confidence="high",
+        cause=f"{device.name} is saturated: {op}s wait {queue} in the queue for {service} of "
+        f"service, with {times(total.depth)}{full} in flight at {per_s(total.ops_per_s)} a second.",
+        evidence=(
+            Evidence(text, "queue_us", total.queue_us, total.service_us, source),
+            Evidence(f"busiest submitters: {who}"),
+        ),
+        advice="More load makes it slower, not faster: spread it over more disks, or have less in "
+        "flight.",
+        command=f"cat {' '.join(files)}",
+    )
+
+
+@Rule(
+    title="Slow disk",
+    layer="block",
+    watches="Service time (issue to completion) of each device while few requests are in flight, "
+    "less the time of the transfer.",
+    sources="The block probe's queue and service time; without BPF /proc/diskstats' mean.",
+    blind="Whether it is the disk, the array or the hypervisor.",
+    false_alarm="A rotating disk needs 5 to 9 ms for a random read, and some 15 ms when it also "
+    "writes; a sleeping disk needs seconds, once.",
+    wrong_if="r_await and w_await are low while aqu-sz is below 1",
+    check="iostat -x 1 5",
+    thresholds={
+        "read_min_ms": (20.0, "twice what the slowest healthy disks (7,200 rpm) need"),
+        "write_min_ms": (30.0, "write caches answer at once; a burst may fill them"),
+        "depth_max": (4.0, "with more in flight it is a queue (see saturation)"),
+        "ops_min_per_s": (10, "a mean over fewer requests says little"),
+        "transfer_bytes_per_s": (100e6, "what a rotating disk transfers"),
+    },
+    needs=("block",),
+    hold_s=4.0,
+)
+def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each device's reads and writes: service time at a low depth, less the transfer itself."""
+    for op in ("read", "write"):
+        least_us = limits[f"{op}_min_ms"] * 1e3
+        for device in bottom(recent, op):
+            total = device.sum
+            if total.ops_per_s < limits["ops_min_per_s"] or total.depth > limits["depth_max"]:
+                continue
+            transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
+            if total.latency_us is None or total.service_us - transfer_us < least_us:
+                continue
+            took = duration(total.service_us)
+            text = f"{took} from issue to completion, {duration(total.queue_us or 0)} in the queue "
+            node = shlex.quote(device.node)
+            command = f"lsblk -o NAME,SIZE,TYPE,MODEL,PKNAME {node}   # what it lies on"
+            if _REAL_DISK.match(device.name):
+                command = f"smartctl -a {node}"
+            source = "probe of the block layer"
+            yield Verdict(
+                subject=f"{op}s {device.name}",
+                confidence="high" if total.queue_us is not None else "medium",
+                cause=f"{device.name} takes {took} for a {op} of {size(total.avg_bytes)} with "
+                f"{times(total.depth)} in flight: the disk itself is slow "
+                "(an SSD needs 0.1 to 1 ms, a rotating disk 5 to 15).",
+                evidence=(
+                    Evidence(f"{text}before", "service_us", total.service_us, least_us, source),
+                    Evidence(f"{per_s(total.ops_per_s)} {op}s a second", "ops_per_s"),
+                ),
+                advice="Neither the application nor the file system adds it: look at the disk, "
+                "the array behind it or the hypervisor's storage.",
+                command=command,
+            )
+
+
+@Rule(
+    title="I/O limit of a control group",
+    layer="block",
+    watches="Devices on which a control group has a limit, and whether their rate equals it.",
+    sources="/sys/fs/cgroup: io.max, or blkio.throttle.* of version 1, read every 30 s.",
+    blind="Limits that parents inherit by weight (io.weight, io.latency, io.cost); which group's "
+    "I/O it is, when several use the device.",
+    false_alarm="A device used by several groups may reach that rate by chance.",
+    wrong_if="the group is never throttled: full of io.pressure stands still, or nothing waits "
+    "(blkio.throttle)",
+    check="cat /proc/pressure/io; grep -rs . /sys/fs/cgroup --include=io.pressure",
+    thresholds={
+        "used_min_pct": (90.0, "below, the limit is not reached"),
+        "used_max_pct": (110.0, "above, somebody outside the limit uses the device"),
+    },
+    needs=("block",),
+    hold_s=4.0,
+)
+def io_limit(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each limit whose device carries just as much as it allows."""
+    rows = rows_of(recent[-1], "block", "limit")
+    for op in ("read", "write") if rows else ():
+        done = {device.name: device.sum for device in devices(recent, op)}
+        for row in rows:
+            total = done.get(row.key[1])
+            if total is not None:
+                yield from _at_limit(op, row, "bytes", total.bytes_per_s, limits)
+                yield from _at_limit(op, row, "ops", total.ops_per_s, limits)
+
+
+def _at_limit(op: str, row: TableRow, unit: str, value: float, limits: Limits) -> Verdicts:
+    group, device = row.key[:2]
+    limit = row.values.get(f"{op}_limit_{unit}_per_s")
+    if not limit or not limits["used_min_pct"] <= value / limit * 100 <= limits["used_max_pct"]:
+        return
+    what, measured = f"{per_s(limit)} {op}s a second", per_s(value)
+    if unit == "bytes":
+        what, measured = rate(limit), rate(value)
+    text, source = f"limit {what}, measured {measured}", "io.max, or blkio.throttle of version 1"
+    yield Verdict(
+        subject=f"{op}s {group} {device}",
+        cause=f"{device} carries {percent(value / limit)} of what control group "
+        f"{group} may {op} ({what}): the limit sets the speed, not the disk.",
+        evidence=(Evidence(text, f"{op}_{unit}_per_s", value, limit, source),),
+        advice="Raise the limit (of a systemd unit by systemctl set-property), or "
+        f"accept that {op}s wait: nothing is wrong with the disk.",
+        command=_show_limit(row, op),
+    )
+
+
+def _show_limit(row: TableRow, op: str) -> str:
+    """The command that shows the limit; "" where a recording does not know the version."""
+    version, group = row.values.get("cgroup_version"), row.key[0]
+    # systemd's names have backslashes, and anybody's may have anything.
+    if version == 2:
+        return f"cat {shlex.quote(f'/sys/fs/cgroup{group}/io.max')}"
+    folder = shlex.quote(f"/sys/fs/cgroup/blkio{group}")
+    return f"grep . {folder}/blkio.throttle.{op}_*_device" if version == 1 else ""
+
+
+@Rule(
+    title="Latency added above the disk",
+    layer="syscall",
+    watches="How long direct reads and writes take, compared with the time of all their requests.",
+    sources="The probes of both layers, means over 5 s.",
+    blind="Buffered calls, since the page cache is in between. Which lock takes the time. libaio "
+    "programs that ask late for most of their completions.",
+    false_alarm="Parallel requests make a call shorter, never longer, so it is compared with the "
+    "sum of their times. Busy CPUs add time, too; confidence is low then.",
+    wrong_if="r_await or w_await of the disk is as long as the call",
+    check="iostat -x 1 5",
+    thresholds={
+        "added_min_ms": (2.0, "a busy CPU delays a program by less"),
+        "starved_min_pct": (90.0, "above, programs wait for a CPU, not for a file"),
+        "starved_added_min_ms": (20.0, "longer than one scheduling delay"),
+        "ops_min_per_s": (20, "a mean over fewer calls says little"),
+        "late_max_pct": (50.0, "of more, the time is the program's that asks for them"),
+    },
+    needs=("block",),
+    probed=("syscall",),
+    hold_s=4.0,
+)
+def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
+    """Direct reads and direct writes, where they are nearly all there is."""
+    for op in ("read", "write"):
+        direct = sum_op(recent, "syscall", f"{op}_direct")
+        if direct.ops_per_s < limits["ops_min_per_s"] or direct.latency_us is None:
+            continue
+        if direct.bytes < _PURE * sum_op(recent, "syscall", op).bytes:
+            continue
+        if off_disk_bytes(recent, op) > direct.bytes / 10:
+            continue
+        late = sum_metric(recent, "syscall", f"{op}_reaped_late_per_s")
+        if late > direct.count * limits["late_max_pct"] / 100:
+            continue
+        pieces = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") / direct.count
+        device = carrier(recent, op, direct.bytes, direct.avg_bytes / max(1.0, pieces))
+        if device is None or not device.sum.latency_us:
+            continue
+        # As if all pieces of a call went one after another: what is left is no disk's.
+        below_us = max(1.0, device.sum.count / direct.count) * device.sum.latency_us
+        added_us = direct.latency_us - below_us
+        is_starved = _cpu_pct(recent) >= limits["starved_min_pct"]
+        least_ms = limits["starved_added_min_ms" if is_starved else "added_min_ms"]
+        if added_us >= least_ms * 1e3 and added_us >= below_us:
+            yield _above(recent, op, direct, device, below_us)
+
+
+def _cpu_pct(recent: Stretch) -> float:
+    """Of the busiest interval."""
+    return max(s.host.cpu_pct or 0.0 for s in recent)
+
+
+def _above(recent: Stretch, op: str, direct: OpSum, device: Device, below_us: float) -> Verdict:
+    latency_us, cpu = direct.latency_us or 0.0, _cpu_pct(recent)
+    call, requests = duration(latency_us), duration(below_us)
+    text, source = f"{call} a call, {requests} in its requests", "probes of both layers"
+    evidence = [
+        Evidence(text, "latency_us", latency_us, below_us, source),
+        Evidence(f"CPUs {percent(cpu / 100)} busy at most", "cpu_pct", cpu),
+    ]
+    rows = rows_of(recent[-1], "block", "limit")
+    group = next((row.key[0] for row in rows if row.key[1] == device.name), None)
+    is_starved = cpu >= 90
+    if group is not None:
+        evidence.append(Evidence(f"control group {group} limits I/O to {device.name}"))
+        advice = f"Control group {group} has a limit on {device.name}: see io_limit."
+    elif is_starved:
+        advice = "The CPUs are busy: a program that waits for one waits longer than for its disk."
+    else:
+        advice = "Something between the call and the disk holds it up: a lock of the file system, "
+        advice += "a limit of its control group, or a full queue of the device (nr_requests)."
+    return Verdict(
+        subject=f"{op}s {device.name}",
+        confidence="high" if group is not None else "low" if is_starved else "medium",
+        cause=f"A direct {op} takes {call}, its requests to {device.name} only {requests}: "
+        f"{duration(latency_us - below_us)} ({times(latency_us / below_us)} times) are added "
+        "above the disk.",
+        evidence=tuple(evidence),
+        advice=advice,
+        command=f"cat {shlex.quote(device.queue_file('nr_requests'))}; cat /proc/pressure/cpu",
+    )

@@ -1,0 +1,308 @@
+"""NFS calls between hosts that are measured together: network, server or its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ioh.findings.format_sentence import duration, per_s, percent
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import sum_op
+from ioh.findings.window import Stretch, rows_of
+from ioh.model.finding import Confidence, Evidence
+from ioh.model.hist import LatencyHist, add_hists
+from ioh.model.pairs import OPS
+from ioh.model.rates import weighted_mean
+from ioh.model.snapshot import Pair, PairOp, Snapshot
+
+_SAME_CALLS = 0.1  # so far apart may both ends' counts be in 5 s
+# What a server asks its disks for while it serves such a call.
+_DISK_OPS = {"read": ("read",), "write": ("write", "flush"), "commit": ("write", "flush")}
+_THRESHOLDS = {
+    "rtt_min_ms": (2.0, "faster calls are fine"),
+    "share_min_pct": (50.0, "the larger part is the one to look at"),
+    "calls_min_per_s": (5, "25 in 5 s; a long distance allows few"),
+}
+_DISK_THRESHOLDS = {
+    **_THRESHOLDS,
+    "requests_a_call_min": (
+        0.5,
+        "with fewer, most calls reach no disk, so it is not what they wait for",
+    ),
+}
+_DISK_PROBE = "probe of the block layer at the server"
+_TCP_SHARE = 0.2  # below that, TCP's round trip does not explain the time
+Place = Literal["network", "server", "disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One kind of call from a client to a server, over several intervals.
+
+    Units:
+        ``calls`` and ``served`` as either end counted them; means of a call in µs.
+        ``disk_us`` is the mean time of a request of the server's disks (of all who use them),
+        ``requests`` their number; None and 0 where its block layer is not measured.  ``hists`` of
+        what the network had of each call that both ends timed.
+    """
+
+    client: str
+    server: str
+    name: str  # READ, WRITE, COMMIT
+    pairs: tuple[Pair, ...]
+    hists: Sequence[LatencyHist]
+    calls: int
+    served: int
+    rtt_us: float
+    server_us: float
+    disk_us: float | None
+    requests: int
+
+    @property
+    def network_us(self) -> float:
+        """What is left for the network, and for RPC at both ends."""
+        return self.rtt_us - self.server_us
+
+    @property
+    def served_share(self) -> str:
+        """What the server has of the time, in words."""
+        share = percent(self.server_us / self.rtt_us)
+        whole = f"{self.name}'s {duration(self.rtt_us)} ({share})"
+        return f"{duration(self.server_us)} of each {whole}"
+
+    @property
+    def subject(self) -> str:
+        """Whose calls to whom."""
+        return f"{self.client} from {self.server}"
+
+    @property
+    def confidence(self) -> Confidence:
+        """Low where both ends did not count the same calls."""
+        return "high" if self.is_same else "low"
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both ends counted the same calls, but for those under way."""
+        return abs(self.calls - self.served) <= _SAME_CALLS * self.calls
+
+    def place(self, limits: Limits) -> Place | None:
+        """Who has most of a call's time."""
+        share = limits["share_min_pct"] / 100
+        if self.network_us >= share * self.rtt_us:
+            return "network"
+        if self.server_us < share * self.rtt_us:
+            return None
+        reaches_disk = self.requests >= limits.get("requests_a_call_min", 0.0) * self.calls
+        is_disk = self.disk_us is not None and self.disk_us >= share * self.server_us
+        return "disk" if reaches_disk and is_disk else "server"
+
+
+def _slow_calls(recent: Stretch, limits: Limits) -> Iterator[Calls]:
+    """Of each pair of hosts the kind of call that takes most time, if that is slow."""
+    by_server: dict[str, list[Pair]] = {}
+    for snapshot in recent:
+        for pair in snapshot.pairs:
+            by_server.setdefault(pair.server, []).append(pair)
+    for pairs in by_server.values():
+        found = [calls for op in OPS if (calls := _calls(pairs, op)) is not None]
+        if found:
+            worst = max(found, key=lambda calls: calls.calls * calls.rtt_us)
+            is_often = worst.calls / recent.seconds >= limits["calls_min_per_s"]
+            if is_often and worst.rtt_us >= limits["rtt_min_ms"] * 1e3:
+                yield worst
+
+
+def _calls(pairs: Sequence[Pair], op: str) -> Calls | None:
+    """One kind of call; None where either end does not know its time."""
+    known = [
+        (pair, stats)
+        for pair in pairs
+        if (stats := pair.ops.get(op)) is not None
+        # An interval that only one end counted a call in belongs to the one before or after.
+        and (stats.client_calls == 0 or stats.rtt_us is not None)
+        and (stats.server_calls == 0 or stats.server_us is not None)
+    ]
+    calls, served = (sum(_count(s, name) for _, s in known) for name in ("client", "server"))
+    if not calls or not served:
+        return None
+    rtt_us = sum(_count(s, "client") * (s.rtt_us or 0.0) for _, s in known) / calls
+    server_us = sum(_count(s, "server") * (s.server_us or 0.0) for _, s in known) / served
+    if server_us > rtt_us:  # these are not the same calls
+        return None
+    there = [pair.there for pair, _ in known if pair.there is not None]
+    sums = [sum_op(there, "block", name) for name in _DISK_OPS[op]]
+    requests = sum(each.count for each in sums)
+    disk_us = weighted_mean((each.count, each.latency_us) for each in sums)
+    hists = [stats.network for _, stats in known if stats.network is not None]
+    newest = known[-1][0]
+    return Calls(
+        newest.client, newest.server, op.upper(), tuple(pair for pair, _ in known), hists,
+        calls, served, rtt_us, server_us, disk_us, requests,
+    )  # fmt: skip
+
+
+def _count(stats: PairOp, end: str) -> int:
+    return (stats.client_calls if end == "client" else stats.server_calls) or 0
+
+
+def _shares(calls: Calls) -> Iterator[Evidence]:
+    """What each finding of a pair rests on."""
+    text = f"{calls.name}: round trip {duration(calls.rtt_us)}, of which the server "
+    text += f"{duration(calls.server_us)}, network and RPC {duration(calls.network_us)} "
+    text += f"({percent(calls.network_us / calls.rtt_us)})"
+    source = "probes of the RPC layer at the client and of nfsd at the server"
+    yield Evidence(text, "network_us", calls.network_us, None, source)
+    if calls.hists and (matched := add_hists(calls.hists)).total:
+        p50_us, p99_us = matched.percentiles_us((0.5, 0.99))
+        most = "" if p99_us is None else f", of 1 in 100 {duration(p99_us)} or more"
+        if p50_us is not None:
+            text = f"of {matched.total:,} calls timed at both ends the network has "
+            text += f"{duration(p50_us)} at the median{most}"
+            yield Evidence(text, "network_p99_us", p99_us, None, "the same calls, by their XIDs")
+    if calls.is_same:
+        text = f"{calls.calls:,} calls, counted by both ends"
+    else:
+        text = f"the client counted {calls.calls:,} calls, the server {calls.served:,}"
+    yield Evidence(text, "client_calls", calls.calls, calls.served)
+
+
+def _wire(calls: Calls, here: Snapshot) -> Iterator[Evidence]:
+    """What TCP and the links say."""
+    newest = calls.pairs[-1]
+    if newest.tcp_rtt_us is not None:
+        text = f"TCP's smoothed round trip is {duration(newest.tcp_rtt_us)}"
+        yield Evidence(text, "tcp_rtt_us", newest.tcp_rtt_us, None, "TCP_INFO")
+    for what, name in (("calls", "retransmits_per_s"), ("segments", "tcp_retrans_segs_per_s")):
+        rates = [rate for pair in calls.pairs if (rate := getattr(pair, name)) is not None]
+        if rates:
+            rate = sum(rates) / len(rates)
+            yield Evidence(f"{per_s(rate)} {what} a second sent again", name, rate)
+    for host, snapshot in ((newest.client, here), (newest.server, newest.there)):
+        used = _busiest_link(snapshot) if snapshot is not None else None
+        if used is not None:
+            text = f"{host}: link {used[0]} is used by {percent(used[1] / 100)}"
+            yield Evidence(text, "in_used_pct", used[1], None, "/proc/net/dev")
+
+
+def _busiest_link(snapshot: Snapshot) -> tuple[str, float] | None:
+    """The interface that is used most, of those whose speed is known."""
+    used = [
+        (share, row.key[0])
+        for row in rows_of(snapshot, "tcp", "interface")
+        for name in ("in_used_pct", "out_used_pct")
+        if (share := row.values.get(name)) is not None
+    ]
+    return max(used)[::-1] if used else None
+
+
+@Rule(
+    title="The network adds the time",
+    layer="nfs_client",
+    watches="READ, WRITE and COMMIT of an NFS client and of the host that serves it, measured "
+    "together (--host): of the kind that takes most time, the round trip less the server's own.",
+    sources="The RPC layer at the client, nfsd at the server; TCP's round trip and "
+    "retransmits; the links at both ends.",
+    blind="Anything while only one end is measured. The wait for a thread of nfsd and for a CPU at "
+    "either end counts as network and RPC.",
+    false_alarm="Large calls over a slow link: the time is that of their bytes.",
+    wrong_if="avg RTT is no longer than the server's own time",
+    check="nfsiostat 1 5",
+    thresholds=_THRESHOLDS,
+    needs=("nfs_client",),
+)
+def network_adds(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each pair of hosts."""
+    for calls in _slow_calls(recent, limits):
+        if calls.place(limits) != "network":
+            continue
+        # TCP sees a long way, too, or losses; else it may be a wait at either end.
+        newest = calls.pairs[-1]
+        is_long = (newest.tcp_rtt_us or 0.0) >= _TCP_SHARE * calls.network_us
+        is_seen = is_long or newest.tcp_retrans_segs_per_s
+        yield Verdict(
+            subject=calls.subject,
+            confidence="low" if not calls.is_same else "high" if is_seen else "medium",
+            cause=f"Network and RPC take {duration(calls.network_us)} of each "
+            f"{calls.name}'s {duration(calls.rtt_us)} ({percent(calls.network_us / calls.rtt_us)}) "
+            f"between {newest.client} and {newest.server}, the server "
+            f"{duration(calls.server_us)}.",
+            evidence=(*_shares(calls), *_wire(calls, recent[-1])),
+            advice="Look at the path: distance, retransmits, a full link. If TCP's round trip "
+            "is short, at nfsd's threads on the server. Larger rsize and wsize and more "
+            "in flight hide a distance.",
+            command="ss -ti dport = :2049",
+        )
+
+
+@Rule(
+    title="The NFS server adds the time",
+    layer="nfs_client",
+    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
+    "and its disks beside it.",
+    sources="The RPC layer at the client; nfsd and the block layer at the server.",
+    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
+    false_alarm="Several requests one after another for each call: the disk is the cause, though "
+    "each request is short.",
+    wrong_if="the server's disks are busy all the time",
+    check="iostat -x 1 5",
+    thresholds=_DISK_THRESHOLDS,
+    needs=("nfs_client",),
+)
+def server_adds(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each pair of hosts."""
+    for calls in _slow_calls(recent, limits):
+        if calls.place(limits) != "server":
+            continue
+        is_known = calls.disk_us is not None or calls.requests > 0
+        disks = Evidence("no request of the server's disks", "requests", 0)
+        if calls.disk_us is not None:
+            served = f"the server's disks served {calls.requests:,} requests, "
+            served += f"{duration(calls.disk_us)} each"
+            disks = Evidence(served, "disk_us", calls.disk_us, None, _DISK_PROBE)
+        yield Verdict(
+            subject=calls.subject,
+            confidence=calls.confidence if is_known else "low",
+            cause=f"{calls.server} takes {calls.served_share} for {calls.client}, "
+            + ("above its disks." if is_known else "its disks are not measured or idle."),
+            evidence=(*_shares(calls), disks),
+            advice=f"Look on {calls.server}: CPU, memory, locks of its file system, a frozen or "
+            "full one, what else it serves. Its disks and the network are not what calls wait for.",
+            command="ioh text --layers nfs_server,block",
+        )
+
+
+@Rule(
+    title="The NFS server's disks add the time",
+    layer="nfs_client",
+    watches="As network_adds: of the kind of call that takes most time, what nfsd takes itself, "
+    "and how long its disks take for a request of that direction.",
+    sources="The RPC layer at the client; nfsd and the block layer at the server.",
+    blind="Anything while only one end is measured. Which requests of a disk belong to which call.",
+    false_alarm="Others at the server keep its disks busy while these calls are served from its "
+    "cache: then the disks' requests are not theirs.",
+    wrong_if="await on the server is much shorter than nfsd's time for a call",
+    check="iostat -x 1 5",
+    thresholds=_DISK_THRESHOLDS,
+    needs=("nfs_client",),
+)
+def disk_adds(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each pair of hosts."""
+    for calls in _slow_calls(recent, limits):
+        if calls.place(limits) != "disk" or not calls.disk_us:
+            continue
+        each = duration(calls.disk_us)
+        served = f"{calls.requests:,} requests of {each} for {calls.calls:,} calls"
+        yield Verdict(
+            subject=calls.subject,
+            confidence=calls.confidence,
+            cause=f"The disks of {calls.server} take {each} a request while it serves "
+            f"{calls.client}: {calls.served_share} are the server's.",
+            evidence=(
+                *_shares(calls),
+                Evidence(served, "disk_us", calls.disk_us, None, _DISK_PROBE),
+            ),
+            advice=f"Look at the findings and devices of {calls.server}. The network is not what "
+            "calls wait for.",
+            command="ioh text --layers block -d top",
+        )

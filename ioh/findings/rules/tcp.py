@@ -1,0 +1,276 @@
+"""TCP: what is full, what gets lost, and who does not answer."""
+
+from __future__ import annotations
+
+import shlex
+
+from ioh.findings.format_sentence import per_s, percent, rate
+from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
+from ioh.findings.sums import sum_metric, sum_metrics
+from ioh.findings.window import Stretch, busiest, number, rows_of
+from ioh.model.finding import Evidence
+from ioh.model.snapshot import TableRow
+
+_FULL = "The link is the limit: a faster one, a second one, or less traffic on it."
+_SHAPED = "The shaper is the limit, not the link: raise its rate, or send less."
+# Metric of the tcp layer, threshold, what it is, what to do, the command.
+_DROPS = (
+    (
+        "listen_overflows",
+        "overflows_min_per_s",
+        "connections are refused because a program's accept queue is full",
+        "Let the program accept faster, or give it a longer queue (its listen() and somaxconn).",
+        "ss -ltn; sysctl net.core.somaxconn",
+    ),
+    (
+        "backlog_drops",
+        "drops_min_per_s",
+        "segments are dropped because a socket's backlog is full",
+        "The receiving program is too slow, or its receive buffer too small.",
+        "ss -tmi; sysctl net.ipv4.tcp_rmem",
+    ),
+    (
+        "in_discards",
+        "drops_min_per_s",
+        "IP packets are dropped on arrival for lack of memory",
+        "Give the network buffers more memory.",
+        "nstat -az IpInDiscards; sysctl net.core.rmem_max",
+    ),
+)
+
+
+@Rule(
+    title="Connection limit",
+    layer="tcp",
+    watches="How much of each link's speed is used; dropped packets and refused connections; "
+    "connections limited by their receiver's window.",
+    sources="/proc/net/dev, /sys/class/net/*/speed, the rate of tc's tbf by netlink, "
+    "/proc/net/snmp and netstat, TCP_INFO.",
+    blind="Links whose speed is not known: virtual ones, loopback. Shapers other than a tbf at the "
+    "root (htb, a cloud's own). Fibre Channel.",
+    false_alarm="A pipe to a slow program is limited by its window on purpose.",
+    wrong_if="the counters of overflows and drops stand still, and no connection is rwnd_limited "
+    "or sndbuf_limited",
+    check="ss -tin; nstat -az | grep -E 'Overflow|Drop'",
+    thresholds={
+        "link_min_pct": (90.0, "payload never gets more than 95 % of a link"),
+        "overflows_min_per_s": (1.0, "each one is a connection refused, or delayed by a second"),
+        "drops_min_per_s": (10.0, "each costs a retransmission"),
+        "busy_min_pct": (90.0, "the connection always has data to send"),
+        "window_min_pct": (50.0, "and may not send it for most of the time"),
+        "window_bytes_min_per_s": (1e6, "slower connections are limited by their program"),
+    },
+    needs=("tcp",),
+)
+def connection_limits(recent: Stretch, limits: Limits) -> Verdicts:
+    """Interfaces, drops, and connections that wait for their peer's window."""
+    for row in rows_of(recent[-1], "tcp", "interface"):
+        yield from _link(recent, row, "in", limits)
+        yield from _link(recent, row, "out", limits)
+    yield from _drops(recent, limits)
+    yield from _windows(recent, limits)
+
+
+def _link(recent: Stretch, row: TableRow, way: str, limits: Limits) -> Verdicts:
+    name, metric = row.key[0], f"{way}_used_pct"
+    if number(row, metric) < limits["link_min_pct"]:
+        return  # as most often, and found out soon
+    used = [
+        number(found, metric)
+        for snapshot in recent
+        for found in rows_of(snapshot, "tcp", "interface")
+        if found.key == row.key
+    ]
+    if min(used) < limits["link_min_pct"]:
+        return
+    speed, shaped = number(row, "speed_bits_per_s"), row.values.get("shaped_bits_per_s")
+    whose, source = f"its {_bits(speed)}", f"/sys/class/net/{name}/speed"
+    device = shlex.quote(name)
+    advice, command = _FULL, f"ip -s link show {device}; ethtool {device}"
+    if way == "out" and shaped is not None and (not speed or shaped < speed):
+        whose, source = f"the {_bits(shaped)} that tc (tbf) lets out", "RTM_GETQDISC"
+        advice, command = _SHAPED, f"tc -s qdisc show dev {device}"
+    text = f"at least {percent(min(used) / 100)} in each of the last {len(used)} intervals"
+    source = f"/proc/net/dev, {source}"
+    yield Verdict(
+        subject=f"{name} {way}",
+        confidence="high",
+        cause=f"Interface {name} is full {way}wards: {rate(number(row, f'{way}_bytes_per_s'))} is "
+        f"{percent(used[-1] / 100)} of {whose}.",
+        evidence=(Evidence(text, metric, min(used), limits["link_min_pct"], source),),
+        advice=advice,
+        command=command,
+    )
+
+
+def _bits(bits_per_s: float) -> str:
+    """``10 Gbit/s``, ``20 Mbit/s``."""
+    return f"{bits_per_s / 1e9:g} Gbit/s" if bits_per_s >= 1e9 else f"{bits_per_s / 1e6:g} Mbit/s"
+
+
+def _drops(recent: Stretch, limits: Limits) -> Verdicts:
+    for metric, threshold, what, advice, command in _DROPS:
+        total = sum_metric(recent, "tcp", f"{metric}_per_s")
+        a_second, least = total / recent.seconds, limits[threshold]
+        if a_second < least:
+            continue
+        text = f"{total:,.0f} in {recent.seconds:.0f} s"
+        source = "/proc/net/netstat, /proc/net/snmp"
+        yield Verdict(
+            subject=metric,
+            confidence="high",
+            cause=f"{per_s(a_second)} {what}, each second.",
+            evidence=(Evidence(text, f"{metric}_per_s", a_second, least, source),),
+            advice=advice,
+            command=command,
+        )
+
+
+def _windows(recent: Stretch, limits: Limits) -> Verdicts:
+    held_up = [
+        row
+        for row in rows_of(recent[-1], "tcp", "connection")
+        if number(row, "rwnd_limited_pct") >= limits["window_min_pct"]
+    ]
+    if not held_up:  # as most often, and found out soon
+        return
+    by_key = [{row.key: row for row in rows_of(s, "tcp", "connection")} for s in recent]
+    for key in (row.key for row in held_up):
+        rows = [table[key] for table in by_key if key in table]
+        out = sum(number(row, "out_bytes_per_s") for row in rows) / len(recent)
+        held, busy = (
+            min(number(row, name) for row in rows) for name in ("rwnd_limited_pct", "busy_pct")
+        )
+        if len(rows) < len(recent) or out < limits["window_bytes_min_per_s"]:
+            continue
+        if busy < limits["busy_min_pct"] or held < limits["window_min_pct"]:
+            continue
+        text = f"limited by the peer's window {percent(held / 100)} of the time it had data"
+        yield Verdict(
+            subject=" ".join(key),
+            cause=f"The receiver {key[1]} blocks {key[0]} for at least "
+            f"{percent(held / 100)} of the time: its window is full at {rate(out)}.",
+            evidence=(
+                Evidence(
+                    text,
+                    "rwnd_limited_pct",
+                    held,
+                    limits["window_min_pct"],
+                    "TCP_INFO tcpi_rwnd_limited",
+                ),
+            ),
+            advice="The receiver reads too slowly, or its receive buffer is too small for the "
+            "distance.",
+            command="sysctl net.ipv4.tcp_rmem   # on the receiver",
+        )
+
+
+@Rule(
+    title="TCP peer does not answer",
+    layer="tcp",
+    watches="Connections whose data is sent again while nothing new moves in either direction.",
+    sources="sock_diag: unacknowledged segments, bytes and repeats of each connection.",
+    blind="A peer that is dark while nothing is sent to it. Handshakes without an answer.",
+    false_alarm="A link that is away for some seconds (Wi-Fi, a failover): it ends with the gap.",
+    wrong_if="backoff and unacked of the connection are gone, and lastrcv is short",
+    check="ss -tio",
+    thresholds={
+        "again_min": (2, "timeouts come after 0.2, 0.6 and 1.4 s of silence"),
+    },
+    needs=("tcp",),
+    hold_s=1.0,
+    recent_s=10.0,
+    may_be_short=True,
+)
+def tcp_no_answer(recent: Stretch, limits: Limits) -> Verdicts:
+    """Each connection with data under way that was sent again, and no byte in either direction."""
+    # A connection that moves nothing in a second, not even a repeat, has no row for it.
+    latest = {row.key: row for s in recent for row in rows_of(s, "tcp", "connection")}
+    for key, count in _again(recent).items():
+        waiting, least = number(latest[key], "unacked"), limits["again_min"]
+        if count < least or not waiting:
+            continue
+        text = f"{count} segments sent again since the last new one, none received"
+        yield Verdict(
+            subject=f"{key[0]} {key[1]}",
+            severity="critical",
+            confidence="high",
+            cause=f"{key[1]} does not answer: {waiting:,.0f} segments wait for their "
+            f"acknowledgement, {count} were sent again, and nothing comes back.",
+            evidence=(Evidence(text, "retrans_segs_per_s", count, least, "sock_diag"),),
+            advice="See whether the host is up and the way there: a host that has crashed, a link "
+            "that is down, a firewall that forgot the connection.",
+            command="ss -tion",
+        )
+
+
+def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
+    """Segments sent again since something new moved, by connections where nothing does now."""
+    sums: dict[tuple[str, ...], float] = {}
+    moved: set[tuple[str, ...]] = set()
+    now = len(recent.window.recent(1.0))
+    for at, snapshot in enumerate(reversed(recent)):
+        just_moved: set[tuple[str, ...]] = set()
+        for row in rows_of(snapshot, "tcp", "connection"):
+            if row.key in moved:
+                continue
+            if row.values.get("in_bytes_per_s") or row.values.get("out_bytes_per_s"):
+                just_moved.add(row.key)
+            # A handshake has no payload to repeat: that is a server that does not accept.
+            if row.values.get("retrans_bytes_per_s"):
+                segments = number(row, "retrans_segs_per_s") * snapshot.interval_s
+                sums[row.key] = sums.get(row.key, 0.0) + segments
+        moved |= just_moved
+        if at < now:
+            for key in just_moved:
+                sums.pop(key, None)
+    return {key: round(count) for key, count in sums.items()}
+
+
+@Rule(
+    title="TCP retransmits",
+    layer="tcp",
+    watches="Retransmitted segments compared with all segments sent, in this network namespace.",
+    sources="/proc/net/snmp, /proc/net/netstat, and each connection's own counters.",
+    blind="Loss in the other direction, which the peer repairs; other network namespaces.",
+    false_alarm="Tail loss probes and reordering retransmit a few segments that were not lost.",
+    wrong_if="TcpRetransSegs is below 0.1 % of TcpOutSegs",
+    check="nstat -az TcpRetransSegs TcpOutSegs",
+    thresholds={
+        "retrans_min_pct": (0.5, "a healthy local network stays below 0.1 %"),
+        "segments_min_per_s": (3, "single retransmits come from a peer that is gone"),
+    },
+    needs=("tcp",),
+    may_be_short=True,
+)
+def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
+    """All connections of this network namespace together, the worst one named."""
+    names = ("retrans_segs", "sent_segs", "retrans_bytes", "timeouts")
+    totals = sum_metrics(recent, "tcp", *(f"{name}_per_s" for name in names))
+    again, sent, bytes_again, timeouts = (total / recent.seconds for total in totals)
+    if not sent or again < limits["segments_min_per_s"]:
+        return
+    share, least = totals[0] / totals[1], limits["retrans_min_pct"]
+    # Without payload they are SYNs that nobody answers: a host that is gone, not a bad path.
+    if share * 100 < least or not bytes_again:
+        return
+    worst = busiest(recent[-1], "tcp", "connection", "retrans_segs_per_s")
+    is_known = worst is not None and number(worst, "retrans_segs_per_s")
+    where = f", most of them to {worst.key[1]}" if worst is not None and is_known else ""
+    segments = f"{per_s(again)} of {per_s(sent)} segments a second"
+    late = f"{per_s(timeouts)} retransmission timeouts a second"
+    source = "/proc/net/netstat TCPTimeouts"
+    yield Verdict(
+        severity="critical" if share >= 0.05 else "warning",
+        confidence="high",
+        cause=f"{percent(share)} of the TCP segments are retransmitted ({per_s(again)} a "
+        f"second{where}): packets are lost on the way.",
+        evidence=(
+            Evidence(segments, "retrans_pct", share * 100, least, "/proc/net/snmp RetransSegs"),
+            Evidence(f"{rate(bytes_again)} of payload sent again", "retrans_bytes_per_s"),
+            Evidence(late, "timeouts_per_s", timeouts, None, source),
+        ),
+        advice="Look for drops and errors on the interfaces at both ends and on the switch: cable, "
+        "duplex, MTU, a full queue.",
+        command="ss -ti; ip -s link; nstat -az | grep -i -E 'retrans|drop'",
+    )
