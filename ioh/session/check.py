@@ -14,8 +14,7 @@ from ioh.session.joined import Member, pieces_of, split_name
 from ioh.session.output import FileOutput
 from ioh.session.reader import STDIN, Session, member_in, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
-from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick, is_v1
-from ioh.session.v1.reader import V1Reader
+from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
 from ioh.session.writer import SessionWriter
 
 _CHUNK_BYTES = 1 << 18
@@ -119,10 +118,10 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
         fd = open_for_reading(file) if path != "-" else os.dup(0)
         stack.callback(os.close, fd)
         pieces = _pieces(fd, name, None if path == "-" else member_in(fd, file, host))
-        piece = next(pieces, b"")
-        reader = _reader_of(piece, path, fd, builds=repaired is not None)
+        reader = _reader(path, fd, builds=repaired is not None)
         at_end = False
         while not at_end:
+            piece = next(pieces, b"")
             at_end = not piece
             found.size_bytes += len(piece)
             reader.feed(piece)
@@ -135,15 +134,12 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
                 while held and writer is not None:
                     if not _copy(held.pop(0), writer):
                         found.leave_out()
-            piece = next(pieces, b"")
         found.last_part = reader.part
     return found
 
 
-def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader | V1Reader:
-    """A reader for what begins so, which knows the layers even where its first head is damaged."""
-    if is_v1(begin):
-        return V1Reader()
+def _reader(path: str, fd: int, *, builds: bool) -> ItemReader:
+    """A reader, which knows the layers even where the first head is damaged."""
     name, specs = STDIN if path == "-" else path, None
     with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
         specs = found.specs_before(0)

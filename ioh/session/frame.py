@@ -12,8 +12,6 @@ from zlib import crc32
 from ioh.model.errors import IohError
 
 MARKER = b"\xf6IOH"
-V1_MARKER = b"\xf6ioh"
-V1_BEGIN = V1_MARKER + b"H"
 # Marker, kind, payload bytes, number, unix time, CRC-32 of the payload; then the low half of the
 # CRC-32 of all these, so that a wrong length is known at once.
 _HEAD = struct.Struct("<4sBIIdI")

@@ -57,14 +57,10 @@ class Packer:
 
 
 class Unpacker:
-    """The reverse of Packer.
+    """The reverse of Packer."""
 
-    Args:
-        window_bytes: How far back a stream may refer.
-    """
-
-    def __init__(self, window_bytes: int = 1 << _WINDOW_LOG) -> None:
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=window_bytes)
+    def __init__(self) -> None:
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
         self._stream: zstandard.ZstdDecompressionObj | None = None
 
     def unpack(

@@ -19,7 +19,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.frame import V1_BEGIN, Kind
+from ioh.session.frame import Kind
 from ioh.session.index import frame_at, last_tick_until, look_on, read_places
 from ioh.session.joined import Member, member_of, members_in, split_name
 from ioh.session.packing import Unpacker
@@ -35,7 +35,7 @@ from ioh.session.records import (
     to_text,
 )
 from ioh.session.rotated_files import part_of_name
-from ioh.session.stream import Item, ItemReader, Tick, decode_head, no_recording
+from ioh.session.stream import BEGIN_BYTES, Item, ItemReader, Tick, decode_head, no_recording
 
 STDIN = "stdin"  # what errors call it
 _CHUNK_BYTES, _COPY_BYTES = 1 << 16, 1 << 20
@@ -155,7 +155,7 @@ class Session(Closing):
             self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self._read(0, len(V1_BEGIN)))  # noqa: TRY301
+                raise no_recording(path, self._read(0, BEGIN_BYTES))  # noqa: TRY301
             self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one behind the other"

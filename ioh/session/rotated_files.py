@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
-from ioh.session.frame import MARKER, V1_MARKER
+from ioh.session.frame import MARKER
 from ioh.session.output import NameTakenError
 
 MAX_NAMES = 99  # tried for one second
@@ -83,7 +83,7 @@ def _is_recording(path: str) -> bool:
         return False
     try:
         begin = os.read(fd, len(MARKER)) if stat.S_ISREG(os.fstat(fd).st_mode) else None
-        if begin not in {b"", MARKER, V1_MARKER}:
+        if begin not in {b"", MARKER}:
             return False
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

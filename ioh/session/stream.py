@@ -11,14 +11,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.calls import FullRecord
 from ioh.session.decoder import Decoder
-from ioh.session.frame import (
-    SAMPLE_KINDS,
-    V1_BEGIN,
-    Damage,
-    Frame,
-    FrameScanner,
-    Kind,
-)
+from ioh.session.frame import SAMPLE_KINDS, Damage, Frame, FrameScanner, Kind
 from ioh.session.packing import Unpacker
 from ioh.session.records import (
     FORMAT_VERSION,
@@ -34,6 +27,8 @@ from ioh.session.records import (
 )
 from ioh.session.specs import check_spec
 
+_FORMAT_1 = b"\xf6iohH"
+BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
 # How far into a stream its first record must come, so that a large file of anything is refused
 # soon.
 MAX_FIRST_OFFSET_BYTES = 1 << 20
@@ -104,22 +99,12 @@ def decode_head(plain: bytes) -> Head:
     return head
 
 
-def is_v1(begin: bytes) -> bool:
-    """Whether these are the first bytes of a recording of format 1."""
-    return begin.startswith(V1_BEGIN)
-
-
 def no_recording(name: str, begin: bytes) -> IohError:
-    """What to raise for bytes that are no recording.
-
-    Args:
-        name: Of the file.
-        begin: Its first bytes.
-    """
+    """What to raise for a file that begins so and is no recording."""
     shown = printable(name)
-    if is_v1(begin):
-        cause = f"{shown} has format 1, which ioh no longer writes"
-        return IohError(cause, f"Convert it with: ioh verify {shown} --repair NEW")
+    if begin.startswith(_FORMAT_1):
+        cause = f"{shown} has format 1, of before the first release, and ioh no longer reads it"
+        return IohError(cause, "Record again, or read it with the ioh that wrote it")
     cause = f"{shown} is not a recording of ioh" + ("" if begin else " (empty)")
     return IohError(cause, "ioh record makes one")
 
@@ -214,7 +199,7 @@ class ItemReader:
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes."""
-        self._begin += piece[: len(V1_BEGIN) - len(self._begin)]
+        self._begin += piece[: BEGIN_BYTES - len(self._begin)]
         self._fed_bytes += len(piece)
         self._budget.earn(len(piece))
         self._scanner.feed(piece)
