@@ -47,11 +47,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A mark or a gap on the time line.
+    """A mark or a gap on the time line; ``tick`` is the number of the first sample behind it.
 
-    Shape:
-        ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap; ``tick`` is the
-        number of the first sample behind it.
+    ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap.
     """
 
     time_unix_s: float
@@ -77,11 +75,7 @@ def _not_there(path: str) -> IohError:
 
 
 def open_for_reading(path: str) -> int:
-    """A descriptor of a file or a pipe, for reading only.
-
-    Raises:
-        IohError: It cannot be opened, or is a directory.
-    """
+    """A descriptor for reading only; IohError where it cannot be opened, or is a directory."""
     shown = printable(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -117,11 +111,7 @@ def hosts_of(path: str) -> tuple[str, ...]:
 
 
 def member_in(fd: int, path: str, host: str) -> Member | None:
-    """Which part of a file is meant; None for all of it.
-
-    Raises:
-        IohError: It cannot be read, has no such host, or has several.
-    """
+    """Which part of a file is meant; None for all of it.  IohError as member_of()."""
     try:
         return member_of(members_in(fd), host, path)
     except OSError as error:
@@ -131,14 +121,9 @@ def member_in(fd: int, path: str, host: str) -> Member | None:
 class Session(Closing):
     """A recorded session in a file that allows seeking; a context manager.
 
-    Nothing is ever written, and only what is asked for is read.
-
-    Args:
-        path: The file; of one that holds several hosts, ``FILE#HOST``.
-        fd: An open descriptor of it, which belongs to the session from now on, as a memfd's.
-
-    Raises:
-        IohError: It is no recording, or one that this ioh cannot read.
+    Nothing is ever written, and only what is asked for is read.  ``path`` may be ``FILE#HOST`` of a
+    file that holds several hosts; ``fd``, as of a memfd, belongs to the session from now on.
+    Raises IohError where it is no recording, or one that this ioh cannot read.
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
@@ -247,12 +232,9 @@ class Session(Closing):
     ) -> Iterator[Item]:
         """Everything from a sample on, in order, to the end of the file.
 
-        Args:
-            from_tick: The first sample wanted.
-            with_tables: False leaves tables out, which is much faster.
-            with_parts: False leaves single devices and mounts out.
-            awaits_more: Asked at the present end of the file, with its offset: False ends it.
-            most_bytes: Look no further than this from where the sample must be.
+        Without tables it is much faster; without parts, single devices and mounts are left out.
+        ``awaits_more`` is asked at the present end of the file, with its offset: False ends it.
+        ``most_bytes``: look no further than this from where the sample must be.
         """
         entry = self._whole_before(from_tick)
         at = entry.offset if entry is not None and entry.number else 0
@@ -274,12 +256,7 @@ class Session(Closing):
             is_over = is_over or reader.ended
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples that can be read from one on, to the present end of the file.
-
-        Args:
-            from_tick: The first one.
-            is_brief: Leave tables and parts out, which is much faster.
-        """
+        """Samples from one on; brief ones, without tables and parts, are read much faster."""
         items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
         return (item for item in items if isinstance(item, Tick))
 
@@ -355,7 +332,7 @@ class Session(Closing):
     def _head_before(self, offset: int) -> Head | None:
         """The last head before an offset, or where that is damaged one that is not.
 
-        One that is repeated is not decoded again: whoever derives from samples plans once for each
+        One that is repeated is not decoded again: who derives from samples plans once for a
         LayerSpec.
         """
         entries = self._entries(Kind.HEAD)

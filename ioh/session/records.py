@@ -62,10 +62,8 @@ def refuse(why: str) -> NoReturn:
 class Header(Struct, kw_only=True):
     """Where the recording comes from and what its numbers mean.
 
-    Units:
-        ``fine_edges`` in 1/``units_per_us`` µs, upper edges inside; ``size_edges_bytes``;
-        ``table_edges_us``; ``cycle_s`` the period asked for.  ``addresses`` are those of the host
-        itself, by which another host's mounts are known to be of this one.
+    ``fine_edges`` are in 1/``units_per_us`` µs, upper edges inside; ``cycle_s`` is the period asked
+    for; by ``addresses``, the host's own, another host's mounts are known to be of this one.
     """
 
     format_version: int
@@ -144,16 +142,8 @@ class Start(Struct, array_like=True):
 class SampleRecord(Struct, array_like=True):
     """A sample as changes since the one before; a whole one, since nothing.
 
-    Shape:
-        ``layers`` whose shape is new, by position: their numbers, all 0, come behind all others.
-        ``removed`` rows: gaps between their numbers, which count rows in the order in which they
-        were added.  ``added`` rows, table and key: their columns, all 0, come behind all others.
-        Then what changed of all numbers: ``gaps`` and increments of integers, ``set_gaps`` and
-        values set as they are.
-
-    Units:
-        ``mono_ns`` since the sample before; ``read_after`` as in LayerSample, of each layer, in
-        READ_STEP_US; 0 of those not named.
+    See docs/format.md for the fields.  ``mono_ns`` since the sample before; ``read_after`` in
+    READ_STEP_US.
     """
 
     mono_ns: int
@@ -216,11 +206,7 @@ _T = TypeVar("_T")
 
 
 def encode_plain(record: object) -> bytes:
-    """A record before compression.
-
-    Raises:
-        ValueError: An integer beyond 64 bits, or a text that is no Unicode.
-    """
+    """A record before compression; ValueError for an integer beyond 64 bits, or no Unicode."""
     try:
         return _encoder.encode(record)
     except OverflowError as error:
@@ -228,11 +214,7 @@ def encode_plain(record: object) -> bytes:
 
 
 def decode_plain(plain: bytes, kind: type[_T]) -> _T:
-    """A record of a type, every part of the type and the length that it must be.
-
-    Raises:
-        RecordError: It is anything else.
-    """
+    """A record, all of it of the types and lengths that it must be; RecordError where it is not."""
     decoder = _decoders.get(kind)
     if decoder is None:
         with _one_makes:

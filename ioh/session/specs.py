@@ -16,8 +16,7 @@ _MAX_MEMBERS = 1024  # of all groups
 def check_spec(spec: LayerSpec) -> None:
     """Names short and different, ratios between columns that exist, numbers finite.
 
-    Raises:
-        RecordError: The description is of no use.
+    Raises RecordError where the description is of no use.
     """
     lists: list[Sequence[str]] = [spec.ops, tuple(spec.groups), spec.lost]
     lists += [[metric.name for metric in metrics] for metrics in (spec.metrics, spec.gauge_hists)]

@@ -61,20 +61,12 @@ class _Batch:
 
 
 class SessionWriter:
-    """One session into one output; a recording tap takes Samples by write().
+    """One session into one output, which is its own from now on; a tap takes Samples by write().
 
-    Safe to call from several threads (marks come from another one).  Where the output is full,
-    what was written stays, nothing is raised, and ``paused_why`` says so until a later sample
-    fits; the gap is then part of the recording.
-
-    Args:
-        output: Where to; belongs to the writer from now on.
-        note: Kept in the header.
-        cycle_s: The period asked for, for the header.
-        part: Counts the files of an endless recording, from 1.
-        marks_note: Whether the note is the first mark, too.
-        stream: Compresses the samples; another session's, once that has ended, spares its memory.
-        addresses: Of the host itself, for the header.
+    Safe to call from several threads (marks come from another one).  Where the output is full, what
+    was written stays, nothing is raised, and ``paused_why`` says so until a later sample fits; the
+    gap is then part of the recording.  ``part`` counts the files of an endless recording, from 1;
+    ``stream``, another session's that has ended, spares its memory.
     """
 
     def __init__(  # noqa: PLR0913
@@ -119,12 +111,9 @@ class SessionWriter:
     def write(self, sample: Sample) -> bool:
         """Write one sample, and what has gathered with it.
 
-        Returns:
-            False when the output is full: the sample is lost, later ones are tried.
-
-        Raises:
-            OSError: The output failed otherwise, as a pipe whose reader went away does.
-            ValueError: A sample that cannot be encoded, which is a bug in its source.
+        False when the output is full: the sample is lost, later ones are tried.  Raises OSError
+        where it failed otherwise, as a pipe whose reader went away does, and ValueError for a
+        sample that cannot be encoded, which is a bug in its source.
         """
         with self._lock:
             whole, self._whole_next = self._whole_next, True  # should it not get there
@@ -143,11 +132,8 @@ class SessionWriter:
     def mark(self, text: str, time_unix_s: float | None = None) -> bool:
         """Put a named moment on the time line; now, unless a time is given.
 
-        Returns:
-            False when it will only be written with the next sample that fits.
-
-        Raises:
-            OSError: The output failed otherwise than by being full.
+        False when it will only be written with the next sample that fits.  Raises OSError where the
+        output failed otherwise than by being full.
         """
         when = time.time() if time_unix_s is None else time_unix_s
         mark = Mark(when, to_bytes(text)[:MAX_TEXT_BYTES])
@@ -191,11 +177,7 @@ class SessionWriter:
                 self.output.close()
 
     def _put(self, batch: _Batch) -> bool:
-        """Write a batch; False where the output is full, which ``paused_why`` then says.
-
-        Raises:
-            OSError: The output failed otherwise.
-        """
+        """Write a batch; False where the output is full, which ``paused_why`` then says."""
         try:
             self.output.write(bytes(batch.data))
         except OSError as error:

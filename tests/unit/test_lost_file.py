@@ -18,7 +18,6 @@ from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
 from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes
 from tests.unit.test_record import await_size, start
 
@@ -55,7 +54,7 @@ def held(path: Path) -> tuple[list[object], list[str]]:
     """The samples and the marks of a recording that ended in order."""
     with Session(str(path)) as session:
         assert session.is_ended
-        ticks = [item.sample for item in session.items() if isinstance(item, Tick)]
+        ticks = [tick.sample for tick in session.ticks(0)]
         return list(ticks), [mark.text for mark in session.marks()]
 
 
@@ -221,7 +220,7 @@ def test_no_file_may_be_so_large(tmp_path: Path) -> None:
         tmp_path.iterdir(), key=lambda path: path.stem + "-0001"[len(path.stem) - 1 :]
     ):
         with Session(str(path)) as session:
-            samples = [item.sample for item in session.items() if isinstance(item, Tick)]
+            samples = [tick.sample for tick in session.ticks(0)]
             assert not told or samples[0] == told[-1]
             told += samples[1:] if told else samples
             assert session.size_bytes <= 6_000

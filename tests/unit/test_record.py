@@ -29,7 +29,6 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes
 from tests.sessions import Memory, Shown, samples_of
 
@@ -76,7 +75,7 @@ def test_a_recording_runs_for_its_time_and_has_a_name_of_its_own(tmp_path: Path)
         assert len(session) == 4
         assert session.is_ended
         assert [mark.text for mark in session.marks()] == ["a\x1bb"]
-        assert [i.sample for i in session.items() if isinstance(i, Tick)] == fakes.first(4)
+        assert [tick.sample for tick in session.ticks(0)] == fakes.first(4)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -225,7 +224,7 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
             samples[6].time_unix_s,
         )
         assert gap.text == "No space left on device"
-        assert [i.sample for i in session.items() if isinstance(i, Tick)] == [
+        assert [tick.sample for tick in session.ticks(0)] == [
             *samples[:3],
             *samples[6:],
         ]

@@ -11,7 +11,6 @@ import pytest
 from ioh.commands import main
 from ioh.session.check import check
 from ioh.session.reader import Session
-from ioh.session.stream import Tick
 from tests import fakes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "session"
@@ -23,7 +22,7 @@ RECORDING = Path(__file__).parents[1] / "data" / "session-v2.ioh"
 def test_the_session_holds_what_was_put_in() -> None:
     samples = list(itertools.islice(fakes.seeded(), 70))
     with Session(str(RECORDING)) as session:
-        told = [item.sample for item in session.items() if isinstance(item, Tick)]
+        told = [tick.sample for tick in session.ticks(0)]
         assert told == samples[:64] + samples[66:]
         assert session.sample_at(64) == samples[66]
         assert [mark.text for mark in session.marks()] == ["format version 1", "half way \x1b[31m"]
