@@ -16,14 +16,7 @@ from ioh.rights.user import give_root_up
 
 
 def check_devices(paths: tuple[str, ...]) -> int:
-    """Refuse what is no device, or cannot be read.
-
-    Returns:
-        The size of the smallest, in bytes.
-
-    Raises:
-        IohError: One of them.
-    """
+    """The bytes of the smallest; IohError where one is no device, or cannot be read."""
     return min(_size_bytes(path) for path in paths)
 
 
@@ -45,17 +38,10 @@ def _size_bytes(path: str) -> int:
 
 
 def claim_for_writing(paths: tuple[str, ...], tokens: tuple[str, ...]) -> list[int]:
-    """Take devices for oneself, so that nobody mounts or uses them meanwhile.
+    """Take devices for oneself: nobody mounts or uses them until the descriptors are closed.
 
-    Args:
-        paths: The devices.
-        tokens: What the user may lose: ``sdb``, or ``sdb:ext4`` with the signature that is on it.
-
-    Returns:
-        Descriptors that hold them until they are closed.
-
-    Raises:
-        IohError: One is not named, is in use, or carries data that was not named.
+    ``tokens`` are what the user may lose: ``sdb``, or ``sdb:ext4`` with the signature that is on
+    it.  Raises IohError where one is not named, is in use, or carries data that was not named.
     """
     claimed: list[int] = []
     try:
@@ -104,11 +90,7 @@ def kernel_name(path: str) -> str:
 
 
 def _signature(path: str) -> str:
-    """What blkid takes the data on a device for, a partition table included; "" for nothing.
-
-    Raises:
-        IohError: There is no blkid, so that nothing is known.
-    """
+    """What blkid takes the data on a device for, a partition table included; "" for nothing."""
     number = os.stat(path).st_rdev  # noqa: PTH116
     command = [program("blkid", "util-linux"), "-p", "-o", "export", os.path.realpath(path)]
     done = subprocess.run(

@@ -55,9 +55,8 @@ class StoppedError(Exception):
 class Told:
     """How a bench talks to whoever runs it.
 
-    Shape:
-        ``began`` with the directory of its results; ``finished`` a test; ``doing`` what happens
-        now and for how many seconds (0: not known); ``say`` a line; ``is_stopped`` whether to end.
+    ``doing`` gets what happens now and for how many seconds (0: not known); ``is_stopped``: whether
+    to end.
     """
 
     began: Callable[[Results, Path], None]
@@ -68,17 +67,9 @@ class Told:
 
 
 class Runner:
-    """All tests of a bench.
+    """All tests of a bench; ``results`` its beginning, or what an earlier run has finished.
 
-    Args:
-        directory: Where results are kept.
-        results: Its beginning, or what an earlier run has finished.
-        below: What the target lies on.
-        folder: Where the work files are; None with raw devices.
-        targets: Raw devices.
-        recorder: What watches.
-        told: Whom it tells.
-        config: The user's thresholds of the findings.
+    ``folder`` has the work files; it is None with raw devices, which are the ``targets``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917
@@ -99,9 +90,7 @@ class Runner:
     def fill(self, need: Need, *, anew: bool) -> None:
         """Write the work files in full, where they are not there from an earlier run.
 
-        Raises:
-            IohError: fio failed, or a file is somebody else's.
-            StoppedError: The user ended it.
+        Raises IohError where fio failed, or a file is somebody else's.
         """
         folder = self._folder
         if folder is None:
@@ -126,12 +115,7 @@ class Runner:
         (self.directory / "fill.json").unlink()
 
     def run(self) -> None:
-        """All tests that are not finished yet.
-
-        Raises:
-            IohError: The recording ended, or nothing can be kept any more.
-            StoppedError: The user ended it.
-        """
+        """All tests that are not finished yet; IohError where nothing can be recorded or kept."""
         finished = {test.spec.name for test in self.results.tests}
         for spec in self.results.planned:
             if spec.name in finished or self._is_past_the_knee(spec):
