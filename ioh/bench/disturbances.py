@@ -21,10 +21,7 @@ _MIN_TICKS = 12  # shorter runs say nothing of before and after
 
 
 def disturbances_of(
-    spec: TestSpec,
-    seen: Seen | None,
-    cpu_before: CpuState,
-    cpu_after: CpuState,
+    spec: TestSpec, seen: Seen | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
     """All that is worth a line; ``seen`` is None where nothing was recorded."""
     found = list(_cpu(cpu_before, cpu_after))

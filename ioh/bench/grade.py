@@ -257,10 +257,7 @@ def worst(letters: Iterator[str]) -> str:
 
 
 def _cell_grade(
-    cell: Cell,
-    ladder: Ladder,
-    measured: Mapping[tuple[str, int, int], Measured],
-    bands: Bands,
+    cell: Cell, ladder: Ladder, measured: Mapping[tuple[str, int, int], Measured], bands: Bands
 ) -> CellGrade:
     missing = Measured({}, "not tested")
     low = measured.get((cell.kind, cell.block_bytes, cell.users), missing)

@@ -149,6 +149,12 @@ class Run(_Struct, frozen=True):
     findings: tuple[Spoken, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
 
+    @property
+    def ops_per_s(self) -> float:
+        """Operations a second, all directions together; of commits, commits."""
+        counted = [self.fio["sync"]] if "sync" in self.fio else self.fio.values()
+        return sum(figures.iops or 0.0 for figures in counted)
+
 
 class TestSpec(_Struct, frozen=True):
     """One test as it is asked for: everything that changes its result, see docs/bench.md.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ioh.bench.results import HIST_COLUMNS, Conditions, Figures, Results, Run, Test
-from ioh.bench.runner import rate_of
 from ioh.model.printable import printable
 
 WIDTH = 29
@@ -130,12 +129,12 @@ def test_lines(test: Test) -> Iterator[str]:
     yield from (figures_line("", f"rival {op}", figures, "") for op, figures in run.rival.items())
     yield from (f"  | {printable(fact)}" for fact in test.verdict.evidence)
     if test.spread_pct is not None:
-        rates = ", ".join(f"{rate_of(each.fio):,.0f}" for each in test.runs)
+        rates = ", ".join(f"{each.ops_per_s:,.0f}" for each in test.runs)
         yield f"  | {len(test.runs)} runs: {rates} a second; spread {test.spread_pct:.1f} %"
     if test.spec.knee_pct:
         yield f"  | {little(run, test.spec.depth_all)}"
     if test.spec.kind == "seeks" and test.spec.users > 1:
-        yield f"  | {rate_of(run.fio) / test.spec.users:,.0f} a second for each thread"
+        yield f"  | {run.ops_per_s / test.spec.users:,.0f} a second for each thread"
     yield from (f"  | {printable(f'{each.kind}: {each.sentence}')}" for each in run.disturbances)
     said = {test.verdict.sentence}
     for found in run.findings:

@@ -8,15 +8,7 @@ from itertools import compress
 from operator import ne
 
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.sample import (
-    READ_STEP_US,
-    LayerSample,
-    OpTotals,
-    Sample,
-    Table,
-    Unavailable,
-    Value,
-)
+from ioh.model.sample import READ_STEP_US, LayerSample, OpTotals, Sample, Table, Unavailable, Value
 from ioh.session.calls import add_calls
 from ioh.session.records import (
     HOST_FIELDS,

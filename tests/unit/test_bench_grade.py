@@ -96,10 +96,7 @@ def test_the_worst_cell_is_the_card() -> None:
         ({"devices": (BenchDevice("sda", transport="sata", rotational=True),)}, "hdd"),
         ({"devices": (BenchDevice("sda", transport="sata", rotational=False),)}, "sata_ssd"),
         ({"devices": (BenchDevice("vda", transport="virtio", rotational=True),)}, "cloud"),
-        (
-            {"devices": (BenchDevice("nvme1n1", "Amazon Elastic Block Store", "nvme"),)},
-            "cloud",
-        ),
+        ({"devices": (BenchDevice("nvme1n1", "Amazon Elastic Block Store", "nvme"),)}, "cloud"),
         (
             {
                 "devices": (

@@ -81,10 +81,7 @@ def test_the_card_takes_less_than_three_minutes() -> None:
         (HEAD + '[[test]]\nkind = "randread"\nblock = "8q"', '"8q" is no size such as 8k'),
         (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nusers = 0', "users must be 1 to 4096"),
         (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nsync = "sync"', "tests that write"),
-        (
-            HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nlabel = "a b"',
-            "label must be",
-        ),
+        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nlabel = "a b"', "label must be"),
         (HEAD + '[[test]]\nkind = "files"\nblock = "4k"', "files goes with kind files"),
         (HEAD + '[[test]]\nkind = "write"\nblock = "8k"\nmix_read_pct = 5', "mix_read_pct is for"),
         (

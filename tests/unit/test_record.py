@@ -133,11 +133,7 @@ def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_one_line(
-    args: list[str],
-    cause: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: Shown,
+    args: list[str], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Shown
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.ioh").write_bytes(b"mine")
@@ -224,10 +220,7 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
             samples[6].time_unix_s,
         )
         assert gap.text == "No space left on device"
-        assert [tick.sample for tick in session.ticks(0)] == [
-            *samples[:3],
-            *samples[6:],
-        ]
+        assert [tick.sample for tick in session.ticks(0)] == [*samples[:3], *samples[6:]]
 
 
 def test_a_disk_that_is_full_throughout_is_no_success(tmp_path: Path) -> None:
