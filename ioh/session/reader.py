@@ -30,12 +30,13 @@ from ioh.session.records import (
     IndexEntry,
     Mark,
     RecordError,
+    decode_head,
     decode_plain,
     refuse,
     to_text,
 )
 from ioh.session.rotated_files import part_of_name
-from ioh.session.stream import BEGIN_BYTES, Item, ItemReader, Tick, decode_head, no_recording
+from ioh.session.stream import BEGIN_BYTES, Item, ItemReader, Tick, no_recording
 
 STDIN = "stdin"  # what errors call it
 _CHUNK_BYTES, _COPY_BYTES = 1 << 16, 1 << 20

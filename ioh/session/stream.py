@@ -14,18 +14,15 @@ from ioh.session.decoder import Decoder
 from ioh.session.frame import SAMPLE_KINDS, Damage, Frame, FrameScanner, Kind
 from ioh.session.packing import Unpacker
 from ioh.session.records import (
-    FORMAT_VERSION,
     End,
     Gap,
-    Head,
     Header,
     Mark,
     RecordError,
+    decode_head,
     decode_plain,
-    our_edges,
     refuse,
 )
-from ioh.session.specs import check_spec
 
 _FORMAT_1 = b"\xf6iohH"
 BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
@@ -62,29 +59,6 @@ class LostTicks:
 
 
 Item = Header | Tick | Mark | Gap | End | Damage | BadRecord | LostTicks
-
-
-def check_header(header: Header) -> None:
-    """Refuse a newer format, or other bucket edges, by an IohError."""
-    if header.format_version > FORMAT_VERSION:
-        cause = (
-            f"the recording has format {header.format_version}, this ioh reads up to "
-            f"{FORMAT_VERSION}"
-        )
-        raise IohError(cause, "Update ioh")
-    edges = our_edges()
-    if any(getattr(header, name) != edges[name] for name in edges):
-        cause = "the recording counts in other histogram buckets than this ioh"
-        raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
-
-
-def decode_head(plain: bytes) -> Head:
-    """The header and specs of a HEAD record; RecordError where it is none."""
-    head = decode_plain(plain, Head)
-    check_header(head.header)
-    for spec in head.specs:
-        check_spec(spec)
-    return head
 
 
 def no_recording(name: str, begin: bytes) -> IohError:
