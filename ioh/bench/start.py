@@ -68,7 +68,9 @@ def run_bench(asked: Asked, told: Told) -> Path:
     earlier = _earlier(asked.resume) if asked.resume else None
     specs, plan_text = (earlier.planned, "") if earlier else _specs(asked)
     target = earlier.conditions.target if earlier else asked.target
-    raw = tuple(shlex.split(target)) if earlier and _is_raw(earlier) else asked.raw
+    raw = asked.raw
+    if earlier and earlier.conditions.file_system == "raw":
+        raw = tuple(shlex.split(target))
     with contextlib.ExitStack() as stack:
         folder = None
         need = need_of(specs)
@@ -117,10 +119,6 @@ def _earlier(directory: str) -> Results:
         cause = f"{printable(directory)} is not yours"
         raise IohError(cause, "Go on with it as the user who began it")
     return found
-
-
-def _is_raw(results: Results) -> bool:
-    return results.conditions.file_system == "raw"
 
 
 @contextlib.contextmanager

@@ -133,7 +133,8 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
         foreign += writes.bytes or 0
     elif case.others:
         # They may have used other devices: here it is at most what is not fio's.
-        beyond = max(0, _all_bytes(reads, writes) - total)
+        moved_below = sum((each.bytes or 0) for each in (reads, writes) if each is not None)
+        beyond = max(0, moved_below - total)
         foreign = max(foreign, min(sum(case.others.values()), beyond))
     if foreign <= _OTHERS * total:
         return
@@ -144,10 +145,6 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
         f"others moved {size(foreign)} on the same device meanwhile, fio {size(total)}",
         *([names] if names else []),
     )
-
-
-def _all_bytes(*figures: Figures | None) -> int:
-    return sum((each.bytes or 0) for each in figures if each is not None)
 
 
 def _limited(case: Case) -> Iterator[BenchVerdict]:

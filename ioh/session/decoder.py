@@ -54,7 +54,6 @@ class _Block:
     built: Any = None
 
     def build(self, values: list[Value]) -> Any:  # noqa: ANN401 (a row, or an op's totals)
-        """What the numbers stand for."""
         numbers: Any = tuple(values[self.begin : self.begin + self.size])
         if (op := self.op) is not None:
             behind = OP_NUMBERS + hist_sizes(op)[0]
@@ -96,7 +95,6 @@ class _Layer:
     def sample(
         self, values: list[Value], tables: dict[str, Any], after_us: int, *, with_parts: bool
     ) -> LayerSample | Unavailable:
-        """The layer as it now is."""
         shape, (parts, metrics, lost, gauges) = self.shape, self.names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)

@@ -38,7 +38,6 @@ class _Half:
         return self.session
 
     def close(self) -> None:
-        """Give its memory back."""
         if self.session is not None:
             self.session.close()
         os.close(self.fd)

@@ -237,8 +237,11 @@ class Session(Closing):
         ``awaits_more`` is asked at the present end of the file, with its offset: False ends it.
         ``most_bytes``: look no further than this from where the sample must be.
         """
-        entry = self._whole_before(from_tick)
-        at = entry.offset if entry is not None and entry.number else 0
+        at = 0
+        for entry in self._entries(Kind.WHOLE):
+            if entry.number > from_tick:
+                break
+            at = entry.offset if entry.number else 0
         reader = ItemReader(
             at,
             self.specs_before(at),
@@ -307,14 +310,6 @@ class Session(Closing):
 
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
         return [entry for entry in self._places.entries if entry.kind in kinds]
-
-    def _whole_before(self, tick: int) -> IndexEntry | None:
-        found = None
-        for entry in self._entries(Kind.WHOLE):
-            if entry.number > tick:
-                break
-            found = entry
-        return found
 
     def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
         """Marks or gaps with what points at them, without those that are damaged."""

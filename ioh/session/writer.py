@@ -50,11 +50,9 @@ class _Batch:
 
     @property
     def end(self) -> int:
-        """Where the next record will lie."""
         return self.offset + len(self.data)
 
     def add(self, kind: Kind, number: int, time_unix_s: float, payload: bytes) -> None:
-        """Append a record."""
         if kind in NOTED:
             self.entries.append(IndexEntry(self.end, kind, number, time_unix_s))
         self.data += make_frame(kind, number, time_unix_s, payload)
