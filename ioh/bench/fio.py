@@ -75,7 +75,6 @@ class Fio:
 
     def __init__(self, job: str, folder: str, output: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._output = output
         fd = os.open(output, flags, 0o600)
         try:
             self._process = subprocess.Popen(

@@ -103,12 +103,12 @@ class Recorder:
                 return self._write(sample)
 
     def _write(self, sample: Sample) -> bool:
-        writer, before = self._writer, self._lost_why
-        paused = (writer.paused_why, writer.lost_ticks)
+        writer = self._writer
+        before = self._lost_why, writer.paused_why
         is_written = self._add(sample)
         # What is due to be removed may be the very room that is needed: nothing is lost yet.
         if not is_written and self._forget_oldest():
-            self._lost_why, (writer.paused_why, writer.lost_ticks) = before, paused
+            self._lost_why, writer.paused_why = before
             is_written = self._add(sample)
         if is_written:
             self._last = sample
@@ -133,7 +133,6 @@ class Recorder:
             following = self._next_part()
         except NoRoomError as refused:
             writer.paused_why = self._lost_why = f"{why}, and {refused.cause}"
-            writer.lost_ticks += 1
             return False
         except IohError as refused:
             cause = f"{why}, and {refused.cause}"

@@ -80,7 +80,6 @@ class SessionWriter:
     ) -> None:
         self.output = output
         self.paused_why = ""
-        self.lost_ticks = 0
         self._marks_note = marks_note
         self._lock = threading.Lock()
         self._packer, self._stream = Packer(FOR_MEMORY), stream or Packer()
@@ -117,7 +116,6 @@ class SessionWriter:
             whole, self._whole_next = self._whole_next, True  # should it not get there
             batch = self._batch_of(sample, whole=whole)
             if not self._put(batch):
-                self.lost_ticks += 1
                 return False
             self.ticks += 1
             self._waiting.clear()
