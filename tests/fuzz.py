@@ -14,7 +14,6 @@ import io
 import os
 import resource
 import signal
-import struct
 import sys
 import tempfile
 import time
@@ -33,9 +32,7 @@ from ioh.model.errors import IohError
 from ioh.session.frame import MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
 from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from ioh.session.reader import Session
-from ioh.session.v1.records import BEGINS, HEAD, STREAM, ZSTD
 from tests import demo_samples, fakes
-from tests.hostile_recordings import v1_frame
 from tests.sessions import recorded, small
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +41,6 @@ LIMIT_S, LIMIT_BYTES = 2.0, 150 << 20
 _MOST_BYTES = 100 << 20  # of a recording: the limits hold up to there
 _OWN_BYTES = 45 << 20  # of Python and ioh's modules, before a byte is read
 _EXAMPLES = 50
-_MOMENT_BYTES = 12  # of a sample of format 1, never compressed
 Record = tuple[int, int, float, object]  # kind, number, time, what it holds
 _VALUES: tuple[object, ...] = (
     0, 1, -1, 2, 25, 127, 255, 65_535, 1 << 20, (1 << 31) - 1, 1 << 40, (1 << 63) - 1,
@@ -80,25 +76,6 @@ def bases() -> list[list[Record]]:
             records.append((frame.kind, frame.number, frame.time_unix_s, _decoded(plain)))
         found.append(records)
     return found
-
-
-@cache
-def v1_base() -> list[Record]:
-    """The first records of the recording of format 1; ``number`` holds the flags."""
-    data = (ROOT / "tests/data/session-v1.ioh").read_bytes()
-    records: list[Record] = []
-    stream = Unpacker(2 * MAX_PLAIN_BYTES)
-    for _ in range(9):
-        _, kind, flags, length, *_ = HEAD.unpack_from(data)
-        whole, data = data[HEAD.size : HEAD.size + length], data[HEAD.size + length :]
-        at = _MOMENT_BYTES if kind in b"SDC" else 0
-        head, payload = whole[:at], whole[at:]
-        if flags & STREAM:
-            payload = stream.unpack(payload, begins=bool(flags & BEGINS))
-        elif flags & ZSTD:
-            payload = Unpacker(2 * MAX_PLAIN_BYTES).unpack(payload)
-        records.append((kind, 0, 0.0, [head, None if kind == ord("P") else _decoded(payload)]))
-    return records
 
 
 def _places(found: object) -> list[tuple[object, object]]:
@@ -175,15 +152,6 @@ def _joined(records: list[Record]) -> bytes:
     return bytes(data)
 
 
-def _v1_joined(records: list[Record]) -> bytes:
-    data = bytearray()
-    for seq, (kind, _, _, content) in enumerate(records):
-        head, body = content if isinstance(content, list) and len(content) == 2 else (b"", content)
-        head = head if isinstance(head, bytes) else struct.pack("<Id", 0, 1e9)
-        data += v1_frame(bytes([kind]), 0, seq, head + _encoded(body))
-    return bytes(data)
-
-
 def _with_bytes_changed(data: bytes, random: Random) -> bytes:
     hurt = bytearray(data)
     for _ in range(random.randrange(1, 4)):
@@ -197,8 +165,6 @@ def _with_bytes_changed(data: bytes, random: Random) -> bytes:
 
 def made(random: Random) -> bytes:
     """One recording that means harm."""
-    if random.random() < 0.15:
-        return _v1_joined(_changed(v1_base(), random))[:_MOST_BYTES]
     data = _joined(_changed(random.choice(bases()), random))[:_MOST_BYTES]
     return _with_bytes_changed(data, random) if random.random() < 0.2 else data
 
@@ -288,7 +254,7 @@ def _limit_memory() -> None:
 def run(seconds: float, number: int) -> None:
     """Go on for so long; the first failure is made small, kept, and raised."""
     sys.stdout.write(f"fuzz: {seconds:.0f} s, seed {number}\n")
-    bases(), v1_base()  # built before the limit
+    bases()  # built before the limit
     assert_harmless(_joined(bases()[0]))  # imports what is imported late
     until, tried = time.monotonic() + seconds, 0
     last = [b""]

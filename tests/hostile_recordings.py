@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import cache
-from zlib import crc32
 
 import msgspec
 import zstandard
@@ -277,74 +275,5 @@ CASES: dict[str, Callable[[], bytes]] = {
     "ops that nothing describes": lambda: with_spec(spec(ops=["write"])),
     "a loss and a distribution that nothing describes": lambda: with_spec(
         spec(), lost=[b"why"], gauge_hists=[b"what"]
-    ),
-}  # fmt: skip
-
-
-def v1_frame(kind: bytes, flags: int, seq: int, payload: bytes) -> bytes:
-    """One record of format 1."""
-    first = struct.pack("<4sBBII", b"\xf6ioh", kind[0], flags, len(payload), seq)
-    head = first + struct.pack("<I", crc32(payload, crc32(first)))
-    return head + struct.pack("<H", crc32(head) & 0xFFFF) + payload
-
-
-def v1_begun(*records: tuple[bytes, int, bytes]) -> bytes:
-    """A header and specs of format 1, then these records."""
-    header, specs = msgspec.msgpack.decode(
-        zstandard.ZstdDecompressor().decompressobj().decompress(frames(begun())[0].payload)
-    )
-    header["format_version"] = 1
-    every = [
-        (b"H", 0, msgspec.msgpack.encode(header)), (b"L", 0, msgspec.msgpack.encode([specs])),
-        *records,
-    ]  # fmt: skip
-    return b"".join(v1_frame(*record[:2], seq, record[2]) for seq, record in enumerate(every))
-
-
-V1_NO_CHANGE: list[object] = [[], [], [], [], b"", b"", False, []]
-
-
-def v1_sample(tick: int, *fields: object) -> bytes:
-    return struct.pack("<Id", tick, UNIX_S) + msgspec.msgpack.encode(list(fields))
-
-
-def v1_full(
-    layers: object = (), changes: object = None, rows: object = None, tables: object = ()
-) -> bytes:
-    change = V1_NO_CHANGE if changes is None else changes
-    return v1_sample(
-        0, 1 << 50, b"h", b"k", layers, tables, change, [[]] * 6 if rows is None else rows
-    )
-
-
-def v1_zipped(payload: bytes) -> bytes:
-    """All of a sample's payload but what is never compressed."""
-    return payload[:12] + zstandard.ZstdCompressor(level=19).compress(payload[12:])
-
-
-V1_CASES: dict[str, Callable[[], bytes]] = {
-    "good": lambda: v1_begun((b"S", 0, v1_full())),
-    "markers": lambda: v1_begun() + b"\xf6ioh" * 2_000_000,
-    "bombs": lambda: v1_begun(
-        *[(b"S", 1, v1_full()[:12] + zipped_zeros(256 << 20))] * 40
-    ),
-    "a layer of a million ops": lambda: v1_begun(
-        *[(b"S", 1, v1_zipped(v1_full([wide_layer()])))] * 5
-    ),
-    "wide lists": lambda: v1_begun(
-        *[(b"S", 1, v1_zipped(v1_full([], [[0] * 131_072, [200] * 131_072] * 2)))] * 20
-    ),
-    "many rows": lambda: v1_begun(
-        (b"S", 1, v1_zipped(v1_full([layer()], None, [*[[]] * 5, [[0, [b"x"], [1, 2]]] * 20_000],
-            [[0, b"queue", 1, 2]])))
-    ),
-    "cells beyond the end": lambda: v1_begun(
-        (b"S", 0, v1_full([], [[], [], [], [], b"\xab\xab", b"\xff" * 9, True, []]))
-    ),
-    "parts that are none": lambda: v1_begun(
-        (b"S", 0, v1_full([layer()], [[], [], [], [], b"", b"", True, [[0, [999]]]]))
-    ),
-    "wrong types": lambda: v1_begun(
-        *((bytes([kind]), 0, msgspec.msgpack.encode(bad)) for kind in b"HLSDCMGIE" for bad in WRONG)
     ),
 }  # fmt: skip

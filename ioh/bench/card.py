@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 
 from ioh.bench.grade import LETTERS, UNGRADED, Card, CellGrade, Grade
-from ioh.bench.lines import show_ms
 from ioh.bench.results import HIST_EDGES_US
+from ioh.bench.table import show_ms
 from ioh.model.printable import printable
 from ioh.sinks.csv import guarded
 

@@ -81,8 +81,7 @@ def _percent(figures: Figures) -> list[str]:
 def read_columns(path: str) -> dict[str, dict[tuple[str, int, int], Measured]]:
     """Results in fioparse's columns, by system, as ``grade.measured_of`` has them.
 
-    Raises:
-        IohError: It cannot be read, lacks columns, or a line is not of its shape.
+    Raises IohError where it cannot be read, lacks columns, or a line is not of its shape.
     """
     raw = read_file(Path(path), 16, partial(_wrong, path))
     try:
@@ -108,11 +107,7 @@ def _wrong(path: str, what: str) -> IohError:
 
 
 def _read_row(row: Mapping[str, str]) -> tuple[tuple[str, int, int], Measured]:
-    """Of one line.
-
-    Raises:
-        ValueError: It is not of the shape.
-    """
+    """Of one line; ValueError where it is not of the shape."""
     users = int(row["users"])
     block_bytes = size_of(row["bs"].lower())
     cells = (row["lat"], row["p95_00"], row["p99_00"])

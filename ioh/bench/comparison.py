@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 
 from ioh.bench.results import Results, Test
-from ioh.bench.runner import rate_of
 from ioh.bench.table import conditions_of
 from ioh.model.printable import printable
 
@@ -59,7 +58,7 @@ def _pair(a: Test, b: Test) -> Iterator[str]:
         )
         yield f"{name:<{_NAME}} is another test in B: {different}"
         return
-    rows = [("IOPS", rate_of(a.run.fio), rate_of(b.run.fio))]
+    rows = [("IOPS", a.run.ops_per_s, b.run.ops_per_s)]
     for op, figures in a.run.fio.items():
         other = b.run.fio.get(op)
         for label, field in (("ms", "mean_us"), ("p95", "p95_us"), ("p99", "p99_us")):

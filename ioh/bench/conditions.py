@@ -31,11 +31,10 @@ _WORDS = ("read bytes", "written bytes", "reads", "writes")
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What a directory or a raw device lies on.
+    """What a directory or a raw device lies on, ``devices`` from the top down.
 
-    Shape:
-        ``devices`` from the top down; ``carriers`` the kernel's numbers of those whose requests
-        are its I/O: of the nearest below that have requests.
+    ``carriers``: the kernel's numbers of those whose requests are its I/O, of the nearest below
+    that have requests.
     """
 
     file_system: str
@@ -172,10 +171,9 @@ def frequency_khz() -> float | None:
 
 
 def own_limits(carriers: frozenset[int]) -> dict[str, tuple[str, Limits]]:
-    """The I/O limits that hold this process' children on some devices.
+    """The I/O limits that hold this process' children on some devices, by their control group.
 
-    Returns:
-        By ``io.max of GROUP on 8:0``: the words of what is limited, and the limits.
+    In words, and as numbers.
     """
     groups = {"/"}
     for line in (read_text("/proc/self/cgroup") or "").split("\n"):

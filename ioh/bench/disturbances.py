@@ -21,19 +21,9 @@ _MIN_TICKS = 12  # shorter runs say nothing of before and after
 
 
 def disturbances_of(
-    spec: TestSpec,
-    seen: Seen | None,
-    cpu_before: CpuState,
-    cpu_after: CpuState,
+    spec: TestSpec, seen: Seen | None, cpu_before: CpuState, cpu_after: CpuState
 ) -> tuple[Disturbance, ...]:
-    """All that is worth a line.
-
-    Args:
-        spec: The test.
-        seen: What was recorded; None where nothing was.
-        cpu_before: Before the test.
-        cpu_after: Behind it.
-    """
+    """All that is worth a line; ``seen`` is None where nothing was recorded."""
     found = list(_cpu(cpu_before, cpu_after))
     if seen is not None:
         found += [*_steal(seen.whole), *_dirty(spec, seen), *_turn(spec, seen.ticks)]

@@ -1,19 +1,23 @@
 """What the charts of a bench show: tests that differ in one thing, in the order of it.
 
-Plain values for JSON.  Latencies are ms, rates per second, shares 0 to 1; None where unknown.
+As plain values for JSON (latencies in ms, rates per second, shares 0 to 1; None where unknown), and
+as fiop.r's panels for a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ioh.bench.grade import LETTERS, Card
 from ioh.bench.plans import show_size
-from ioh.bench.results import HIST_EDGES_US, Figures, LayerFigures, Results, Test
-from ioh.bench.table import is_of
+from ioh.bench.results import HIST_COLUMNS, HIST_EDGES_US, Figures, LayerFigures, Results, Test
+from ioh.bench.table import is_of, show_ms
 from ioh.model.printable import printable
 
+_BAR = 14
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_HEIGHTS = " ▁▂▃▄▅▆▇█"
 _TITLES = {
     "randread": "Random reads",
     "seqread": "Sequential reads",
@@ -30,9 +34,8 @@ _TITLES = {
 def page_data(results: Results, card: Card) -> dict[str, Any]:
     """All numbers that report.html draws.
 
-    Shape:
-        ``edges_ms`` upper edges of the histograms' columns but the last; ``cells`` of the card;
-        ``families`` each ``title``, ``axis`` (users, block, test) and ``points``.
+    ``edges_ms``: upper edges of the histograms' columns but the last.  ``axis`` of a family: users,
+    block, test.
     """
     return {
         "edges_ms": [edge / 1000 for edge in HIST_EDGES_US.values()][:-1],
@@ -105,7 +108,7 @@ def _point(test: Test, axis: str) -> dict[str, Any]:
         "p99_ms": _ms(figures.p99_us),
         "max_ms": _ms(figures.max_us),
         "hist": figures.hist,
-        "bytes_per_s": sum(each.bytes_per_s or 0.0 for each in test.run.fio.values()),
+        "bytes_per_s": _bytes_per_s(test),
     }
 
 
@@ -140,3 +143,49 @@ def stack_of(test: Test | None) -> list[LayerFigures]:
 
 def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1000
+
+
+def _bytes_per_s(test: Test) -> float:
+    return sum(figures.bytes_per_s or 0.0 for figures in test.run.fio.values())
+
+
+def panels_text(results: Results) -> Iterator[str]:
+    """A panel for each family of tests, 110 columns wide at most."""
+    for title, axis, tests in families(results):
+        if axis == "test" and len(tests) == 1:
+            continue
+        yield title
+        yield (
+            f"  {axis:>9} {'MB/s':>9} {'':<{_BAR}} {'mean ms':>8} {'p95':>8} {'p99':>8} {'max':>8}"
+            f"  50 µs{'':<{len(HIST_COLUMNS) - 7}}5 s"
+        )
+        rates = [_bytes_per_s(test) for test in tests]
+        for test, rate in zip(tests, rates, strict=True):
+            yield _row(test, axis, rate, max(rates))
+        yield ""
+
+
+def _row(test: Test, axis: str, bytes_per_s: float, top: float) -> str:
+    spec, figures = test.spec, main_figures(test)
+    labels = {"users": str(spec.users), "block": f"{spec.block_bytes / 1024:g} KB"}
+    us = (figures.mean_us, figures.p95_us, figures.p99_us, figures.max_us)
+    cells = " ".join(f"{show_ms(each and each / 1000):>8}" for each in us)
+    bar = _bar(bytes_per_s / top if top else 0.0)
+    name = printable(labels.get(axis, spec.name))
+    rate = f"{bytes_per_s / 1e6:,.1f}"
+    refused = "" if test.verdict.ok else "  not the storage"
+    line = f"  {name:>9} {rate:>9} {bar:<{_BAR}} {cells}  {_histogram(figures.hist)}{refused}"
+    return line.rstrip()
+
+
+def _bar(share: float) -> str:
+    whole, part = divmod(round(share * _BAR * 8), 8)
+    return ("█" * whole + _EIGHTHS[part]).rstrip()
+
+
+def _histogram(hist: tuple[int, ...]) -> str:
+    """A character for each of HIST_COLUMNS; whatever was counted shows."""
+    top = max(hist, default=0)
+    if not top:
+        return ""
+    return "".join(_HEIGHTS[-(-count * (len(_HEIGHTS) - 1) // top)] for count in hist)

@@ -26,23 +26,19 @@ _PR_SET_PDEATHSIG = 1
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _EDGES_NS = tuple(edge * 1000 for edge in HIST_EDGES_US.values())
 _QUANTILES = {
-    "p50_us": (0.5, "50.000000"),
-    "p95_us": (0.95, "95.000000"),
-    "p99_us": (0.99, "99.000000"),
-    "p995_us": (0.995, "99.500000"),
-    "p999_us": (0.999, "99.900000"),
-    "p9995_us": (0.9995, "99.950000"),
-    "p9999_us": (0.9999, "99.990000"),
+    "p50_us": 0.5,
+    "p95_us": 0.95,
+    "p99_us": 0.99,
+    "p995_us": 0.995,
+    "p999_us": 0.999,
+    "p9995_us": 0.9995,
+    "p9999_us": 0.9999,
 }
 _libc = ctypes.CDLL(None)
 
 
 def program(name: str, install: str) -> str:
-    """The path of a program; where root is at stake, one of the system's directories only.
-
-    Raises:
-        IohError: It is not there.
-    """
+    """The path of a program; where root is at stake, one of the system's directories only."""
     found = shutil.which(name, path=_SYSTEM_PATH if 0 in os.getresuid() else None)
     if found is None:
         cause = f"{name} is not installed"
@@ -51,11 +47,7 @@ def program(name: str, install: str) -> str:
 
 
 def fio_version() -> str:
-    """Of the fio that is here.
-
-    Raises:
-        IohError: There is none.
-    """
+    """Of the fio that is here; IohError where there is none."""
     command = [program("fio", "fio"), "--version"]
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
@@ -76,20 +68,13 @@ def die_with(parent: int, number: int) -> Callable[[], None]:
 
 
 class Fio:
-    """One run of fio, its job from stdin and its JSON into a file.
+    """One run of fio in a folder, its job from stdin and its JSON into a new file.
 
-    Args:
-        job: The job file's text.
-        folder: Where its relative names lead.
-        output: Its JSON, a new file.
-
-    Raises:
-        OSError: It cannot be started, or the file not be made.
+    Raises OSError where it cannot be started, or the file not be made.
     """
 
     def __init__(self, job: str, folder: str, output: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._output = output
         fd = os.open(output, flags, 0o600)
         try:
             self._process = subprocess.Popen(
@@ -134,11 +119,7 @@ class Fio:
 
 
 def read_json(path: Path) -> list[Mapping[str, Any]]:
-    """The jobs of fio's JSON; whatever fio printed before it is passed over.
-
-    Raises:
-        IohError: It is none.
-    """
+    """The jobs of fio's JSON, behind whatever fio printed before; IohError where it is none."""
     with path.open("rb") as file:
         raw = file.read(MAX_JSON_BYTES)
     begin = re.search(rb"^\{", raw, re.MULTILINE)
@@ -153,8 +134,7 @@ def read_json(path: Path) -> list[Mapping[str, Any]]:
 def figures_of(jobs: list[Mapping[str, Any]]) -> dict[str, Figures]:
     """What fio says of each direction in which something was done, all these jobs together.
 
-    Raises:
-        IohError: Its fields are not fio's.
+    Raises IohError where its fields are not fio's.
     """
     found: dict[str, Figures] = {}
     try:
@@ -194,7 +174,7 @@ def _direction(raws: list[Mapping[str, Any]]) -> Figures:
 
 
 def _latency(raws: list[Mapping[str, Any]]) -> Figures:
-    """Latencies of one report of fio's as it has them; of several, computed from their bins."""
+    """Latencies of fio's reports together: percentiles from their bins, as fio does."""
     counts = [int(raw["N"]) for raw in raws]
     ops = sum(counts)
     bins: dict[float, int] = {}
@@ -206,21 +186,20 @@ def _latency(raws: list[Mapping[str, Any]]) -> Figures:
         n * (raw["stddev"] ** 2 + (raw["mean"] - mean) ** 2)
         for raw, n in zip(raws, counts, strict=True)
     )
-    told = raws[0].get("percentile", {}) if len(raws) == 1 else {}
     known = {
-        name: (told[key] if key in told else _rank(bins, quantile)) / 1000
-        for name, (quantile, key) in _QUANTILES.items()
-        if has_percentile(ops, quantile) and (key in told or bins)
+        name: _rank(bins, quantile) / 1000
+        for name, quantile in _QUANTILES.items()
+        if bins and has_percentile(ops, quantile)
     }
-    found = Figures(
+    return Figures(
         ops=ops,
         mean_us=mean / 1000,
         min_us=min(raw["min"] for raw in raws) / 1000,
         max_us=max(raw["max"] for raw in raws) / 1000,
         std_us=(raws[0]["stddev"] if len(raws) == 1 else (squares / max(1, ops)) ** 0.5) / 1000,
         hist=columns(bins),
+        **known,  # type: ignore[arg-type]
     )
-    return msgspec.structs.replace(found, **known)
 
 
 def _rank(bins: Mapping[float, int], quantile: float) -> float:

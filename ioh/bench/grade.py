@@ -1,7 +1,7 @@
 """The report card: letters for the four cells of grade.r, by bands that are data.
 
-A grade is a pure function of measured latencies and bands.  The worst cell bounds the card, and
-what was not measured, or is not the storage's, has no letter but a reason.
+The worst cell bounds the card; what was not measured, or is not the storage's, has no letter but a
+reason.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ class BandClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A set of bands, as its TOML file has it.
 
-    Shape:
-        ``scale``: seven rising bounds of scaling; ``faster_than``: scaling below it has no letter,
-        None where any has.
+    ``scale``: seven rising bounds of scaling, which has no letter below ``faster_than``.
     """
 
     title: str
@@ -90,11 +88,10 @@ class Bands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One test, as far as it is graded.
+    """One test, as far as it is graded: ``latency_ms`` by STATISTICS.
 
-    Shape:
-        ``latency_ms`` by STATISTICS; ``why`` they are no storage's, "" if they are; ``hist`` in
-        HIST_COLUMNS, counts or percent, () where there is none.
+    ``why`` they are no storage's, "" if they are.  ``hist`` in HIST_COLUMNS, counts or percent, ()
+    where there is none.
     """
 
     latency_ms: Mapping[str, float | None]
@@ -104,10 +101,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Letters of one statistic of one cell; "?" and None where something is missing.
+    """Letters of one of STATISTICS of one cell; "?" and None where something is missing.
 
-    Shape:
-        ``of`` of STATISTICS; ``scale`` (latency with more users / latency - 1) / scale_by.
+    ``scale`` is (latency with more users / latency - 1) / scale_by.
     """
 
     of: str
@@ -119,12 +115,7 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class CellGrade:
-    """One cell.
-
-    Shape:
-        ``letter`` and ``scale_letter`` those at p95; ``why`` and ``scale_why`` one is "?", else "".
-        ``hist`` as Measured has it.
-    """
+    """One cell: its letters at p95; ``why`` and ``scale_why`` one is "?", else ""."""
 
     cell: Cell
     ladder: Ladder
@@ -148,11 +139,7 @@ class Card:
 
 
 def read_bands(name: str) -> Bands:
-    """Bands by their name, or from a file of the user's.
-
-    Raises:
-        IohError: There are none of that name, or the file is not of this shape.
-    """
+    """Bands by their name, or from a file of the user's; IohError where there are none."""
     path = _FOLDER / f"{name}.toml" if name in BUILT_IN else Path(name)
     raw = read_file(path, 1, partial(_wrong, path))
     try:
@@ -212,8 +199,7 @@ def class_of(conditions: Conditions) -> str:
 def chosen_class(bands: Bands, wanted: str, conditions: Conditions | None) -> str:
     """The class to grade by: the one wanted, the only one, or the one that was measured.
 
-    Raises:
-        IohError: There is no such class, or none can be told.
+    Raises IohError where there is no such class, or none can be told.
     """
     found = wanted or (class_of(conditions) if conditions is not None else "")
     if len(bands.classes) == 1 and not wanted:
@@ -252,13 +238,7 @@ def _measured(test: Test) -> Measured:
 def card_of(
     measured: Mapping[tuple[str, int, int], Measured], bands: Bands, class_name: str
 ) -> Card:
-    """Letters for what was measured.
-
-    Args:
-        measured: As ``measured_of`` has it.
-        bands: The set of bands.
-        class_name: One of its classes.
-    """
+    """Letters for what was measured, by the bounds of one class."""
     chosen = bands.classes[class_name]
     cells = tuple(_cell_grade(cell, chosen.cells[cell.name], measured, bands) for cell in CELLS)
     return Card(
@@ -277,10 +257,7 @@ def worst(letters: Iterator[str]) -> str:
 
 
 def _cell_grade(
-    cell: Cell,
-    ladder: Ladder,
-    measured: Mapping[tuple[str, int, int], Measured],
-    bands: Bands,
+    cell: Cell, ladder: Ladder, measured: Mapping[tuple[str, int, int], Measured], bands: Bands
 ) -> CellGrade:
     missing = Measured({}, "not tested")
     low = measured.get((cell.kind, cell.block_bytes, cell.users), missing)

@@ -31,13 +31,7 @@ _RIVALS = {
 
 
 def job_file(spec: TestSpec, targets: tuple[str, ...], run_s: float) -> str:
-    """The whole job file.
-
-    Args:
-        spec: The test.
-        targets: Raw devices; none for the work file in the current directory.
-        run_s: How long, which of a steady test is longer each time.
-    """
+    """The whole job file; without ``targets``, raw devices, for the work file in its directory."""
     if spec.job:
         return f"{_GLOBAL}\n{spec.job}"
     lines = [_GLOBAL + _OURS, _time(spec, run_s)]

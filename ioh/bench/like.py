@@ -38,17 +38,9 @@ _CLASSES = (
 
 
 def job_like(path: str, begin: str, end: str, size_bytes: int, run_s: float) -> str:
-    """The job file.
+    """The job file; the part of the recording from ``begin`` to ``end`` as for ``ioh replay``.
 
-    Args:
-        path: The recording.
-        begin: Where the part begins, as for ``ioh replay``; "" for its begin.
-        end: Where it ends; "" for its end.
-        size_bytes: Of the work file.
-        run_s: How long it shall run.
-
-    Raises:
-        IohError: The part is not there, or no calls were recorded in it.
+    Raises IohError where the part is not there, or no calls were recorded in it.
     """
     with Session(path) as session:
         part = read_aggregate(

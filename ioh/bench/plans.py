@@ -27,6 +27,11 @@ MAX_TESTS = 500
 BUILT_IN = ("database", "card", "commit", "seeks", "files", "steady", "neighbour", "ramp")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _RW = {"seqread": "read", "commit": "write", "seeks": "randread"}
+# What a test has as its plan says it.
+_SAME_OF_TESTS = (
+    "kind", "depth", "direct", "sync", "mix_read_pct", "compress_pct", "rival", "files",
+)  # fmt: skip
+_SAME_OF_PLAN = ("ramp_s", "agree_pct", "limit_s", "knee_pct")
 _WRITING = ("write", "randwrite", "randrw", "rw", "append")
 
 Kind = Literal["randread", "seqread", "write", "randrw", "commit", "seeks", "files"]
@@ -56,11 +61,7 @@ class _Tests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole plan as written.
-
-    Units:
-        ``size`` of the work file, with k, m, g for powers of 1,024.
-    """
+    """A whole plan as written; ``size`` of the work file, with k, m, g for powers of 1,024."""
 
     summary: str
     size: str
@@ -87,11 +88,7 @@ class PlanChanges(msgspec.Struct, frozen=True):
 
 
 def size_of(text: str) -> int:
-    """Bytes of ``8k``, ``2g``, ``512``.
-
-    Raises:
-        ValueError: It is no size above 0.
-    """
+    """Bytes of ``8k``, ``2g``, ``512``; ValueError where it is no size above 0."""
     found = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
     value = int(found[1]) * _UNITS[found[2]] if found else 0
     if value <= 0:
@@ -109,13 +106,9 @@ def show_size(size_bytes: int) -> str:
 
 
 def read_plan(name: str) -> tuple[Plan, str]:
-    """A built-in plan by its name, or a file of the user's.
+    """A built-in plan by its name, or a file of the user's; and its text.
 
-    Returns:
-        The plan, and its text.
-
-    Raises:
-        IohError: There is no such plan, or what is wrong with it.
+    Raises IohError of what is wrong with it.
     """
     is_file = "/" in name or name.endswith(".toml")
     if not is_file and name not in BUILT_IN:
@@ -160,8 +153,7 @@ def _in_words(text: str) -> str:
 def specs_of(plan: Plan, changes: PlanChanges) -> tuple[TestSpec, ...]:
     """All tests of a plan, in their order.
 
-    Raises:
-        IohError: A value makes no sense, or the changes leave nothing to run.
+    Raises IohError where a value makes no sense, or the changes leave nothing to run.
     """
     kinds = {tests.kind for tests in plan.test}
     unknown = [kind for kind in changes.kinds if kind not in kinds]
@@ -207,32 +199,21 @@ def _spec(
     words += [f"d{tests.depth}"] * (tests.depth > 1)
     words += [tests.label] * bool(tests.label)
     size_bytes = size_of(plan.size) if changes.size_bytes is None else changes.size_bytes
-    rate_iops = tests.rate_iops if changes.rate_iops is None else changes.rate_iops
     return TestSpec(
         "-".join(words),
-        tests.kind,
+        **{name: getattr(tests, name) for name in _SAME_OF_TESTS},
+        **{name: getattr(plan, name) for name in _SAME_OF_PLAN},
         rw=tests.rw or _RW.get(tests.kind, tests.kind),
         block_bytes=block_bytes,
         users=users,
-        depth=tests.depth,
         engine=tests.engine or ("libaio" if tests.depth > 1 else "psync"),
-        direct=tests.direct,
-        sync=tests.sync,
         sync_every=tests.sync_every if tests.sync in {"fsync", "fdatasync"} else 0,
-        mix_read_pct=tests.mix_read_pct,
         size_bytes=tests.files * block_bytes if tests.files else size_bytes,
         own_files=tests.own_files or changes.own_files,
-        rate_iops=rate_iops,
-        ramp_s=plan.ramp_s,
+        rate_iops=tests.rate_iops if changes.rate_iops is None else changes.rate_iops,
         run_s=0.0 if tests.files else (plan.run_s if changes.run_s is None else changes.run_s),
         runs=plan.runs if changes.runs is None else changes.runs,
-        compress_pct=tests.compress_pct,
-        rival=tests.rival,
-        agree_pct=plan.agree_pct,
-        limit_s=plan.limit_s,
-        knee_pct=plan.knee_pct,
-        files=tests.files,
-    )  # fmt: skip
+    )
 
 
 def _why_not(spec: TestSpec) -> str:

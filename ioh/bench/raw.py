@@ -10,20 +10,12 @@ import subprocess
 from ioh.bench.fio import program
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
-from ioh.procfs.diskstats import make_dev
 from ioh.procfs.files import read_line
 from ioh.rights.user import give_root_up
 
 
 def check_devices(paths: tuple[str, ...]) -> int:
-    """Refuse what is no device, or cannot be read.
-
-    Returns:
-        The size of the smallest, in bytes.
-
-    Raises:
-        IohError: One of them.
-    """
+    """The bytes of the smallest; IohError where one is no device, or cannot be read."""
     return min(_size_bytes(path) for path in paths)
 
 
@@ -45,17 +37,10 @@ def _size_bytes(path: str) -> int:
 
 
 def claim_for_writing(paths: tuple[str, ...], tokens: tuple[str, ...]) -> list[int]:
-    """Take devices for oneself, so that nobody mounts or uses them meanwhile.
+    """Take devices for oneself: nobody mounts or uses them until the descriptors are closed.
 
-    Args:
-        paths: The devices.
-        tokens: What the user may lose: ``sdb``, or ``sdb:ext4`` with the signature that is on it.
-
-    Returns:
-        Descriptors that hold them until they are closed.
-
-    Raises:
-        IohError: One is not named, is in use, or carries data that was not named.
+    ``tokens`` are what the user may lose: ``sdb``, or ``sdb:ext4`` with the signature that is on
+    it.  Raises IohError where one is not named, is in use, or carries data that was not named.
     """
     claimed: list[int] = []
     try:
@@ -70,7 +55,9 @@ def claim_for_writing(paths: tuple[str, ...], tokens: tuple[str, ...]) -> list[i
 
 
 def _check_token(path: str, tokens: tuple[str, ...]) -> None:
-    name = kernel_name(path)
+    # By the kernel's name: the path may be /dev/disk/by-id/….
+    folder = os.path.realpath(f"/sys/dev/block/{_number(path)}")
+    name = os.path.basename(folder).replace("!", "/")  # noqa: PTH119
     meant = [token.removeprefix("/dev/") for token in tokens]
     named = [token for token in meant if token.partition(":")[0] == name]
     shown = printable(path)
@@ -95,21 +82,14 @@ def _claim(path: str) -> int:
         raise IohError(cause, "See: lsblk, swapon, zpool status") from None
 
 
-def kernel_name(path: str) -> str:
-    """The kernel's name of a device: of ``/dev/disk/by-id/…``, too."""
+def _number(path: str) -> str:
+    """The kernel's number of a device, such as 8:16."""
     number = os.stat(path).st_rdev  # noqa: PTH116
-    dev = make_dev(os.major(number), os.minor(number))
-    folder = os.path.realpath(f"/sys/dev/block/{dev >> 20}:{dev & 0xFFFFF}")
-    return os.path.basename(folder).replace("!", "/")  # noqa: PTH119
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def _signature(path: str) -> str:
-    """What blkid takes the data on a device for, a partition table included; "" for nothing.
-
-    Raises:
-        IohError: There is no blkid, so that nothing is known.
-    """
-    number = os.stat(path).st_rdev  # noqa: PTH116
+    """What blkid takes the data on a device for, a partition table included; "" for nothing."""
     command = [program("blkid", "util-linux"), "-p", "-o", "export", os.path.realpath(path)]
     done = subprocess.run(
         command, capture_output=True, text=True, errors="replace", check=False,
@@ -119,6 +99,6 @@ def _signature(path: str) -> str:
         shown = printable(done.stderr.strip() or "several signatures", 200)
         return re.sub(r"\W+", "-", shown)[:40]
     found = dict(line.split("=", 1) for line in done.stdout.split("\n") if "=" in line)
-    partitioned = read_line(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/partition")
+    partitioned = read_line(f"/sys/dev/block/{_number(path)}/partition")
     table = found.get("PTTYPE", "") if partitioned is None else ""
     return found.get("TYPE") or table

@@ -51,9 +51,8 @@ class _Struct(msgspec.Struct, frozen=True, omit_defaults=True):
 class Figures(_Struct, frozen=True):
     """What one direction of I/O did in one run, by fio's account or a layer's.
 
-    Shape:
-        ``hist`` counts operations in HIST_COLUMNS; () where there is none.  A percentile is None
-        where fewer operations were counted than it needs.
+    ``hist`` counts operations in HIST_COLUMNS; () where there is none.  A percentile is None where
+    fewer operations were counted than it needs.
     """
 
     ops: Count | None = None
@@ -82,9 +81,8 @@ class Figures(_Struct, frozen=True):
 class LayerFigures(_Struct, frozen=True):
     """One operation of one layer over the seconds of a run.
 
-    Shape:
-        ``layer`` as in a recording (``syscall``, ``block``), ``title`` for people, ``op`` such as
-        ``read``; ``part`` the device or mount, "" for all of the machine; ``source`` bpf or proc.
+    ``layer`` and ``op`` as in a recording; ``title`` for people; ``part`` the device or mount, ""
+    for all of the machine; ``source`` bpf or proc.
     """
 
     layer: str
@@ -111,9 +109,8 @@ class Spoken(_Struct, frozen=True):
 class Disturbance(_Struct, frozen=True):
     """What else happened meanwhile.
 
-    Shape:
-        ``kind``: steal, others, dirty, governor, frequency, turn (the rate fell for good: burst
-        credit or a cache used up), gap (the recording has one).
+    ``kind``: steal, others, dirty, governor, frequency, turn (the rate fell for good), gap (of the
+    recording).
     """
 
     kind: str
@@ -122,11 +119,9 @@ class Disturbance(_Struct, frozen=True):
 
 
 class BenchVerdict(_Struct, frozen=True):
-    """Whether a result is the storage's.
+    """Whether a result is the storage's; the other fields say why not, evidence a fact a line.
 
-    Shape:
-        ``rule`` and ``sentence`` are "" where ``ok``; ``rule`` is a finding's or one of ``bytes``,
-        ``others``, ``link``, ``unwatched``, ``failed``.  ``evidence``: one fact a line.
+    ``rule`` is a finding's, or one of bytes, others, link, unwatched, failed.
     """
 
     ok: bool
@@ -138,10 +133,9 @@ class BenchVerdict(_Struct, frozen=True):
 class Run(_Struct, frozen=True):
     """One repetition of a test.
 
-    Shape:
-        ``fio`` by direction: ``read``, ``write`` and, where the test syncs, ``sync``; ``rival`` the
-        same of a neighbour.  ``mark``: the recording has ``MARK begins`` and ``MARK ends``.
-        ``fio_file``: fio's own JSON, in the same directory.
+    ``fio`` by direction: ``read``, ``write`` and, where the test syncs, ``sync``; ``rival`` the
+    same of a neighbour.  The recording has ``MARK begins`` and ``MARK ends``; ``fio_file`` is fio's
+    own JSON.
     """
 
     begin_unix_s: float
@@ -155,22 +149,18 @@ class Run(_Struct, frozen=True):
     findings: tuple[Spoken, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
 
+    @property
+    def ops_per_s(self) -> float:
+        """Operations a second, all directions together; of commits, commits."""
+        counted = [self.fio["sync"]] if "sync" in self.fio else self.fio.values()
+        return sum(figures.iops or 0.0 for figures in counted)
+
 
 class TestSpec(_Struct, frozen=True):
-    """One test as it is asked for: everything that changes its result.
+    """One test as it is asked for: everything that changes its result, see docs/bench.md.
 
-    Shape:
-        ``kind``: randread, seqread, write, randrw, commit, seeks, files, a user's ``job``,
-        or ``like`` a recording.
-        ``rw``, ``engine``, ``direct``: fio's words.  ``sync``: "", sync, dsync, fsync, fdatasync;
-        fsync and fdatasync come every ``sync_every`` writes.  ``users`` processes with ``depth``
-        requests each; ``size_bytes`` of the file, or of each file where ``own_files``.
-        ``rate_iops`` limits each user; 0 is no limit.  ``compress_pct`` of each
-        buffer compresses.  ``rival``: the job that runs beside it (stream, reader), "" for none.
-        ``files``: of that many small files.  ``agree_pct``: run again, each time twice as long,
-        until two agree so well or ``limit_s`` is over.  ``knee_pct``: of tests of one kind and
-        block size, those behind the first that gained less are left out.  ``job``: fio's job file,
-        which holds all of it.
+    ``kind`` may also be ``job``, a user's, or ``like`` a recording: ``job`` then holds all of it.
+    ``size_bytes`` of the file, or of each file where ``own_files``.  0 for no limit.
     """
 
     __test__ = False  # of a plan, not of pytest's
@@ -209,10 +199,8 @@ class TestSpec(_Struct, frozen=True):
 class Test(_Struct, frozen=True):
     """One test and its runs.
 
-    Shape:
-        ``shown``: the index of the run with the median rate, whose figures stand for the test.
-        ``spread_pct``: (highest - lowest) / median of the runs' rates; None with one run.
-        ``verdict``: the first refused run's, else that of the shown one.
+    The run ``shown`` has the median rate.  ``spread_pct``: (highest - lowest) / median of the
+    rates; None with one run.  ``verdict``: the first refused run's, else that of the shown one.
     """
 
     __test__ = False
@@ -237,10 +225,8 @@ class Test(_Struct, frozen=True):
 class BenchDevice(_Struct, frozen=True):
     """A block device below the files, from the file system's down to the physical ones.
 
-    Shape:
-        ``transport``: nvme, sata, sas, usb, virtio, loop, dm … as sysfs says; ``limits``:
-        /sys/block/NAME/queue's max_sectors_kb, nr_requests …  ``carries``: its requests are the
-        tests' I/O, against which fio's is held.
+    ``limits`` are of /sys/block/NAME/queue.  ``carries``: its requests are the tests' I/O, against
+    which fio's is held.
     """
 
     name: str
@@ -256,10 +242,8 @@ class BenchDevice(_Struct, frozen=True):
 class Conditions(_Struct, frozen=True):
     """Under which everything was measured.
 
-    Shape:
-        ``file_system`` such as ext4, nfs4, and raw for a device itself; ``source`` what is mounted;
-        ``io_limits``: control groups' io.max that hold fio, a line each; ``remarks``: what to know
-        of all results (the file is smaller than memory, nothing was watched).
+    ``file_system`` is "raw" for a device itself; ``source`` what is mounted; ``io_limits``: control
+    groups' io.max that hold fio, a line each; ``remarks``: what to know of all results.
     """
 
     host: str
@@ -286,11 +270,9 @@ class Conditions(_Struct, frozen=True):
 
 
 class Results(_Struct, frozen=True):
-    """A whole bench.
+    """A whole bench: ``planned`` in the order in which they run, ``tests`` those finished.
 
-    Shape:
-        ``planned`` in the order in which they run, ``tests`` those that are finished;
-        ``recordings`` in the same directory, one for each time that it was begun or resumed.
+    ``recordings`` in the same directory, one for each time that it was begun or resumed.
     """
 
     version: int
@@ -308,13 +290,9 @@ class Results(_Struct, frozen=True):
 
 
 def load(directory: str) -> Results:
-    """What a bench kept.
+    """What a bench kept, by its directory or its results.json itself.
 
-    Args:
-        directory: As ``ioh bench`` made it, or its results.json itself.
-
-    Raises:
-        IohError: It is not there, is damaged, or was made by a later ioh.
+    Raises IohError where it is not there, is damaged, or was made by a later ioh.
     """
     path = Path(directory)
     path = path / FILE_NAME if path.is_dir() else path
@@ -341,9 +319,5 @@ def to_json(results: Results) -> str:
 
 
 def save(results: Results, directory: str) -> None:
-    """Write ``results.json``, whole or not at all.
-
-    Raises:
-        OSError: There is no room, or the directory is gone.
-    """
+    """Write ``results.json``, whole or not at all; OSError as write_file()."""
     write_file(Path(directory) / FILE_NAME, to_json(results), 0o600)

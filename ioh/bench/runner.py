@@ -6,7 +6,7 @@ import ctypes
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,14 +17,7 @@ from ioh.bench.conditions import Below, frequency_khz, governors, own_limits
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.fio import Fio, figures_of, read_json, run_s_of
 from ioh.bench.jobs import fill_file, job_file
-from ioh.bench.results import (
-    Figures,
-    Results,
-    Run,
-    Test,
-    TestSpec,
-    save,
-)
+from ioh.bench.results import Figures, Results, Run, Test, TestSpec, save
 from ioh.bench.verdict import Case, judge, refused
 from ioh.bench.watch import (
     BenchRecorder,
@@ -55,9 +48,8 @@ class StoppedError(Exception):
 class Told:
     """How a bench talks to whoever runs it.
 
-    Shape:
-        ``began`` with the directory of its results; ``finished`` a test; ``doing`` what happens
-        now and for how many seconds (0: not known); ``say`` a line; ``is_stopped`` whether to end.
+    ``doing`` gets what happens now and for how many seconds (0: not known); ``is_stopped``: whether
+    to end.
     """
 
     began: Callable[[Results, Path], None]
@@ -68,17 +60,9 @@ class Told:
 
 
 class Runner:
-    """All tests of a bench.
+    """All tests of a bench; ``results`` its beginning, or what an earlier run has finished.
 
-    Args:
-        directory: Where results are kept.
-        results: Its beginning, or what an earlier run has finished.
-        below: What the target lies on.
-        folder: Where the work files are; None with raw devices.
-        targets: Raw devices.
-        recorder: What watches.
-        told: Whom it tells.
-        config: The user's thresholds of the findings.
+    ``folder`` has the work files; it is None with raw devices, which are the ``targets``.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917
@@ -99,9 +83,7 @@ class Runner:
     def fill(self, need: Need, *, anew: bool) -> None:
         """Write the work files in full, where they are not there from an earlier run.
 
-        Raises:
-            IohError: fio failed, or a file is somebody else's.
-            StoppedError: The user ended it.
+        Raises IohError where fio failed, or a file is somebody else's.
         """
         folder = self._folder
         if folder is None:
@@ -126,12 +108,7 @@ class Runner:
         (self.directory / "fill.json").unlink()
 
     def run(self) -> None:
-        """All tests that are not finished yet.
-
-        Raises:
-            IohError: The recording ended, or nothing can be kept any more.
-            StoppedError: The user ended it.
-        """
+        """All tests that are not finished yet; IohError where nothing can be recorded or kept."""
         finished = {test.spec.name for test in self.results.tests}
         for spec in self.results.planned:
             if spec.name in finished or self._is_past_the_knee(spec):
@@ -154,7 +131,7 @@ class Runner:
         if not spec.knee_pct:
             return False
         same = [
-            rate_of(test.run.fio)
+            test.run.ops_per_s
             for test in self.results.tests
             if (test.spec.kind, test.spec.block_bytes) == (spec.kind, spec.block_bytes)
         ]
@@ -197,13 +174,13 @@ class Runner:
         self._recorder.flush()
         end_unix_s = time.time()
         seen = read_between(self._recorder.path, f"{name} begins", f"{name} ends", self._config)
-        found, rival, took_s = ({}, {}, 0.0) if why else _read(output)
+        found, rival, both, took_s = ({}, {}, {}, 0.0) if why else _read(output)
         layers = layers_of(seen.whole, took_s)
         findings = findings_of(seen)
         case = Case(
             spec,
             took_s,
-            _with_rival(found, rival),
+            both,
             layers,
             findings,
             self._below.file_system,
@@ -257,16 +234,9 @@ class Runner:
             raise StoppedError
 
 
-def rate_of(fio: Mapping[str, Figures]) -> float:
-    """Operations a second of a run, all directions together; of commits, commits."""
-    if "sync" in fio:
-        return fio["sync"].iops or 0.0
-    return sum(figures.iops or 0.0 for figures in fio.values())
-
-
 def test_of(spec: TestSpec, runs: tuple[Run, ...]) -> Test:
     """A test of its runs: the one with the median rate is shown; of a steady test the last one."""
-    rates = [rate_of(run.fio) for run in runs]
+    rates = [run.ops_per_s for run in runs]
     shown = len(runs) - 1 if spec.agree_pct else rates.index(statistics.median_low(rates))
     compared = rates[-2:] if spec.agree_pct else rates
     middle = statistics.median_low(compared)
@@ -287,29 +257,17 @@ def _agree(runs: list[Run], pct: float) -> bool:
     """Whether the last two windows had the same length and the same rate."""
     if not runs or len(runs) % 2:
         return False
-    earlier, later = (rate_of(run.fio) for run in runs[-2:])
+    earlier, later = (run.ops_per_s for run in runs[-2:])
     return abs(later - earlier) <= pct / 100 * max(earlier, later)
 
 
-def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], float]:
+def _read(output: Path) -> tuple[dict[str, Figures], dict[str, Figures], dict[str, Figures], float]:
+    """What the test did, its rival, and both together; and how long the test took."""
     jobs = read_json(output)
     own = [job for job in jobs if job["jobname"] != "rival"]
     rivals = [job for job in jobs if job["jobname"] == "rival"]
-    return figures_of(own), figures_of(rivals), max((run_s_of(job) for job in own), default=0.0)
-
-
-def _with_rival(own: Mapping[str, Figures], rival: Mapping[str, Figures]) -> dict[str, Figures]:
-    """Both together, as the layers saw them."""
-    found = dict(own)
-    for op, figures in rival.items():
-        base = found.get(op, Figures(ops=0, bytes=0, bytes_per_s=0.0, iops=0.0))
-        found[op] = Figures(
-            ops=(base.ops or 0) + (figures.ops or 0),
-            bytes=(base.bytes or 0) + (figures.bytes or 0),
-            bytes_per_s=(base.bytes_per_s or 0.0) + (figures.bytes_per_s or 0.0),
-            iops=(base.iops or 0.0) + (figures.iops or 0.0),
-        )
-    return found
+    took_s = max((run_s_of(job) for job in own), default=0.0)
+    return figures_of(own), figures_of(rivals), figures_of(jobs), took_s
 
 
 def _moved(seen: Seen, fio_pid: int) -> tuple[int | None, dict[str, int]]:

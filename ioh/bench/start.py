@@ -39,10 +39,9 @@ _NO_ROOT = "without root: only /proc is watched, which has no percentiles"
 class Asked:
     """What the command line asks for.
 
-    Shape:
-        ``target`` a directory, "" with ``raw`` devices; ``job`` a fio job file of the user's;
-        ``like`` a recording with the begin and end of its part ("": all of it); ``resume`` the
-        directory of an earlier bench, from which all else comes.
+    ``target`` a directory, "" with ``raw`` devices; ``job`` a fio job file of the user's; ``like``
+    a recording with the begin and end of its part ("": all of it); ``resume`` the directory of an
+    earlier bench, from which all else comes.
     """
 
     target: str = ""
@@ -60,20 +59,18 @@ class Asked:
 
 
 def run_bench(asked: Asked, told: Told) -> Path:
-    """Run all of it.
+    """Run all of it; the directory with its results.
 
-    Returns:
-        The directory with its results.
-
-    Raises:
-        IohError: It cannot begin, or go on.
-        StoppedError: The user ended it; what is finished was kept.
+    Raises IohError where it cannot begin, or go on, and StoppedError where the user ended it: what
+    is finished was kept.
     """
     version, has_root = fio_version(), 0 in os.getresuid()
     earlier = _earlier(asked.resume) if asked.resume else None
     specs, plan_text = (earlier.planned, "") if earlier else _specs(asked)
     target = earlier.conditions.target if earlier else asked.target
-    raw = tuple(shlex.split(target)) if earlier and _is_raw(earlier) else asked.raw
+    raw = asked.raw
+    if earlier and earlier.conditions.file_system == "raw":
+        raw = tuple(shlex.split(target))
     with contextlib.ExitStack() as stack:
         folder = None
         need = need_of(specs)
@@ -116,20 +113,12 @@ def run_bench(asked: Asked, told: Told) -> Path:
 
 
 def _earlier(directory: str) -> Results:
-    """What a bench of this user's kept: its tests are about to be run.
-
-    Raises:
-        IohError: It is somebody else's, or none.
-    """
+    """What a bench of this user's kept: its tests are about to be run."""
     found = load(directory)
     if Path(directory).stat().st_uid != os.geteuid():
         cause = f"{printable(directory)} is not yours"
         raise IohError(cause, "Go on with it as the user who began it")
     return found
-
-
-def _is_raw(results: Results) -> bool:
-    return results.conditions.file_system == "raw"
 
 
 @contextlib.contextmanager
@@ -201,11 +190,7 @@ def _within(spec: TestSpec, size_bytes: int) -> TestSpec:
 
 
 def _new_directory(output: str) -> Path:
-    """``bench-HOST-DATE`` in the current directory, or what was asked for.
-
-    Raises:
-        IohError: It exists, or cannot be made.
-    """
+    """``bench-HOST-DATE`` in the current directory, or what was asked for."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", os.uname().nodename)[:64]
     name = output or f"bench-{host}-{time.strftime('%Y-%m-%d-%H%M%S')}"
     try:

@@ -32,13 +32,10 @@ _SATA_BYTES_PER_S = 600e6
 class Case:
     """All that a verdict rests on.
 
-    Shape:
-        ``fio`` by direction, rival included; ``layers`` and ``findings`` of the same time;
-        ``watched`` names the layers that were measured, idle ones, too;
-        ``own_read_bytes`` are those that fio itself had the devices read, None where that is not
-        known; ``others`` names programs beside fio with the bytes that they had the devices move;
-        ``limits`` as conditions.own_limits(); ``link_bytes_per_s`` what the network of an
-        NFS mount can carry, None where that is unknown.
+    ``fio`` by direction, rival included; ``watched`` names the layers that were measured, idle
+    ones, too; ``own_read_bytes`` are those that fio itself had the devices read; ``others`` names
+    programs beside fio with the bytes that they had the devices move; ``limits`` as
+    conditions.own_limits(); ``link_bytes_per_s`` what the network of an NFS mount can carry.
     """
 
     spec: TestSpec
@@ -71,8 +68,7 @@ def refused(rule: str, sentence: str, *evidence: str) -> BenchVerdict:
 def below(case: Case, op: str) -> Figures | None:
     """What the layer that stands for the storage did: the NFS client, or the devices' requests.
 
-    Returns:
-        None where that layer was not measured; figures of 0 where it did nothing.
+    None where that layer was not measured; figures of 0 where it did nothing.
     """
     name = "nfs_client" if case.file_system in _NFS else "block"
     measured = [each for each in case.layers if each.layer == name]
@@ -137,7 +133,8 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
         foreign += writes.bytes or 0
     elif case.others:
         # They may have used other devices: here it is at most what is not fio's.
-        beyond = max(0, _all_bytes(reads, writes) - total)
+        moved_below = sum((each.bytes or 0) for each in (reads, writes) if each is not None)
+        beyond = max(0, moved_below - total)
         foreign = max(foreign, min(sum(case.others.values()), beyond))
     if foreign <= _OTHERS * total:
         return
@@ -148,10 +145,6 @@ def _others(case: Case) -> Iterator[BenchVerdict]:
         f"others moved {size(foreign)} on the same device meanwhile, fio {size(total)}",
         *([names] if names else []),
     )
-
-
-def _all_bytes(*figures: Figures | None) -> int:
-    return sum((each.bytes or 0) for each in figures if each is not None)
 
 
 def _limited(case: Case) -> Iterator[BenchVerdict]:

@@ -34,18 +34,14 @@ from ioh.session.reader import Session
 
 START_S = 120.0  # probes of a slow machine are compiled for so long
 MARK_S = 10.0
+_SPOKEN = ("rule", "title", "severity", "subject", "cause", "advice")
 _COMMAND = (sys.executable, "-I", "-m", "ioh", "record", "-o", "-", "-c", "1")
 
 
 class BenchRecorder:
-    """Records this machine into a file until it is closed.
+    """Records this machine into a new file until it is closed.
 
-    Args:
-        path: The recording, a new file.
-
-    Raises:
-        IohError: It does not begin.
-        OSError: The file cannot be made.
+    Raises IohError where it does not begin, OSError where the file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,11 +63,7 @@ class BenchRecorder:
         self._running: RunningRecording | None = None
 
     def begin(self, is_stopped: Callable[[], bool]) -> None:
-        """Wait for its first sample, or until the user wants to end.
-
-        Raises:
-            IohError: It ended, or takes too long.
-        """
+        """Wait for its first sample, or until the user wants to end; IohError where none comes."""
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             if is_stopped():
@@ -86,11 +78,7 @@ class BenchRecorder:
         raise IohError(cause, "Try: ioh record -o /dev/null -t 3")
 
     def mark(self, text: str) -> None:
-        """A mark, with a sample taken at that moment.
-
-        Raises:
-            IohError: It was not made.
-        """
+        """A mark, with a sample taken at that moment; IohError where it was not made."""
         if self._running is None:
             return
         why, _ = send_mark(self._running, text, time.monotonic() + MARK_S)
@@ -144,8 +132,7 @@ class BenchRecorder:
 class Seen:
     """What a recording says of the time between two marks.
 
-    Shape:
-        ``whole`` is all of it as one interval, ``ticks`` the recorded intervals, judged.
+    ``whole`` is all of it as one interval, ``ticks`` the recorded intervals, judged.
     """
 
     whole: Snapshot
@@ -155,11 +142,7 @@ class Seen:
 
 
 def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
-    """The part of a recording between two marks.
-
-    Raises:
-        IohError: A mark is not there, or the recording is damaged.
-    """
+    """The part of a recording between two marks; IohError where they are not there."""
     with Session(str(path)) as session:
         part = read_aggregate(session, When(begin), When(end))
         ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
@@ -170,26 +153,18 @@ def findings_of(seen: Seen) -> tuple[Spoken, ...]:
     """What the rules found meanwhile, worst first."""
     return tuple(
         Spoken(
-            found.rule,
-            found.title,
-            found.severity,
-            found.subject,
-            found.cause,
-            found.advice,
-            span.begin_unix_s,
-            span.end_unix_s,
+            **{name: getattr(span.finding, name) for name in _SPOKEN},
+            begin_unix_s=span.begin_unix_s,
+            end_unix_s=span.end_unix_s,
         )
         for span in finding_spans(seen.ticks)
-        for found in (span.finding,)
     )
 
 
 def layers_of(snapshot: Snapshot, run_s: float) -> tuple[LayerFigures, ...]:
     """Every operation of every layer that saw any, in the order of the path.
 
-    Args:
-        snapshot: The time between a test's marks.
-        run_s: fio's own run time, over which rates are taken: the marks lie a little outside.
+    Rates are over ``run_s``, fio's own run time: the marks lie a little outside.
     """
     made = []
     for name, layer in snapshot.layers.items():

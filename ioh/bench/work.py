@@ -55,11 +55,8 @@ def need_of(specs: Iterable[TestSpec]) -> Need:
 class WorkFolder:
     """A directory of the user's in which a bench has its files.
 
-    Args:
-        path: The directory.
-
-    Raises:
-        IohError: It is none, or nothing can be made there.
+    Raises IohError where it is none, or nothing can be made there; each method, where a file of
+    that name is not ours.
     """
 
     def __init__(self, path: str) -> None:
@@ -76,11 +73,7 @@ class WorkFolder:
             raise IohError(cause, hint)
 
     def check(self, need: Need, *, direct: bool) -> None:
-        """Refuse what cannot end well.
-
-        Raises:
-            IohError: A file of that name is not ours, there is no room, or no direct I/O.
-        """
+        """Refuse what cannot end well: files of others, no room, no direct I/O."""
         wanted = need.other_bytes
         for name in need.names:
             # A file that is not filled is made anew, and its room with it.
@@ -99,43 +92,26 @@ class WorkFolder:
             raise IohError(cause, "Its results would be those of memory: choose another directory")
 
     def is_filled(self, name: str, size_bytes: int) -> bool:
-        """Whether a work file of an earlier run is there, written in full.
-
-        Raises:
-            IohError: A file of that name is not ours.
-        """
+        """Whether a work file of an earlier run is there, written in full."""
         found = self._marker(name)
         return found is not None and found == (size_bytes, _OURS + _FILLED)
 
     def begin(self, name: str, size_bytes: int) -> None:
-        """Make a new work file that says whose it is, before anything else is written to it.
-
-        Raises:
-            OSError: It cannot be made.
-        """
+        """Make a new work file that says whose it is, before anything else is written to it."""
         self.remove(name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with _opened(self._path(name), flags) as fd:
-            os.pwrite(fd, _OURS.ljust(_MARKER_BYTES, b"\n"), size_bytes)
-            os.fsync(fd)
+        self._mark(name, size_bytes, _OURS, os.O_CREAT | os.O_EXCL)
 
     def finish(self, name: str, size_bytes: int) -> None:
-        """Note that a work file is written in full.
+        """Note that a work file is written in full."""
+        self._mark(name, size_bytes, _OURS + _FILLED)
 
-        Raises:
-            OSError: There is no room.
-        """
-        with _opened(self._path(name), os.O_WRONLY) as fd:
-            os.pwrite(fd, (_OURS + _FILLED).ljust(_MARKER_BYTES, b"\n"), size_bytes)
+    def _mark(self, name: str, size_bytes: int, text: bytes, flags: int = 0) -> None:
+        with _opened(self._path(name), os.O_WRONLY | flags) as fd:
+            os.pwrite(fd, text.ljust(_MARKER_BYTES, b"\n"), size_bytes)
             os.fsync(fd)
 
     def make_small_files(self) -> None:
-        """An empty directory for small files and logs.
-
-        Raises:
-            IohError: There is one that is not ours.
-            OSError: It cannot be made.
-        """
+        """An empty directory for small files and logs."""
         self.remove_small_files()
         Path(self._path(FILES)).mkdir(mode=0o700)
         marker = os.open(f"{self._path(FILES)}/.ioh-bench", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -156,11 +132,7 @@ class WorkFolder:
         return f"{self.path}/{name}"
 
     def _marker(self, name: str) -> tuple[int, bytes] | None:
-        """Where a work file's marker stands, and what it says; None where there is no file.
-
-        Raises:
-            IohError: It is somebody else's.
-        """
+        """Where a work file's marker stands, and what it says; None where there is no file."""
         try:
             with _opened(self._path(name), os.O_RDONLY) as fd:
                 found = os.fstat(fd)

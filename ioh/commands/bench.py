@@ -289,8 +289,8 @@ class _Progress:
 
     def finished(self, test: Test) -> None:
         """A test is over: its line, and what was found meanwhile."""
-        from ioh.bench.lines import HEAD, test_lines
         from ioh.bench.plans import seconds_of
+        from ioh.bench.table import HEAD, test_lines
 
         self._clear()
         self._done += 1

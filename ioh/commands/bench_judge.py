@@ -165,7 +165,7 @@ def card_for(results: Results, bands_name: str, class_name: str) -> Card:
 def report_lines(results: Results, card: Card) -> Iterator[str]:
     """The whole report as text."""
     from ioh.bench.card import card_text
-    from ioh.bench.panels import panels_text
+    from ioh.bench.families import panels_text
     from ioh.bench.table import table_text
 
     yield from table_text(results)

@@ -19,7 +19,6 @@ class VerifyCommand:
     examples = """\
   ioh verify run.ioh
   ioh verify run.ioh --repair whole.ioh
-  ioh verify old.ioh --repair new.ioh              converts a recording of format 1
   cat run-*.ioh | ioh verify - --repair all.ioh    one file from many
 
 Exit status 0: whole (a recording that was cut off is, up to there); 1: something is damaged."""

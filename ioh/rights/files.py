@@ -30,9 +30,7 @@ _keeper: _Keeper | None = None
 def create(path: str) -> int:
     """Make a new file that its owner alone may read; its descriptor, to be written.
 
-    Raises:
-        OSError: It exists, or cannot be made.
-        ValueError: There is a NUL in the path.
+    Raises OSError where it exists, or cannot be made, ValueError of a NUL in the path.
     """
     if _keeper is not None and _keeper.is_for(path):
         return _keeper.create(os.path.basename(path))  # noqa: PTH119
@@ -42,11 +40,7 @@ def create(path: str) -> int:
 
 
 def remove(path: str) -> None:
-    """Remove a file of ioh's.
-
-    Raises:
-        OSError: It is not there, or not ours to remove.
-    """
+    """Remove a file of ioh's; OSError where it is not there, or not ours to remove."""
     if _keeper is not None and _keeper.is_for(path):
         _keeper.remove(os.path.basename(path))  # noqa: PTH119
         return
@@ -64,13 +58,8 @@ def can_create_here() -> bool:
 def kept(directory: str, names: re.Pattern[str], removable: Iterable[str] = ()) -> Iterator[None]:
     """Where root itself runs ioh: files in a directory can be made after root is given up.
 
-    Args:
-        directory: Held open from now on.
-        names: What files may be called.
-        removable: Names of files that are there and may be removed.
-
-    Raises:
-        OSError: No process is to be had.
+    ``names`` is what files may be called; those ``removable`` are there and may be removed. Raises
+    OSError where no process is to be had.
     """
     global _keeper  # noqa: PLW0603 (a process gives root up once)
     # A directory that is not there: said when the file cannot be made.

@@ -58,8 +58,7 @@ _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, v
 def forbid_calls(*, network: bool = False) -> bool:
     """Refuse this process and its children what ioh does not need; False where that is not had.
 
-    Args:
-        network: Whether to leave it TCP, for --pg.
+    ``network`` leaves it TCP, for --pg.
     """
     if os.uname().machine not in _MACHINES:
         return False

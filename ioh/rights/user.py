@@ -41,8 +41,7 @@ class User:
 def caller() -> User | None:
     """Who called sudo, doas or pkexec; None where nobody did, or root did, or ioh is not root.
 
-    Raises:
-        IohError: They name different users: which one called last cannot be known.
+    Raises IohError where they name different users: which one called last cannot be known.
     """
     if os.getuid() != 0:
         return None
@@ -74,10 +73,7 @@ def config_path(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     """A file of the user's: in ``$XDG_CONFIG_HOME/ioh``, else in ``~/.config/ioh``.
 
     ``~`` is of the user whose rights ioh has by now, who is the one that called sudo: HOME may
-    still be root's.
-
-    Raises:
-        RuntimeError: That user has no home directory.
+    still be root's.  Raises RuntimeError where that user has no home directory.
     """
     folder = environment.get("XDG_CONFIG_HOME")
     if folder:
@@ -123,10 +119,7 @@ def act_as_caller() -> None:
     """From here on paths are the caller's; the first thing that ``main`` does.
 
     Root is not lost by this, see own_rights().  Where root itself started ioh, it has named the
-    paths, and its own rights are the right ones.
-
-    Raises:
-        IohError: As caller() does.
+    paths, and its own rights are the right ones.  Raises IohError as caller() does.
     """
     if os.geteuid() != 0:
         return
@@ -147,11 +140,7 @@ def give_root_up() -> None:
 
 
 def become(user: User) -> None:
-    """Take a user's ids for good.
-
-    Raises:
-        OSError: The kernel refused.
-    """
+    """Take a user's ids for good; OSError where the kernel refuses."""
     global _is_service  # noqa: PLW0603 (a process does this once)
     _is_service = caller() is None
     os.seteuid(0)

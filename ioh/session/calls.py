@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -38,28 +37,19 @@ class FullRecord(SampleRecord, array_like=True):
     )
 
 
-class WrittenCalls:
-    """Which calls a reader of the records so far has."""
-
-    def __init__(self) -> None:
-        self._newest_ns: dict[int, int] = {}
-
-    def add_to(self, record: SampleRecord, sample: Sample) -> SampleRecord:
-        """The record with the calls that are missing."""
-        calls = list(self._missing(sample))
-        if not calls:
-            return record
-        fields = {name: getattr(record, name) for name in record.__struct_fields__}
-        return FullRecord(**fields, calls=calls)
-
-    def _missing(self, sample: Sample) -> Iterator[CallRecord]:
-        for at, layer in enumerate(sample.layers.values()):
-            for batch in layer.calls[-KEPT_BATCHES:] if isinstance(layer, LayerSample) else ():
-                if batch.mono_ns > self._newest_ns.get(at, -_AGO_NS):
-                    self._newest_ns[at] = batch.mono_ns
-                    peers = list(map(to_bytes, batch.peers))
-                    after_ns = batch.mono_ns - sample.mono_ns
-                    yield CallRecord(at, after_ns, peers, list(batch.numbers))
+def add_calls(record: SampleRecord, sample: Sample, newest_ns: dict[int, int]) -> SampleRecord:
+    """The record with the calls that a reader lacks; ``newest_ns`` it has, by layer's position."""
+    calls = []
+    for at, layer in enumerate(sample.layers.values()):
+        for batch in layer.calls[-KEPT_BATCHES:] if isinstance(layer, LayerSample) else ():
+            if batch.mono_ns > newest_ns.get(at, -_AGO_NS):
+                newest_ns[at] = batch.mono_ns
+                peers, after_ns = list(map(to_bytes, batch.peers)), batch.mono_ns - sample.mono_ns
+                calls.append(CallRecord(at, after_ns, peers, list(batch.numbers)))
+    if not calls:
+        return record
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return FullRecord(**fields, calls=calls)
 
 
 class ReadCalls:
@@ -69,11 +59,7 @@ class ReadCalls:
         self._kept: dict[int, deque[CallBatch]] = {}
 
     def take(self, record: FullRecord, mono_ns: int) -> None:
-        """Take over what came since the sample before.
-
-        Raises:
-            RecordError: It makes no sense, or is more than ioh keeps.
-        """
+        """Take over what came since the sample before; RecordError where that makes no sense."""
         for each in record.calls:
             kept = self._kept.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
             batch = CallBatch(

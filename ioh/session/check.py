@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
-from ioh.session.joined import Member, pieces_of, split_name
+from ioh.session.joined import Member, split_name
 from ioh.session.output import FileOutput
 from ioh.session.reader import STDIN, Session, member_in, open_for_reading, unreadable
 from ioh.session.records import End, Gap, Header, Mark, to_text
-from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick, is_v1
-from ioh.session.v1.reader import V1Reader
+from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
 from ioh.session.writer import SessionWriter
 
 _CHUNK_BYTES = 1 << 18
@@ -27,10 +27,9 @@ MAX_MOMENTS = 10_000
 class CheckResult:
     """What a whole pass over a recording found.
 
-    Shape:
-        ``last_part`` differs from the header's where several files were read as one;
-        ``faults`` are lines for people, unescaped, MAX_FAULTS at most; ``marks`` and ``gaps``
-        MAX_MOMENTS at most, ``untold`` so many more.
+    ``last_part`` differs from the header's where several files were read as one.  ``faults`` are
+    lines for people, unescaped, MAX_FAULTS at most; ``marks`` and ``gaps`` MAX_MOMENTS at most,
+    ``untold`` so many more.
     """
 
     header: Header | None = None
@@ -104,11 +103,8 @@ class CheckResult:
 def check(path: str, repaired: str | None = None) -> CheckResult:
     """Read all of a recording; write every sample, mark and gap into a new file if asked to.
 
-    No file is made of a recording without a sample.  ``path`` as for Session.
-
-    Raises:
-        IohError: It is no recording or cannot be read, or the new file cannot be made.
-        OSError: The new file cannot be written.
+    No file is made of a recording without a sample.  Raises IohError where it is no recording or
+    cannot be read, or the new file cannot be made; OSError where that cannot be written.
     """
     found = CheckResult()
     writer: SessionWriter | None = None
@@ -119,10 +115,10 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
         fd = open_for_reading(file) if path != "-" else os.dup(0)
         stack.callback(os.close, fd)
         pieces = _pieces(fd, name, None if path == "-" else member_in(fd, file, host))
-        piece = next(pieces, b"")
-        reader = _reader_of(piece, path, fd, builds=repaired is not None)
+        reader = _reader(path, fd, builds=repaired is not None)
         at_end = False
         while not at_end:
+            piece = next(pieces, b"")
             at_end = not piece
             found.size_bytes += len(piece)
             reader.feed(piece)
@@ -135,15 +131,12 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
                 while held and writer is not None:
                     if not _copy(held.pop(0), writer):
                         found.leave_out()
-            piece = next(pieces, b"")
         found.last_part = reader.part
     return found
 
 
-def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader | V1Reader:
-    """A reader for what begins so, which knows the layers even where its first head is damaged."""
-    if is_v1(begin):
-        return V1Reader()
+def _reader(path: str, fd: int, *, builds: bool) -> ItemReader:
+    """A reader, which knows the layers even where the first head is damaged."""
     name, specs = STDIN if path == "-" else path, None
     with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
         specs = found.specs_before(0)
@@ -152,12 +145,14 @@ def _reader_of(begin: bytes, path: str, fd: int, *, builds: bool) -> ItemReader 
 
 def _pieces(fd: int, name: str, member: Member | None) -> Iterator[bytes]:
     """The bytes of a recording; what fails here is not the copy."""
+    left = sys.maxsize
     try:
         if member is not None:
-            yield from pieces_of(fd, member.offset, member.size_bytes)
-            return
-        while piece := os.read(fd, _CHUNK_BYTES):
+            os.lseek(fd, member.offset, os.SEEK_SET)
+            left = member.size_bytes
+        while piece := os.read(fd, min(_CHUNK_BYTES, left)):
             yield piece
+            left -= len(piece)
     except OSError as error:
         raise unreadable(name, error) from error
 

@@ -42,9 +42,8 @@ from ioh.session.records import (
 class _Block:
     """Numbers that lie together: of an op, a row, the host, or what else a layer has.
 
-    Shape:
-        The first ``nils`` of them may be unknown, and the first ``floats`` no integers: formulas
-        rely on that.  ``op`` only of an op.  ``built``: what was made of the numbers as they are.
+    The first ``nils`` of them may be unknown, and the first ``floats`` no integers: formulas rely
+    on that.  ``built``: what was made of the numbers as they are.
     """
 
     begin: int
@@ -55,7 +54,6 @@ class _Block:
     built: Any = None
 
     def build(self, values: list[Value]) -> Any:  # noqa: ANN401 (a row, or an op's totals)
-        """What the numbers stand for."""
         numbers: Any = tuple(values[self.begin : self.begin + self.size])
         if (op := self.op) is not None:
             behind = OP_NUMBERS + hist_sizes(op)[0]
@@ -97,7 +95,6 @@ class _Layer:
     def sample(
         self, values: list[Value], tables: dict[str, Any], after_us: int, *, with_parts: bool
     ) -> LayerSample | Unavailable:
-        """The layer as it now is."""
         shape, (parts, metrics, lost, gauges) = self.shape, self.names
         if shape.reason is not None:
             return Unavailable(to_text(shape.reason), to_text(shape.hint), shape.is_idle)
@@ -137,19 +134,19 @@ _BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
 _ROW_WORK, _GAUGES_WORK = 1, 8
 
 
-class _State:
-    """A sample while it is being read back; the reverse of the encoder's _Known.
+class Decoder:
+    """Turns the plain bytes of one WHOLE record, and of the DELTAs after it, into Samples.
 
     All numbers stand in one list.  On the way to a sample that is asked for lie up to a hundred
     others, so that nothing is built of them before somebody asks.
-
-    Args:
-        start: What the whole sample has.
-        specs: What the layers are to be.
     """
 
-    def __init__(self, start: Start, specs: Mapping[str, LayerSpec]) -> None:
+    def __init__(
+        self, start: Start, specs: Mapping[str, LayerSpec], *, with_tables: bool, with_parts: bool
+    ) -> None:
         self.start, self.specs = start, specs
+        self._with_tables, self._with_parts = with_tables, with_parts
+        self._time_unix_s = 0.0
         self.mono_ns = 0
         self.read_after: Sequence[int] = ()
         self._calls = ReadCalls()
@@ -162,7 +159,7 @@ class _State:
         self._begins: list[int] = []  # of blocks
         self._changed: set[int] = set()  # places
         self._fresh_blocks = self._fresh_numbers = 0  # since the last sample was built
-        self.work = 0  # to look at that
+        self.work = 0  # to look at that, see WorkBudget
         self._place(_Group(), HOST_NUMBERS, HOST_NUMBERS, HOST_NUMBERS)
 
     def _place(
@@ -179,12 +176,17 @@ class _State:
         self._fresh_numbers += size + _BLOCK_NUMBERS
         return block
 
-    def take(self, record: SampleRecord) -> None:
-        """Take over a record's changes.
+    @property
+    def moment(self) -> tuple[bytes, int, float]:
+        """Of the last record: its host, the host's clock in ns, and the unix time."""
+        return self.start.hostname, self.mono_ns, self._time_unix_s
 
-        Raises:
-            RecordError: They do not fit; nothing here is of use then.
+    def take(self, record: SampleRecord, time_unix_s: float) -> int:
+        """Take over a record's changes; returns how many numbers it begins with.
+
+        After a RecordError nothing here is of use.
         """
+        before = len(self.values)
         for at, shape in record.layers:
             self._take_layer(at, shape)
         if record.start is not None:
@@ -205,6 +207,8 @@ class _State:
         self.read_after = record.read_after
         if isinstance(record, FullRecord):
             self._calls.take(record, self.mono_ns)
+        self._time_unix_s = time_unix_s
+        return len(self.values) - before
 
     def _take_layer(self, at: int, shape: LayerShape) -> None:
         name = to_text(shape.name)
@@ -282,7 +286,7 @@ class _State:
         if at < HOST_NUMBERS and value is not None and not isfinite(value):
             refuse("a host's number that is none")
 
-    def sample(self, time_unix_s: float, *, with_tables: bool, with_parts: bool) -> Sample:
+    def sample(self) -> Sample:
         """The sample as it now is; what was returned never changes."""
         end = 0
         for at in sorted(self._changed):
@@ -303,20 +307,20 @@ class _State:
         self.work += sum(table.row_work * len(table.rows.blocks) for table in self.tables)
         values: list[Any] = self.values
         tables: list[dict[str, Any]] = [{} for _ in self.layers]
-        for table in self.tables if with_tables else ():
+        for table in self.tables if self._with_tables else ():
             tables[table.layer][table.name] = table.rows.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
         layers = {
-            name: layer.sample(values, of, us * READ_STEP_US, with_parts=with_parts)
+            name: layer.sample(values, of, us * READ_STEP_US, with_parts=self._with_parts)
             for (name, layer), of, us in zip(self.layers.items(), tables, after, strict=False)
         }
         return Sample(
-            time_unix_s=time_unix_s,
+            time_unix_s=self._time_unix_s,
             mono_ns=self.mono_ns,
             hostname=to_text(self.start.hostname),
             kernel=to_text(self.start.kernel),
             host=HostSample(*values[: len(HOST_FIELDS)]),
-            layers=self._calls.onto(layers, wanted=with_tables),
+            layers=self._calls.onto(layers, wanted=self._with_tables),
             specs={name: self.specs[name] for name in self.layers},
             self_cpu_ns_total=values[len(HOST_FIELDS)],
             bpf_ns_total=values[len(HOST_FIELDS) + 1],
@@ -332,69 +336,3 @@ def owners_of(shape: LayerShape) -> list[list[OpShape]]:
 def rest_of(shape: LayerShape) -> int:
     """How many numbers of a layer are of no op."""
     return len(shape.metrics) + len(shape.lost) + len(shape.gauge_hists) * LATENCY_BUCKETS
-
-
-class Decoder:
-    """Turns the plain bytes of WHOLE and DELTA records back into Samples.
-
-    Args:
-        with_tables: False leaves all tables out, which is much faster.
-        with_parts: False leaves single devices and mounts out.
-    """
-
-    def __init__(self, *, with_tables: bool = True, with_parts: bool = True) -> None:
-        self._with_tables, self._with_parts = with_tables, with_parts
-        self._state: _State | None = None
-        self._time_unix_s = 0.0
-        self.specs: dict[str, LayerSpec] = {}
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether a record in between is missing: only a whole one helps."""
-        return self._state is None
-
-    def break_chain(self) -> None:
-        """Forget the sample: what comes next was not made from it."""
-        self._state = None
-
-    @property
-    def moment(self) -> tuple[bytes, int, float] | None:
-        """Of the last sample: its host, the host's clock in ns, and the unix time."""
-        state = self._state
-        return (state.start.hostname, state.mono_ns, self._time_unix_s) if state else None
-
-    @property
-    def work(self) -> int:
-        """What it costs to look at the last sample built; see WorkBudget."""
-        return self._state.work if self._state is not None else 0
-
-    def take(self, record: SampleRecord, time_unix_s: float) -> int:
-        """Apply a record to the sample before, or start from a whole one.
-
-        Returns:
-            How many numbers it begins with.
-
-        Raises:
-            RecordError: It does not fit; the chain is then broken.
-        """
-        state, self._state = self._state, None
-        if record.start is not None:
-            state = _State(record.start, self.specs)
-        if state is None:
-            refuse("changes of a sample that is missing")
-        before = len(state.values)
-        state.take(record)
-        self._state, self._time_unix_s = state, time_unix_s
-        return len(state.values) - before
-
-    def sample(self) -> Sample:
-        """The sample of the last record taken.
-
-        Raises:
-            RecordError: There is none.
-        """
-        if self._state is None:
-            refuse("no sample")
-        return self._state.sample(
-            self._time_unix_s, with_tables=self._with_tables, with_parts=self._with_parts
-        )

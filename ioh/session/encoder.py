@@ -8,16 +8,8 @@ from itertools import compress
 from operator import ne
 
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.sample import (
-    READ_STEP_US,
-    LayerSample,
-    OpTotals,
-    Sample,
-    Table,
-    Unavailable,
-    Value,
-)
-from ioh.session.calls import WrittenCalls
+from ioh.model.sample import READ_STEP_US, LayerSample, OpTotals, Sample, Table, Unavailable, Value
+from ioh.session.calls import add_calls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
@@ -60,9 +52,6 @@ def _flatten(name: str, layer: LayerSample | Unavailable, room: _Room) -> Flat:
     """The shape of a layer's sample, and its numbers in that order.
 
     Where the room is used up, parts are without histograms, then left out, which a note says.
-
-    Raises:
-        ValueError: A histogram of another size, which is a bug in the source.
     """
     if isinstance(layer, Unavailable):
         reason, hint = to_bytes(layer.reason), to_bytes(layer.hint)
@@ -141,11 +130,7 @@ class _Block:
 
 
 class _Known:
-    """What a reader of the records so far knows: after none, numbers of the host that are all 0.
-
-    Args:
-        start: What the first record, a whole sample, says.
-    """
+    """What a reader of the records so far knows: after none, numbers of the host that are all 0."""
 
     def __init__(self, start: Start) -> None:
         self.start = start
@@ -158,7 +143,7 @@ class _Known:
         self._room = _MAX_ROW_CHARACTERS
         self._incs: dict[int, int] = {}  # what changed, by place
         self._sets: dict[int, Value] = {}
-        self.calls = WrittenCalls()
+        self.newest_calls_ns: dict[int, int] = {}  # by layer's position
 
     @property
     def is_crowded(self) -> bool:
@@ -285,9 +270,8 @@ class Encoder:
     def encode(self, sample: Sample, *, whole: bool = False) -> tuple[bytes, bool]:
         """The next sample; True where the record needs no other one.
 
-        Raises:
-            ValueError: An integer beyond 64 bits, a histogram of another size, or a text that is
-                no Unicode: bugs in the source.
+        Raises ValueError for bugs in the source: an integer beyond 64 bits, a histogram of another
+        size, a text that is no Unicode.
         """
         room = _Room()
         flat = [_flatten(name, layer, room) for name, layer in sample.layers.items()]
@@ -301,8 +285,8 @@ class Encoder:
         ):
             record = known.take(sample, flat)
             if not known.is_crowded:
-                return encode_plain(known.calls.add_to(record, sample)), False
-        self._known = _Known(start)
-        record = self._known.take(sample, flat)
+                return encode_plain(add_calls(record, sample, known.newest_calls_ns)), False
+        self._known = known = _Known(start)
+        record = known.take(sample, flat)
         record.start = start
-        return encode_plain(self._known.calls.add_to(record, sample)), True
+        return encode_plain(add_calls(record, sample, known.newest_calls_ns)), True

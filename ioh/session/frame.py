@@ -12,8 +12,6 @@ from zlib import crc32
 from ioh.model.errors import IohError
 
 MARKER = b"\xf6IOH"
-V1_MARKER = b"\xf6ioh"
-V1_BEGIN = V1_MARKER + b"H"
 # Marker, kind, payload bytes, number, unix time, CRC-32 of the payload; then the low half of the
 # CRC-32 of all these, so that a wrong length is known at once.
 _HEAD = struct.Struct("<4sBIIdI")
@@ -42,13 +40,9 @@ SAMPLE_KINDS = frozenset({Kind.WHOLE, Kind.DELTA})
 
 
 class Frame(NamedTuple):  # made for each record: a frozen dataclass takes four times as long
-    """One whole record as it lies in the stream.
+    """One whole record, ``offset`` bytes from the start of the stream.
 
-    Shape:
-        ``number`` of the sample in it, from 0, or of the next one: how many came before.
-
-    Units:
-        ``offset`` in bytes from the start of the stream.
+    ``number`` of the sample in it, from 0, or of the next one: how many came before.
     """
 
     offset: int
@@ -65,11 +59,7 @@ class Frame(NamedTuple):  # made for each record: a frozen dataclass takes four 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no record.
-
-    Shape:
-        ``is_tail``: the stream ends within them, as a torn last record does.
-    """
+    """Bytes that are no record; ``is_tail``: the stream ends in them, as in a torn last record."""
 
     offset: int
     size_bytes: int
@@ -80,11 +70,7 @@ Event = Frame | Damage
 
 
 def make_frame(kind: int, number: int, time_unix_s: float, payload: bytes) -> bytes:
-    """The bytes of one record.
-
-    Raises:
-        ValueError: The payload is larger than a reader would take.
-    """
+    """The bytes of one record; ValueError where a reader would not take so large a payload."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"a record of {len(payload)} bytes"
         raise ValueError(msg)
@@ -93,11 +79,7 @@ def make_frame(kind: int, number: int, time_unix_s: float, payload: bytes) -> by
 
 
 class FrameScanner:
-    """Finds frames in a stream that is fed to it piece by piece; never looks back.
-
-    Args:
-        offset: Where in the stream the first piece begins.
-    """
+    """Finds frames in a stream that is fed to it piece by piece; never looks back."""
 
     def __init__(self, offset: int = 0) -> None:
         self._data = bytearray()
@@ -112,11 +94,8 @@ class FrameScanner:
     def events(self, *, at_end: bool = False) -> Iterator[Event]:
         """Frames and damage in order, as far as the bytes fed so far show.
 
-        Args:
-            at_end: Nothing more will come: an incomplete record is damage.
-
-        Raises:
-            IohError: There are more places that only look like records than damage explains.
+        At the end an incomplete record is damage.  Raises IohError where more places only look like
+        records than damage explains.
         """
         at, data = 0, self._data
         while len(data) - at >= HEAD_BYTES:
@@ -160,11 +139,7 @@ class FrameScanner:
         return kind, length, number, time_unix_s, check
 
     def _skip(self, at: int, *, at_end: bool) -> int:
-        """The next place where a record may begin.
-
-        Raises:
-            IohError: As events().
-        """
+        """The next place where a record may begin; IohError as events()."""
         self._false_heads += self._data[at : at + 4] == MARKER
         if self._false_heads > MAX_FALSE_HEADS:
             cause = f"more than {MAX_FALSE_HEADS:,} places of the recording are damaged"

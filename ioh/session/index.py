@@ -34,12 +34,10 @@ NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 @dataclass
 class Places:
-    """The table of contents of a session, as far as the file has been looked at.
+    """The table of contents of a session, as far as the file has been looked at: ``scanned_bytes``.
 
-    Shape:
-        ``entries`` by offset, of the kinds NOTED.
-        ``ticks`` samples; ``scanned_bytes`` how far the file is known; ``is_ended``: the
-        recording ended in order; ``has_others``: another one follows in the same file.
+    ``entries`` of the kinds NOTED, by offset.  ``is_ended``: the recording ended in order;
+    ``has_others``: another one follows in the same file.
     """
 
     entries: list[IndexEntry] = field(default_factory=list)

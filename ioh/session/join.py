@@ -7,33 +7,26 @@ from collections.abc import Iterable
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
+from ioh.model.rounds import MAX_HOSTS
 from ioh.rights.files import remove
-from ioh.session.joined import write_joined
+from ioh.session.joined import list_record
 from ioh.session.output import FileOutput, first_free
 from ioh.session.reader import Session, hosts_of
 from ioh.session.records import to_text
 
 
 class Joining(contextlib.ExitStack):
-    """Recordings about to be joined; a context manager.
-
-    Shape:
-        ``sessions`` by the name of their host, in the order in which they were added.
-    """
+    """Recordings about to be joined, by the name of their host; a context manager."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sessions: dict[str, Session] = {}
 
     def add(self, path: str, name: str = "") -> None:
-        """Add a recording, every host of it where it holds several.
+        """Add a recording, every host of it where it holds several, under ``name`` if given.
 
-        Args:
-            path: The file.
-            name: What its host is called; as recorded, unless it is given.
-
-        Raises:
-            IohError: It is no recording, is not at its end yet, or its host is there already.
+        Raises IohError where it is no recording, is not at its end yet, or its host is there
+        already.
         """
         for each in [f"{path}#{host}" for host in hosts_of(path)] or [path]:
             session = self.enter_context(Session(each))
@@ -49,22 +42,17 @@ class Joining(contextlib.ExitStack):
             self.sessions[own] = session
 
     def write(self, names: Iterable[str]) -> FileOutput:
-        """Write all of them into a new file; what is made of it when that fails is removed.
+        """Write all of them into a new file, of the first name that is free; returns it closed.
 
-        Args:
-            names: Of the file, the first that is free.
-
-        Returns:
-            The file, closed.
-
-        Raises:
-            IohError: It cannot be made or written, there are too many hosts, or a recording
-                changed meanwhile.
+        What is made of it when that fails is removed.  Raises IohError where it cannot be made or
+        written, there are too many hosts, or a recording changed meanwhile.
         """
+        if len(self.sessions) > MAX_HOSTS:
+            cause = f"{len(self.sessions)} hosts"
+            raise IohError(cause, f"Join {MAX_HOSTS} at most", ExitCode.USAGE)
         output = first_free(names, FileOutput)
-        parts = [(name, each.size_bytes, each.pieces) for name, each in self.sessions.items()]
         try:
-            write_joined(output, parts)
+            self._write(output)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 remove(output.name)
@@ -75,3 +63,15 @@ class Joining(contextlib.ExitStack):
         finally:
             output.close()
         return output
+
+    def _write(self, output: FileOutput) -> None:
+        sizes = {name: session.size_bytes for name, session in self.sessions.items()}
+        output.write(record := list_record(sizes.items()))
+        for name, session in self.sessions.items():
+            before = output.size_bytes
+            for piece in session.pieces():
+                output.write(piece)
+            if output.size_bytes - before != sizes[name]:
+                cause = f"the recording of {printable(name)} changed while it was read"
+                raise IohError(cause, "Join it when it has ended")
+        output.write(record)

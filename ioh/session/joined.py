@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,13 +16,11 @@ from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.session.frame import MARKER, Kind, make_frame
 from ioh.session.index import Read, frame_at
-from ioh.session.output import Output
 from ioh.session.packing import Packer, Unpacker
 from ioh.session.records import RecordError, decode_plain, encode_plain, to_bytes, to_text
 
 _MAX_NAME_BYTES = 255
 _MAX_LIST_BYTES = 4096  # of the record, and before compression
-_CHUNK_BYTES = 1 << 20
 _Size = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
@@ -54,11 +52,7 @@ def split_name(path: str) -> tuple[str, str]:
 
 
 def members_in(fd: int) -> tuple[Member, ...]:
-    """The hosts of a joined file; () of any other, and of what allows no seeking.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """The hosts of a joined file; () of any other, and of what allows no seeking."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         return ()
     size_bytes = os.fstat(fd).st_size
@@ -84,8 +78,7 @@ def members_in(fd: int) -> tuple[Member, ...]:
 def member_of(found: Sequence[Member], host: str, path: str) -> Member | None:
     """The host asked for; None where the file is of one alone, and none was asked for.
 
-    Raises:
-        IohError: It is not in the file, or the file has several.
+    Raises IohError where the host is not in the file, or the file has several.
     """
     names = ", ".join(printable(each.name) for each in found)
     shown = printable(path)
@@ -102,41 +95,10 @@ def member_of(found: Sequence[Member], host: str, path: str) -> Member | None:
     raise IohError(cause, hint, ExitCode.USAGE)
 
 
-def write_joined(
-    output: Output, parts: Sequence[tuple[str, int, Callable[[], Iterator[bytes]]]]
-) -> None:
-    """Write a joined file.
-
-    Args:
-        output: Where to; stays the caller's.
-        parts: Each host's name, the size of its recording, and its bytes.
-
-    Raises:
-        IohError: There are too many hosts, or a recording changed meanwhile.
-        OSError: It cannot be written.
-    """
-    if len(parts) > MAX_HOSTS:
-        cause = f"{len(parts)} hosts"
-        raise IohError(cause, f"Join {MAX_HOSTS} at most", ExitCode.USAGE)
-    listed = _Joined([(to_bytes(name)[:_MAX_NAME_BYTES], size) for name, size, _ in parts])
-    record = make_frame(Kind.JOINED, 0, 0.0, Packer().pack(encode_plain(listed)))
-    output.write(record)
-    for name, size, pieces in parts:
-        before = output.size_bytes
-        for piece in pieces():
-            output.write(piece)
-        if output.size_bytes - before != size:
-            cause = f"the recording of {printable(name)} changed while it was read"
-            raise IohError(cause, "Join it when it has ended")
-    output.write(record)
-
-
-def pieces_of(fd: int, offset: int, size_bytes: int) -> Iterator[bytes]:
-    """So many bytes of a file, in pieces."""
-    end = offset + size_bytes
-    while offset < end and (piece := os.pread(fd, min(_CHUNK_BYTES, end - offset), offset)):
-        yield piece
-        offset += len(piece)
+def list_record(hosts: Iterable[tuple[str, int]]) -> bytes:
+    """The record at both ends, of each host's name and the size of its recording."""
+    listed = _Joined([(to_bytes(name)[:_MAX_NAME_BYTES], size) for name, size in hosts])
+    return make_frame(Kind.JOINED, 0, 0.0, Packer().pack(encode_plain(listed)))
 
 
 def _list_at(read: Read, offset: int) -> tuple[_Joined, int] | None:

@@ -52,11 +52,8 @@ def recording_uids() -> frozenset[int]:
 class MarkServer:
     """Takes marks for a recording in a thread of its own.
 
-    Args:
-        name: The recording's name, for those who ask.
-        on_mark: Called with the text, from that thread; False where it waits to be written.
-        has_begun: Whether there is anything to mark yet.
-        paused_why: Why nothing is written at present; "" while it is.
+    ``on_mark`` gets the text in that thread, and says whether it is written already; ``has_begun``
+    whether there is anything to mark yet; ``paused_why`` why nothing is written at present.
     """
 
     def __init__(
@@ -128,9 +125,8 @@ def why_not(text: str) -> str:
 class RunningRecording:
     """A recording under way on this machine that this user may mark.
 
-    Shape:
-        ``has_begun``: its first sample is taken; until then there is nothing to mark.
-        ``answers``: it told so; one that is stopped does not, and ``file`` is "".
+    ``has_begun``: its first sample is taken; until then there is nothing to mark.  One that is
+    stopped does not answer, and ``file`` is "".
     """
 
     address: str
@@ -143,15 +139,9 @@ class RunningRecording:
 def _ask(
     addresses: Iterable[str], request: dict[str, object], deadline: float
 ) -> dict[str, dict[str, object] | None]:
-    """What those who listen answer to a request, all of them asked at once.
+    """What those who listen answer to a request, all asked at once, until ``deadline``.
 
-    Args:
-        addresses: Of the recordings.
-        request: To each.
-        deadline: On the monotonic clock.
-
-    Returns:
-        None for one that does not answer in time; one that has ended is left out.
+    None for one that does not answer in time; one that has ended is left out.
     """
     answers: dict[str, dict[str, object] | None] = {}
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
@@ -177,8 +167,7 @@ def _ask(
 def _is_connected(connection: socket.socket, address: str, deadline: float) -> bool:
     """Connect, waiting where others stand in line; False where a stranger listens.
 
-    Raises:
-        OSError: Nobody listens, or the line does not move.
+    Raises OSError where nobody listens, or the line does not move.
     """
     while True:
         try:
@@ -192,11 +181,7 @@ def _is_connected(connection: socket.socket, address: str, deadline: float) -> b
 
 
 def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
-    """Every recording that this user may mark.
-
-    Args:
-        deadline: On the monotonic clock, for answers; None: one time limit from now.
-    """
+    """Every recording that this user may mark; ``deadline`` on the monotonic clock, for answers."""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         pids = {match[1]: int(match[2]) for line in file if (match := _NAME.search(line.strip()))}
     found = []
@@ -210,15 +195,9 @@ def running_recordings(deadline: float | None = None) -> list[RunningRecording]:
 def send_mark(
     recording: RunningRecording, text: str, deadline: float | None = None
 ) -> tuple[str, str]:
-    """Mark a recording.
+    """Mark a recording; ``deadline`` on the monotonic clock, for its answer.
 
-    Args:
-        recording: Which one.
-        text: Of the mark.
-        deadline: On the monotonic clock, for its answer; None: one time limit from now.
-
-    Returns:
-        Why it is not done, "" where it is; and why it is not written yet, "" where it is.
+    Returns why it is not done, "" where it is; and why it is not written yet, "" where it is.
     """
     deadline = deadline or _soon()
     request = {"mark": text, "until_mono_s": deadline}

@@ -20,11 +20,7 @@ _NAME = "live"
 
 @dataclass(slots=True, eq=False)
 class _Half:
-    """One session of the two that a recording in memory holds.
-
-    Shape:
-        ``first_tick`` is the number in the whole recording of its own sample 0.
-    """
+    """One session of the two that a recording in memory holds; its sample 0 is ``first_tick``."""
 
     first_tick: int
     output: SeekableOutput
@@ -42,7 +38,6 @@ class _Half:
         return self.session
 
     def close(self) -> None:
-        """Give its memory back."""
         if self.session is not None:
             self.session.close()
         os.close(self.fd)
@@ -51,12 +46,9 @@ class _Half:
 class MemoryRecording:
     """Takes Samples as a SessionWriter does, and is read as a Session is, in the same process.
 
-    Samples keep their numbers: when the older half is dropped, ``first_tick`` grows and len()
-    does not shrink.  One thread may write and another one read.
-
-    Args:
-        max_bytes: Bound of what is held, but for the last tick of each half; the older half
-            of it is dropped when that is full.
+    Samples keep their numbers: when the older half is dropped, since ``max_bytes`` are full but for
+    the last tick of each half, ``first_tick`` grows and len() does not shrink.  One thread may
+    write and another one read.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -70,14 +62,9 @@ class MemoryRecording:
         self._begin_half()
 
     def write(self, sample: Sample) -> bool:
-        """Take one sample.
+        """Take one sample; False when there is no memory for it.
 
-        Returns:
-            False when there is no memory for it.
-
-        Raises:
-            OSError: A new half cannot be made.
-            ValueError: A sample that cannot be encoded, which is a bug in its source.
+        Raises OSError where a new half cannot be made, ValueError as SessionWriter.write().
         """
         if self._halves[-1].output.size_bytes >= self._half_bytes:
             self._begin_half()
@@ -119,12 +106,7 @@ class MemoryRecording:
         return None
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples from one on, to the newest; ends early when they are dropped meanwhile.
-
-        Args:
-            from_tick: The first one.
-            is_brief: Leave tables and parts out, which is much faster.
-        """
+        """Samples from one on, to the newest; ends early when they are dropped meanwhile."""
         with self._lock:
             sessions = self._sessions()
         for at, (half, session) in enumerate(sessions):

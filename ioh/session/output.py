@@ -36,12 +36,7 @@ class LostFileError(OSError):
 
 
 def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
-    """What ``make`` makes of the first name that is not taken.
-
-    Raises:
-        NameTakenError: All of them are.
-        IohError: It cannot be made.
-    """
+    """What ``make`` makes of the first name that is not taken; NameTakenError where all are."""
     cause = "no name is left for the recording"
     taken = NameTakenError(cause)
     for name in names:
@@ -53,12 +48,7 @@ def first_free(names: Iterable[Name], make: Callable[[Name], Made]) -> Made:
 
 
 class Output:
-    """Where whole batches of records go: a descriptor that can only be written on, such as stdout.
-
-    Args:
-        fd: Stays the caller's.
-        name: For people.
-    """
+    """Where whole batches of records go: the caller's descriptor, only to be written on."""
 
     def __init__(self, fd: int, name: str = "-") -> None:
         self._fd, self.name = fd, name
@@ -67,10 +57,9 @@ class Output:
     def write(self, data: bytes) -> None:
         """Write all of ``data``, or nothing of it where that is possible.
 
-        Raises:
-            OSError: It did not get there; FULL_ERRNOS may pass, other failures of a file
-                are a reason for another one, and BrokenPipeError is that the reader went away.
-            IohError: Nothing more can be written: what is half in a pipe cannot be taken back.
+        Raises OSError where it did not get there: FULL_ERRNOS may pass, other failures of a file
+        are a reason for another one, and BrokenPipeError is that the reader went away.  Raises
+        IohError where nothing more can be written: what is half in a pipe cannot be taken back.
         """
         try:
             self._write_all(data)
@@ -91,12 +80,7 @@ class Output:
 
 
 class SeekableOutput(Output):
-    """A descriptor of a file that was empty; what could not be written whole is cut off again.
-
-    Args:
-        fd: Belongs to the output from now on.
-        name: For people.
-    """
+    """An empty file's descriptor, its own now; what cannot be written whole is cut off again."""
 
     _is_ragged = False  # part of a batch may lie behind the last whole one
 
@@ -122,17 +106,10 @@ class SeekableOutput(Output):
 class FileOutput(SeekableOutput):
     """A new file: mode 0600, never one that exists, never through a symbolic link, locked.
 
-    The lock is held until close() or the end of the process, so that a reader who follows the
-    file can see whether a recording is in progress or was killed.  Before each write it looks
-    whether the file is still there, and as it was left.
-
-    Args:
-        path: The file.
-        option: Where the user can say another path, for the hint.
-
-    Raises:
-        NameTakenError: It exists.
-        IohError: It cannot be made.
+    The lock is held until close() or the end of the process, so that a reader who follows the file
+    can see whether a recording is in progress or was killed.  Before each write it looks whether
+    the file is still there, and as it was left.  ``option`` is where the user can say another path.
+    Raises NameTakenError, NoRoomError or another IohError.
     """
 
     def __init__(self, path: str, *, option: str = "-o") -> None:
@@ -153,11 +130,7 @@ class FileOutput(SeekableOutput):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: bytes) -> None:
-        """As of any file.
-
-        Raises:
-            LostFileError: The file was deleted, replaced or changed.
-        """
+        """As of any file; LostFileError where it was deleted, replaced or changed."""
         if reason := self._lost_why():
             raise LostFileError(reason)
         super().write(data)
@@ -172,8 +145,8 @@ class FileOutput(SeekableOutput):
     def _lost_why(self) -> str:
         """What somebody else did to the file; "" where it is as it was left.
 
-        A file that was only moved is whole and grows on, unless it is one that NFS keeps under
-        such a name until it is closed, since it was deleted.
+        A file that was only moved is whole and grows on, unless it is one that NFS keeps under such
+        a name until it is closed, since it was deleted.
         """
         now = os.fstat(self._fd)
         if now.st_nlink == 0:

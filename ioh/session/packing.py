@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import zstandard
 
 from ioh.session.frame import MAX_PLAIN_BYTES
@@ -15,27 +13,22 @@ _WINDOW_LOG = 18
 _PIECE_BYTES = 64
 
 
-class Effort(NamedTuple):
-    """What a compressor may take: zstd's level, and how far back it looks, as a power of two."""
-
-    level: int
-    window_log: int
-
-
-# A file is written once and kept: 5.5 MB for each compressor.  What stays in memory takes 1.2 MB;
-# 3 MB would make it 0 to 1.4 % smaller, 5.5 MB another 4 %.
-FOR_FILE, FOR_MEMORY = Effort(16, _WINDOW_LOG), Effort(9, 17)
+# zstd's level, and how far back it looks, as a power of two.  A file is written once and kept:
+# 5.5 MB for each compressor.  What stays in memory takes 1.2 MB; 3 MB would make it 0 to 1.4 %
+# smaller, 5.5 MB another 4 %.
+FOR_FILE, FOR_MEMORY = (16, _WINDOW_LOG), (9, 17)
 
 
 class Packer:
     """Compresses payloads; one each writer, since a compressor holds state."""
 
-    def __init__(self, effort: Effort = FOR_FILE) -> None:
+    def __init__(self, effort: tuple[int, int] = FOR_FILE) -> None:
+        level, window_log = effort
         parameters = zstandard.ZstdCompressionParameters.from_level(
             # As if for so small a source: the level's own tables for one of any size take 16 MB.
-            effort.level,
-            source_size=1 << effort.window_log,
-            window_log=effort.window_log,
+            level,
+            source_size=1 << window_log,
+            window_log=window_log,
             write_content_size=0,
         )
         self._zstd = zstandard.ZstdCompressor(compression_params=parameters)
@@ -44,8 +37,7 @@ class Packer:
     def pack(self, plain: bytes, *, begins: bool = True) -> bytes:
         """A payload: the first piece of a new zstd frame, or the next one of the last begun.
 
-        Raises:
-            ValueError: More than a reader would take.
+        Raises ValueError where it is more than a reader would take.
         """
         if len(plain) > MAX_PLAIN_BYTES:
             msg = f"a record of {len(plain)} bytes"
@@ -57,14 +49,10 @@ class Packer:
 
 
 class Unpacker:
-    """The reverse of Packer.
+    """The reverse of Packer."""
 
-    Args:
-        window_bytes: How far back a stream may refer.
-    """
-
-    def __init__(self, window_bytes: int = 1 << _WINDOW_LOG) -> None:
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=window_bytes)
+    def __init__(self) -> None:
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
         self._stream: zstandard.ZstdDecompressionObj | None = None
 
     def unpack(
@@ -72,9 +60,8 @@ class Unpacker:
     ) -> bytes:
         """A payload before compression.
 
-        Raises:
-            RecordError: It is damaged, or larger than ``most_bytes``, which is known before
-                much more is unpacked; nothing can be read until a new zstd frame begins.
+        Raises RecordError where it is damaged, or larger than ``most_bytes``, which is known before
+        much more is unpacked; nothing can be read until a new zstd frame begins.
         """
         stream, self._stream = self._stream, None
         if begins:

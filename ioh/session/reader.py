@@ -19,7 +19,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.frame import V1_BEGIN, Kind
+from ioh.session.frame import Kind
 from ioh.session.index import frame_at, last_tick_until, look_on, read_places
 from ioh.session.joined import Member, member_of, members_in, split_name
 from ioh.session.packing import Unpacker
@@ -30,12 +30,13 @@ from ioh.session.records import (
     IndexEntry,
     Mark,
     RecordError,
+    decode_head,
     decode_plain,
     refuse,
     to_text,
 )
 from ioh.session.rotated_files import part_of_name
-from ioh.session.stream import Item, ItemReader, Tick, decode_head, no_recording
+from ioh.session.stream import BEGIN_BYTES, Item, ItemReader, Tick, no_recording
 
 STDIN = "stdin"  # what errors call it
 _CHUNK_BYTES, _COPY_BYTES = 1 << 16, 1 << 20
@@ -47,11 +48,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A mark or a gap on the time line.
+    """A mark or a gap on the time line; ``tick`` is the number of the first sample behind it.
 
-    Shape:
-        ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap; ``tick`` is the
-        number of the first sample behind it.
+    ``text`` as recorded: printable() it.  ``until_unix_s`` only for a gap.
     """
 
     time_unix_s: float
@@ -77,11 +76,7 @@ def _not_there(path: str) -> IohError:
 
 
 def open_for_reading(path: str) -> int:
-    """A descriptor of a file or a pipe, for reading only.
-
-    Raises:
-        IohError: It cannot be opened, or is a directory.
-    """
+    """A descriptor for reading only; IohError where it cannot be opened, or is a directory."""
     shown = printable(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -117,11 +112,7 @@ def hosts_of(path: str) -> tuple[str, ...]:
 
 
 def member_in(fd: int, path: str, host: str) -> Member | None:
-    """Which part of a file is meant; None for all of it.
-
-    Raises:
-        IohError: It cannot be read, has no such host, or has several.
-    """
+    """Which part of a file is meant; None for all of it.  IohError as member_of()."""
     try:
         return member_of(members_in(fd), host, path)
     except OSError as error:
@@ -131,14 +122,9 @@ def member_in(fd: int, path: str, host: str) -> Member | None:
 class Session(Closing):
     """A recorded session in a file that allows seeking; a context manager.
 
-    Nothing is ever written, and only what is asked for is read.
-
-    Args:
-        path: The file; of one that holds several hosts, ``FILE#HOST``.
-        fd: An open descriptor of it, which belongs to the session from now on, as a memfd's.
-
-    Raises:
-        IohError: It is no recording, or one that this ioh cannot read.
+    Nothing is ever written, and only what is asked for is read.  ``path`` may be ``FILE#HOST`` of a
+    file that holds several hosts; ``fd``, as of a memfd, belongs to the session from now on.
+    Raises IohError where it is no recording, or one that this ioh cannot read.
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
@@ -155,7 +141,7 @@ class Session(Closing):
             self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self._read(0, len(V1_BEGIN)))  # noqa: TRY301
+                raise no_recording(path, self._read(0, BEGIN_BYTES))  # noqa: TRY301
             self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one behind the other"
@@ -247,15 +233,15 @@ class Session(Closing):
     ) -> Iterator[Item]:
         """Everything from a sample on, in order, to the end of the file.
 
-        Args:
-            from_tick: The first sample wanted.
-            with_tables: False leaves tables out, which is much faster.
-            with_parts: False leaves single devices and mounts out.
-            awaits_more: Asked at the present end of the file, with its offset: False ends it.
-            most_bytes: Look no further than this from where the sample must be.
+        Without tables it is much faster; without parts, single devices and mounts are left out.
+        ``awaits_more`` is asked at the present end of the file, with its offset: False ends it.
+        ``most_bytes``: look no further than this from where the sample must be.
         """
-        entry = self._whole_before(from_tick)
-        at = entry.offset if entry is not None and entry.number else 0
+        at = 0
+        for entry in self._entries(Kind.WHOLE):
+            if entry.number > from_tick:
+                break
+            at = entry.offset if entry.number else 0
         reader = ItemReader(
             at,
             self.specs_before(at),
@@ -274,12 +260,7 @@ class Session(Closing):
             is_over = is_over or reader.ended
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
-        """Samples that can be read from one on, to the present end of the file.
-
-        Args:
-            from_tick: The first one.
-            is_brief: Leave tables and parts out, which is much faster.
-        """
+        """Samples from one on; brief ones, without tables and parts, are read much faster."""
         items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
         return (item for item in items if isinstance(item, Tick))
 
@@ -330,14 +311,6 @@ class Session(Closing):
     def _entries(self, *kinds: Kind) -> list[IndexEntry]:
         return [entry for entry in self._places.entries if entry.kind in kinds]
 
-    def _whole_before(self, tick: int) -> IndexEntry | None:
-        found = None
-        for entry in self._entries(Kind.WHOLE):
-            if entry.number > tick:
-                break
-            found = entry
-        return found
-
     def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
         """Marks or gaps with what points at them, without those that are damaged."""
         unpacker = Unpacker()  # one for all: to make it takes longer than to use it
@@ -355,7 +328,7 @@ class Session(Closing):
     def _head_before(self, offset: int) -> Head | None:
         """The last head before an offset, or where that is damaged one that is not.
 
-        One that is repeated is not decoded again: whoever derives from samples plans once for each
+        One that is repeated is not decoded again: who derives from samples plans once for a
         LayerSpec.
         """
         entries = self._entries(Kind.HEAD)

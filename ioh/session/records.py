@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -12,6 +13,7 @@ from typing import Annotated, NoReturn, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from ioh.model.errors import IohError
 from ioh.model.hist import (
     FINE_BUCKETS,
     FINE_EDGES_US,
@@ -21,7 +23,7 @@ from ioh.model.hist import (
     SIZE_EDGES_BYTES,
     UNITS_PER_US,
 )
-from ioh.model.metric import LayerSpec
+from ioh.model.metric import LayerSpec, MetricSpec
 from ioh.model.sample import HostSample, OpTotals, Value
 
 FORMAT_VERSION = 2
@@ -35,6 +37,10 @@ MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
 MAX_ADDRESSES = 256  # of the host
 MAX_ENTRIES = 1 << 16  # of an index
+# Of a layer's description.
+_MAX_SPEC_NAME = 256
+_MAX_SPEC_HELP = 4096
+_MAX_SPEC_MEMBERS = 1024  # of all groups
 HOST_FIELDS = tuple(field.name for field in fields(HostSample))
 HOST_NUMBERS = len(HOST_FIELDS) + 2  # and self_cpu_ns_total, bpf_ns_total
 OP_NUMBERS = len(fields(OpTotals)) - 2  # all but its histograms
@@ -62,10 +68,8 @@ def refuse(why: str) -> NoReturn:
 class Header(Struct, kw_only=True):
     """Where the recording comes from and what its numbers mean.
 
-    Units:
-        ``fine_edges`` in 1/``units_per_us`` µs, upper edges inside; ``size_edges_bytes``;
-        ``table_edges_us``; ``cycle_s`` the period asked for.  ``addresses`` are those of the host
-        itself, by which another host's mounts are known to be of this one.
+    ``fine_edges`` are in 1/``units_per_us`` µs, upper edges inside; ``cycle_s`` is the period asked
+    for; by ``addresses``, the host's own, another host's mounts are known to be of this one.
     """
 
     format_version: int
@@ -144,16 +148,8 @@ class Start(Struct, array_like=True):
 class SampleRecord(Struct, array_like=True):
     """A sample as changes since the one before; a whole one, since nothing.
 
-    Shape:
-        ``layers`` whose shape is new, by position: their numbers, all 0, come behind all others.
-        ``removed`` rows: gaps between their numbers, which count rows in the order in which they
-        were added.  ``added`` rows, table and key: their columns, all 0, come behind all others.
-        Then what changed of all numbers: ``gaps`` and increments of integers, ``set_gaps`` and
-        values set as they are.
-
-    Units:
-        ``mono_ns`` since the sample before; ``read_after`` as in LayerSample, of each layer, in
-        READ_STEP_US; 0 of those not named.
+    See docs/format.md for the fields.  ``mono_ns`` since the sample before; ``read_after`` in
+    READ_STEP_US.
     """
 
     mono_ns: int
@@ -216,11 +212,7 @@ _T = TypeVar("_T")
 
 
 def encode_plain(record: object) -> bytes:
-    """A record before compression.
-
-    Raises:
-        ValueError: An integer beyond 64 bits, or a text that is no Unicode.
-    """
+    """A record before compression; ValueError for an integer beyond 64 bits, or no Unicode."""
     try:
         return _encoder.encode(record)
     except OverflowError as error:
@@ -228,11 +220,7 @@ def encode_plain(record: object) -> bytes:
 
 
 def decode_plain(plain: bytes, kind: type[_T]) -> _T:
-    """A record of a type, every part of the type and the length that it must be.
-
-    Raises:
-        RecordError: It is anything else.
-    """
+    """A record, all of it of the types and lengths that it must be; RecordError where it is not."""
     decoder = _decoders.get(kind)
     if decoder is None:
         with _one_makes:
@@ -277,3 +265,73 @@ def gaps_of(places: Iterable[int]) -> list[int]:
 def places_of(gaps: Sequence[int]) -> list[int]:
     """The reverse of gaps_of()."""
     return list(map(add, accumulate(gaps), count()))
+
+
+def _check_header(header: Header) -> None:
+    """Refuse a newer format, or other bucket edges, by an IohError."""
+    if header.format_version > FORMAT_VERSION:
+        cause = (
+            f"the recording has format {header.format_version}, this ioh reads up to "
+            f"{FORMAT_VERSION}"
+        )
+        raise IohError(cause, "Update ioh")
+    edges = our_edges()
+    if any(getattr(header, name) != edges[name] for name in edges):
+        cause = "the recording counts in other histogram buckets than this ioh"
+        raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
+
+
+def decode_head(plain: bytes) -> Head:
+    """The header and specs of a HEAD record; RecordError where it is none."""
+    head = decode_plain(plain, Head)
+    _check_header(head.header)
+    for spec in head.specs:
+        _check_spec(spec)
+    return head
+
+
+def _check_spec(spec: LayerSpec) -> None:
+    """Names short and different, ratios between columns that exist, numbers finite.
+
+    Raises RecordError where the description is of no use.
+    """
+    lists: list[Sequence[str]] = [spec.ops, tuple(spec.groups), spec.lost]
+    lists += [[metric.name for metric in metrics] for metrics in (spec.metrics, spec.gauge_hists)]
+    lists.append([table.name for table in spec.tables])
+    for table in spec.tables:
+        lists += [table.keys, [column.name for column in table.columns], table.sort_by]
+        _check_metrics(table.columns, table=True)
+        derived = {column.derived_name for column in table.columns}
+        if not derived.issuperset(table.sort_by) or not table.columns:
+            refuse("a layer's description with a table ranked by a column that it lacks")
+        if len(table.keys) > 16 or len(table.columns) > 64:
+            refuse("a layer's description with a table that is too wide")
+    _check_metrics(spec.metrics, table=False)
+    lists += spec.groups.values()
+    if sum(map(len, spec.groups.values())) > _MAX_SPEC_MEMBERS:
+        refuse("a layer's description with groups of too many operations")
+    for names in lists:
+        _check_names(names)
+    _check_names([spec.name])
+    is_short = max(len(spec.title), len(spec.part)) <= _MAX_SPEC_NAME
+    if not is_short or not -(1 << 31) < spec.rank < 1 << 31:
+        refuse("a layer's description with a title that is too long")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(names) > MAX_OPS or len(set(names)) != len(names):
+        refuse("a layer's description with names that are too many, or twice there")
+    if any(not name or len(name) > _MAX_SPEC_NAME or not name.isprintable() for name in names):
+        refuse("a layer's description with a name that is none")
+
+
+def _check_metrics(metrics: Sequence[MetricSpec], *, table: bool) -> None:
+    stored = {metric.name for metric in metrics if metric.kind != "ratio"}
+    for metric in metrics:
+        parts = {metric.numerator, metric.denominator or metric.numerator}
+        if table and metric.kind == "ratio" and not parts <= stored:
+            refuse("a layer's description with a ratio of columns that are none")
+        if len(metric.help) > _MAX_SPEC_HELP or len(metric.title) > _MAX_SPEC_NAME:
+            refuse("a layer's description with a help text that is too long")
+        if not math.isfinite(metric.scale):
+            refuse("a layer's description with a scale that is no number")

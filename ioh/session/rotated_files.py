@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
-from ioh.session.frame import MARKER, V1_MARKER
+from ioh.session.frame import MARKER
 from ioh.session.output import NameTakenError
 
 MAX_NAMES = 99  # tried for one second
@@ -42,12 +42,7 @@ def part_of_name(name: str, path: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class EarlierFiles:
-    """Files of one name.
-
-    Shape:
-        ``names`` of recordings, the oldest first; ``last`` the highest number that is taken, by
-        whatever file, 0 for none.
-    """
+    """Recordings of one name, the oldest first, and the highest number any file has, 0 for none."""
 
     names: tuple[str, ...] = ()
     last: int = 0
@@ -56,8 +51,7 @@ class EarlierFiles:
 def earlier_files(path: str) -> EarlierFiles:
     """What is there of an endless recording into ``path``.
 
-    Raises:
-        NameTakenError: Somebody is recording into one of them.
+    Raises NameTakenError where somebody is recording into one of them.
     """
     folder, base = os.path.split(path)
     with contextlib.suppress(OSError):  # said when the new one cannot be made there
@@ -72,18 +66,14 @@ def earlier_files(path: str) -> EarlierFiles:
 
 
 def _is_recording(path: str) -> bool:
-    """Whether it is one that has ended, if only by being killed before its first record.
-
-    Raises:
-        NameTakenError: It is still under way.
-    """
+    """Whether it is one that has ended, if only by being killed before its first record."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         begin = os.read(fd, len(MARKER)) if stat.S_ISREG(os.fstat(fd).st_mode) else None
-        if begin not in {b"", MARKER, V1_MARKER}:
+        if begin not in {b"", MARKER}:
             return False
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

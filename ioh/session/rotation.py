@@ -38,21 +38,10 @@ class _ComingMark:
 class Recorder:
     """A tap for Samples that starts a new file whenever one has become too large or has failed.
 
-    Any live view may hand its Samples to write(); one file is the case without ``max_bytes``.
-
-    Shape:
-        ``left_why``: why the file before the present one was left early, printable; "" where it
-        was not.
-
-    Args:
-        make_output: Makes the output of a part, counted from 1.
-        max_bytes: Size at which the next part begins; None for never.
-        keep: How many parts to keep, older ones are removed; None for all.
-        note: Kept in each header, and as the first mark.
-        cycle_s: The period asked for.
-        earlier: What an earlier recording of this name has left: numbers go on behind it, and
-            ``keep`` counts it.
-        addresses: Of the host itself, kept in each header.
+    Any live view may hand its Samples to write().  ``make_output`` makes the file of a part,
+    counted from 1; None for ``max_bytes`` is one file, and for ``keep`` all parts.  Numbers go on
+    behind ``earlier`` ones of the name, and ``keep`` counts those.  ``left_why``: why the file
+    before the present one was left early, printable; "" where it was not.
     """
 
     def __init__(  # noqa: PLR0913
@@ -100,10 +89,8 @@ class Recorder:
     def write(self, sample: Sample) -> bool:
         """Record one sample; False where it is lost for want of space.
 
-        Raises:
-            BrokenPipeError: The reader went away.
-            OSError: A file failed before it held anything.
-            IohError: The output failed, and the next part's file cannot be made.
+        Raises BrokenPipeError where the reader went away, OSError where a file failed before it
+        held anything, IohError where the next part's file cannot be made either.
         """
         with self._lock:
             if self._max_bytes and self._writer.output.size_bytes >= self._max_bytes:
@@ -116,12 +103,12 @@ class Recorder:
                 return self._write(sample)
 
     def _write(self, sample: Sample) -> bool:
-        writer, before = self._writer, self._lost_why
-        paused = (writer.paused_why, writer.lost_ticks)
+        writer = self._writer
+        before = self._lost_why, writer.paused_why
         is_written = self._add(sample)
         # What is due to be removed may be the very room that is needed: nothing is lost yet.
         if not is_written and self._forget_oldest():
-            self._lost_why, (writer.paused_why, writer.lost_ticks) = before, paused
+            self._lost_why, writer.paused_why = before
             is_written = self._add(sample)
         if is_written:
             self._last = sample
@@ -137,12 +124,7 @@ class Recorder:
             self._go_on_in(following)
 
     def _leave(self, error: OSError) -> bool:
-        """Begin the next part, since the present one failed; False where there is no room for it.
-
-        Raises:
-            OSError: It is a pipe, or failed before it held anything.
-            IohError: No other file can be made.
-        """
+        """Begin the next part, since the present one failed; False where there is no room."""
         writer, is_lost = self._writer, isinstance(error, LostFileError)
         if isinstance(error, BrokenPipeError) or not (writer.ticks or is_lost):
             raise error
@@ -151,7 +133,6 @@ class Recorder:
             following = self._next_part()
         except NoRoomError as refused:
             writer.paused_why = self._lost_why = f"{why}, and {refused.cause}"
-            writer.lost_ticks += 1
             return False
         except IohError as refused:
             cause = f"{why}, and {refused.cause}"
@@ -193,9 +174,7 @@ class Recorder:
     def mark(self, text: str) -> bool:
         """Put a named moment on the time line; False where it waits for the next sample.
 
-        Raises:
-            OSError: As write() does.
-            IohError: As write() does.
+        Raises what write() does.
         """
         return self._put_mark(text, time.time())
 
@@ -213,14 +192,8 @@ class Recorder:
     def mark_at_sample(self, text: str, ask: Callable[[], None]) -> bool:
         """Mark a sample that is taken now, so that an interval begins there and another one ends.
 
-        Where none comes for MARK_S the mark stands between two.
-
-        Args:
-            text: Of the mark.
-            ask: Asks for a sample; write() gets it in another thread.
-
-        Returns:
-            As mark().
+        ``ask`` asks for it; write() gets it in another thread.  Where none comes for MARK_S the
+        mark stands between two.  Returns what mark() does.
         """
         made = _ComingMark(text, time.time(), time.monotonic_ns())
         with self._lock:
@@ -241,11 +214,7 @@ class Recorder:
             made.is_made.set()
 
     def close(self) -> None:
-        """End the recording in order.
-
-        Raises:
-            OSError: Its last records cannot be written, though there is room for them.
-        """
+        """End the recording in order; OSError where that fails though there is room."""
         with self._lock:
             self._is_closed = True
             try:

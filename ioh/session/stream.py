@@ -11,34 +11,27 @@ from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.calls import FullRecord
 from ioh.session.decoder import Decoder
-from ioh.session.frame import (
-    SAMPLE_KINDS,
-    V1_BEGIN,
-    Damage,
-    Frame,
-    FrameScanner,
-    Kind,
-)
+from ioh.session.frame import SAMPLE_KINDS, Damage, Frame, FrameScanner, Kind
 from ioh.session.packing import Unpacker
 from ioh.session.records import (
-    FORMAT_VERSION,
     End,
     Gap,
-    Head,
     Header,
     Mark,
     RecordError,
+    decode_head,
     decode_plain,
-    our_edges,
     refuse,
 )
-from ioh.session.specs import check_spec
 
+_FORMAT_1 = b"\xf6iohH"
+BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
 # How far into a stream its first record must come, so that a large file of anything is refused
 # soon.
 MAX_FIRST_OFFSET_BYTES = 1 << 20
 # Far more than a writer leaves between two whole samples; what needs more is no recording of ioh.
 MAX_DELTAS = 1000
+_BAD_RECORD_WORK = 1 << 18  # to find that a record with a good checksum is no use
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +44,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that is whole and yet no use.
-
-    Shape:
-        ``why`` is for people and may hold anything: printable() it.
-    """
+    """A record that is whole and yet no use; ``why`` may hold anything: printable() it."""
 
     offset: int
     kind: int
@@ -72,54 +61,12 @@ class LostTicks:
 Item = Header | Tick | Mark | Gap | End | Damage | BadRecord | LostTicks
 
 
-def check_header(header: Header) -> None:
-    """Refuse what this ioh cannot read.
-
-    Raises:
-        IohError: A newer format, or other bucket edges.
-    """
-    if header.format_version > FORMAT_VERSION:
-        cause = (
-            f"the recording has format {header.format_version}, this ioh reads up to "
-            f"{FORMAT_VERSION}"
-        )
-        raise IohError(cause, "Update ioh")
-    edges = our_edges()
-    if any(getattr(header, name) != edges[name] for name in edges):
-        cause = "the recording counts in other histogram buckets than this ioh"
-        raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
-
-
-def decode_head(plain: bytes) -> Head:
-    """The header and specs of a HEAD record.
-
-    Raises:
-        RecordError: It is none.
-        IohError: As check_header().
-    """
-    head = decode_plain(plain, Head)
-    check_header(head.header)
-    for spec in head.specs:
-        check_spec(spec)
-    return head
-
-
-def is_v1(begin: bytes) -> bool:
-    """Whether these are the first bytes of a recording of format 1."""
-    return begin.startswith(V1_BEGIN)
-
-
 def no_recording(name: str, begin: bytes) -> IohError:
-    """What to raise for bytes that are no recording.
-
-    Args:
-        name: Of the file.
-        begin: Its first bytes.
-    """
+    """What to raise for a file that begins so and is no recording."""
     shown = printable(name)
-    if is_v1(begin):
-        cause = f"{shown} has format 1, which ioh no longer writes"
-        return IohError(cause, f"Convert it with: ioh verify {shown} --repair NEW")
+    if begin.startswith(_FORMAT_1):
+        cause = f"{shown} has format 1, of before the first release, and ioh no longer reads it"
+        return IohError(cause, "Record again, or read it with the ioh that wrote it")
     cause = f"{shown} is not a recording of ioh" + ("" if begin else " (empty)")
     return IohError(cause, "ioh record makes one")
 
@@ -127,12 +74,11 @@ def no_recording(name: str, begin: bytes) -> IohError:
 class WorkBudget:
     """What reading may cost: a share of each byte's, which no recording of ioh comes near.
 
-    Units:
-        Of records: bytes before compression, and 8 numbers that a layer or a row begins with.
-        Of samples: Decoder.work, about 0.2 µs each for whoever looks at them.
+    Of records: bytes before compression, and 8 numbers that a layer or a row begins with.  Of
+    samples: Decoder.work, about 0.2 µs each for whoever looks at them.
     """
 
-    _AT_ONCE, _PER_BYTE, _BAD_RECORD = 8 << 20, 32, 1 << 18
+    _AT_ONCE, _PER_BYTE = 8 << 20, 32
     _SAMPLES_AT_ONCE, _SAMPLES_PER_BYTE = 2 << 20, 256
 
     def __init__(self) -> None:
@@ -143,16 +89,8 @@ class WorkBudget:
         self._left += self._PER_BYTE * fed_bytes
         self._left_for_samples += self._SAMPLES_PER_BYTE * fed_bytes
 
-    def spend_on_bad_record(self) -> None:
-        """Count what it took to find that a record with a good checksum is no use."""
-        self.spend(self._BAD_RECORD)
-
     def spend(self, work: int) -> None:
-        """Count work that was done, or is about to be.
-
-        Raises:
-            IohError: It is too much.
-        """
+        """Count work that was done, or is about to be; IohError where it is too much."""
         self._left -= work
         self._check()
 
@@ -170,14 +108,9 @@ class WorkBudget:
 class ItemReader:
     """Turns a session's bytes into items; works on pipes, since it never looks back.
 
-    Args:
-        offset: Where the first byte fed lies.
-        specs: LayerSpecs known already, from elsewhere in the file; None demands a head first.
-        with_tables: False leaves tables out, which is much faster.
-        with_parts: False leaves single devices and mounts out.
-        from_tick: Samples before this one are decoded, but not built.
-        joins: The files of an endless recording may come one behind the other, as cat does it.
-        name: Of the file, for errors.
+    ``offset`` is where the first byte fed lies; ``specs`` are known already, from elsewhere in the
+    file (None demands a head first).  Samples before ``from_tick`` are decoded, but not built.
+    ``joins``: the files of an endless recording may come one behind the other, as cat does it.
     """
 
     def __init__(  # noqa: PLR0913
@@ -194,8 +127,9 @@ class ItemReader:
         self._name, self._joins = name, joins
         self._scanner = FrameScanner(offset)
         self._stream, self._unpacker, self._budget = Unpacker(), Unpacker(), WorkBudget()
-        self._decoder = Decoder(with_tables=with_tables, with_parts=with_parts)
-        self._decoder.specs = dict(specs or {})
+        self._with = {"with_tables": with_tables, "with_parts": with_parts}
+        self._specs = dict(specs or {})
+        self._decoder: Decoder | None = None  # None: only a whole sample helps
         self._from_tick = from_tick
         self._is_known = specs is not None
         self._begin = b""  # the first bytes, while they may be those of anything
@@ -214,20 +148,13 @@ class ItemReader:
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes."""
-        self._begin += piece[: len(V1_BEGIN) - len(self._begin)]
+        self._begin += piece[: BEGIN_BYTES - len(self._begin)]
         self._fed_bytes += len(piece)
         self._budget.earn(len(piece))
         self._scanner.feed(piece)
 
     def items(self, *, at_end: bool = False) -> Iterator[Item]:
-        """The items that are whole by now.
-
-        Args:
-            at_end: No more bytes will come.
-
-        Raises:
-            IohError: These bytes are no recording, or not one for this ioh.
-        """
+        """The items that are whole by now; IohError where this is no recording for this ioh."""
         for event in self._scanner.events(at_end=at_end):
             if isinstance(event, Damage):
                 yield event
@@ -235,8 +162,8 @@ class ItemReader:
             try:
                 yield from self._take(event)
             except RecordError as error:
-                self._decoder.break_chain()
-                self._budget.spend_on_bad_record()
+                self._decoder = None
+                self._budget.spend(_BAD_RECORD_WORK)
                 yield BadRecord(event.offset, event.kind, str(error))
         if at_end:
             yield from self._lost(self._seen)
@@ -292,46 +219,46 @@ class ItemReader:
             yield head.header
         self._head, self._header, self.part = frame.payload, head.header, head.header.part
         specs = {spec.name: spec for spec in head.specs}
-        if specs != self._decoder.specs:
-            self._decoder.break_chain()
-            self._decoder.specs = specs
+        if specs != self._specs:
+            self._decoder, self._specs = None, specs
 
     def _begin_file(self) -> None:
         """Begin another file: all counts start again, but for the samples already given."""
         self._ticks_before += max(0, self._seen - 1)
-        self._joint = self._decoder.moment
-        self._decoder.break_chain()
+        self._joint = self._decoder.moment if self._decoder is not None else None
+        self._decoder = None
         self._next, self._seen = int(self._next == self._seen > 0), 0
         self.ended = False
 
-    def _check_joint(self) -> None:
+    def _check_joint(self, decoder: Decoder) -> None:
         """See that the sample is the one that the file before ended with.
 
-        Raises:
-            IohError: It is another one: the files' totals have nothing to do with each other.
+        If not, the files' totals have nothing to do with each other: IohError.
         """
         joint, self._joint = self._joint, None
-        if joint is not None and joint != self._decoder.moment:
+        if joint is not None and joint != decoder.moment:
             cause = f"{printable(self._name)} goes on with another recording"
             raise IohError(cause, "Give it the files of one recording, each once and in order")
 
     def _take_sample(self, frame: Frame) -> Iterator[Item]:
         decoder, tick, is_whole = self._decoder, frame.number, frame.kind == Kind.WHOLE
-        if decoder.is_broken and not is_whole:
+        if decoder is None and not is_whole:
             return
         self._deltas = 0 if is_whole else self._deltas + 1
         if not is_whole and (tick != self._last + 1 or self._deltas > MAX_DELTAS):
-            decoder.break_chain()
+            self._decoder = None
             return
         plain = self._stream.unpack(frame.payload, begins=is_whole)
         self._budget.spend(len(plain))
         record = decode_plain(plain, FullRecord)
-        if is_whole != (record.start is not None):
+        if record.start is not None:
+            decoder = Decoder(record.start, self._specs, **self._with)
+        if decoder is None or is_whole != (record.start is not None):
             refuse("a whole sample that is none")
         self._budget.spend(decoder.take(record, frame.time_unix_s) // 8)
-        self._last = tick
+        self._decoder, self._last = decoder, tick
         if tick == 0:
-            self._check_joint()
+            self._check_joint(decoder)
         if self._next is not None and tick < self._next:
             return  # given before
         yield from self._lost(tick)

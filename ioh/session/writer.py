@@ -50,31 +50,21 @@ class _Batch:
 
     @property
     def end(self) -> int:
-        """Where the next record will lie."""
         return self.offset + len(self.data)
 
     def add(self, kind: Kind, number: int, time_unix_s: float, payload: bytes) -> None:
-        """Append a record."""
         if kind in NOTED:
             self.entries.append(IndexEntry(self.end, kind, number, time_unix_s))
         self.data += make_frame(kind, number, time_unix_s, payload)
 
 
 class SessionWriter:
-    """One session into one output; a recording tap takes Samples by write().
+    """One session into one output, which is its own from now on; a tap takes Samples by write().
 
-    Safe to call from several threads (marks come from another one).  Where the output is full,
-    what was written stays, nothing is raised, and ``paused_why`` says so until a later sample
-    fits; the gap is then part of the recording.
-
-    Args:
-        output: Where to; belongs to the writer from now on.
-        note: Kept in the header.
-        cycle_s: The period asked for, for the header.
-        part: Counts the files of an endless recording, from 1.
-        marks_note: Whether the note is the first mark, too.
-        stream: Compresses the samples; another session's, once that has ended, spares its memory.
-        addresses: Of the host itself, for the header.
+    Safe to call from several threads (marks come from another one).  Where the output is full, what
+    was written stays, nothing is raised, and ``paused_why`` says so until a later sample fits; the
+    gap is then part of the recording.  ``part`` counts the files of an endless recording, from 1;
+    ``stream``, another session's that has ended, spares its memory.
     """
 
     def __init__(  # noqa: PLR0913
@@ -90,7 +80,6 @@ class SessionWriter:
     ) -> None:
         self.output = output
         self.paused_why = ""
-        self.lost_ticks = 0
         self._marks_note = marks_note
         self._lock = threading.Lock()
         self._packer, self._stream = Packer(FOR_MEMORY), stream or Packer()
@@ -119,18 +108,14 @@ class SessionWriter:
     def write(self, sample: Sample) -> bool:
         """Write one sample, and what has gathered with it.
 
-        Returns:
-            False when the output is full: the sample is lost, later ones are tried.
-
-        Raises:
-            OSError: The output failed otherwise, as a pipe whose reader went away does.
-            ValueError: A sample that cannot be encoded, which is a bug in its source.
+        False when the output is full: the sample is lost, later ones are tried.  Raises OSError
+        where it failed otherwise, as a pipe whose reader went away does, and ValueError for a
+        sample that cannot be encoded, which is a bug in its source.
         """
         with self._lock:
             whole, self._whole_next = self._whole_next, True  # should it not get there
             batch = self._batch_of(sample, whole=whole)
             if not self._put(batch):
-                self.lost_ticks += 1
                 return False
             self.ticks += 1
             self._waiting.clear()
@@ -143,11 +128,8 @@ class SessionWriter:
     def mark(self, text: str, time_unix_s: float | None = None) -> bool:
         """Put a named moment on the time line; now, unless a time is given.
 
-        Returns:
-            False when it will only be written with the next sample that fits.
-
-        Raises:
-            OSError: The output failed otherwise than by being full.
+        False when it will only be written with the next sample that fits.  Raises OSError where the
+        output failed otherwise than by being full.
         """
         when = time.time() if time_unix_s is None else time_unix_s
         mark = Mark(when, to_bytes(text)[:MAX_TEXT_BYTES])
@@ -191,11 +173,7 @@ class SessionWriter:
                 self.output.close()
 
     def _put(self, batch: _Batch) -> bool:
-        """Write a batch; False where the output is full, which ``paused_why`` then says.
-
-        Raises:
-            OSError: The output failed otherwise.
-        """
+        """Write a batch; False where the output is full, which ``paused_why`` then says."""
         try:
             self.output.write(bytes(batch.data))
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -89,31 +90,26 @@ def test_the_worst_cell_is_the_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("devices", "expected"),
     [
-        ({}, "nvme"),
-        ({"file_system": "nfs4"}, "nfs"),
-        ({"devices": (BenchDevice("sda", transport="sata", rotational=True),)}, "hdd"),
-        ({"devices": (BenchDevice("sda", transport="sata", rotational=False),)}, "sata_ssd"),
-        ({"devices": (BenchDevice("vda", transport="virtio", rotational=True),)}, "cloud"),
-        (
-            {"devices": (BenchDevice("nvme1n1", "Amazon Elastic Block Store", "nvme"),)},
-            "cloud",
-        ),
-        (
-            {
-                "devices": (
-                    BenchDevice("dm-0", transport="dm"),
-                    BenchDevice("nvme0n1", transport="nvme"),
-                )
-            },
-            "nvme",
-        ),
-        ({"devices": (BenchDevice("loop0", transport="loop"),)}, ""),
+        ([("nvme0n1", "", "nvme")], "nvme"),
+        ([("dm-0", "", "dm"), ("nvme0n1", "", "nvme")], "nvme"),
+        ([("nvme1n1", "Amazon Elastic Block Store", "nvme")], "cloud"),
+        ([("vda", "", "virtio", None, True)], "cloud"),
+        ([("sda", "", "sata", None, True)], "hdd"),
+        ([("sda", "", "sata", None, False)], "sata_ssd"),
+        ([("loop0", "", "loop")], ""),
+        ([], "nfs"),
     ],
 )
-def test_the_class_follows_from_what_was_measured(change: dict[str, object], expected: str) -> None:
-    conditions = msgspec.structs.replace(results().conditions, **change)
+def test_the_class_follows_from_what_was_measured(
+    devices: list[tuple[Any, ...]], expected: str
+) -> None:
+    file_system = "nfs4" if expected == "nfs" else "ext4"
+    made = tuple(BenchDevice(*each) for each in devices)
+    conditions = msgspec.structs.replace(
+        results().conditions, file_system=file_system, devices=made
+    )
     assert class_of(conditions) == expected
     if not expected:
         with pytest.raises(IohError, match="class of storage is not known"):

@@ -22,6 +22,7 @@ from ioh.bench.results import TestSpec
 from ioh.commands import main
 from ioh.model.errors import IohError
 
+TEST = '[[test]]\nkind = "randread"\nblock = "8k"\n'
 HEAD = 'summary = "x"\nsize = "1g"\nrun_s = 5\n'
 
 
@@ -77,20 +78,14 @@ def test_the_card_takes_less_than_three_minutes() -> None:
             HEAD + '[[test]]\nkind = "odd"\nblock = "8k"',
             "invalid enum value 'odd' (kind of test 1)",
         ),
-        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nodd = 3', "unknown field `odd`"),
+        (HEAD + TEST + "odd = 3", "unknown field `odd`"),
         (HEAD + '[[test]]\nkind = "randread"\nblock = "8q"', '"8q" is no size such as 8k'),
-        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nusers = 0', "users must be 1 to 4096"),
-        (HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nsync = "sync"', "tests that write"),
-        (
-            HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\nlabel = "a b"',
-            "label must be",
-        ),
+        (HEAD + TEST + "users = 0", "users must be 1 to 4096"),
+        (HEAD + TEST + 'sync = "sync"', "tests that write"),
+        (HEAD + TEST + 'label = "a b"', "label must be"),
         (HEAD + '[[test]]\nkind = "files"\nblock = "4k"', "files goes with kind files"),
         (HEAD + '[[test]]\nkind = "write"\nblock = "8k"\nmix_read_pct = 5', "mix_read_pct is for"),
-        (
-            HEAD + '[[test]]\nkind = "randread"\nblock = "8k"\ndepth = 4\nengine = "psync"',
-            "psync has no depth",
-        ),
+        (HEAD + TEST + 'depth = 4\nengine = "psync"', "psync has no depth"),
         (
             HEAD + '[[test]]\nkind = "seqread"\nblock = "64m"\nusers = 32',
             "size is too small: each user needs a block",
@@ -141,13 +136,13 @@ def test_each_user_streams_through_a_part_of_its_own(tmp_path: Path) -> None:
 
 
 def test_devices_with_colons_in_their_names_are_escaped(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\n')
+    spec = spec_of(tmp_path, TEST)
     job = job_file(spec, ("/dev/disk/by-path/pci-0:1", "/dev/sdb"), 5)
     assert "filename=/dev/disk/by-path/pci-0\\:1:/dev/sdb\nsize=2147483648\n" in job
 
 
 def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\nrival = "stream"\n')
+    spec = spec_of(tmp_path, TEST + 'rival = "stream"\n')
     _, own, rival = re.split(r"\[(?:randread|rival)[^]]*\]\n", job_file(spec, (), 5))
     assert "size=536870912\n" in own
     assert "offset=536870912\nsize=536870912\n" in rival
@@ -155,9 +150,7 @@ def test_a_rival_has_a_half_of_the_file_and_a_group_of_its_own(tmp_path: Path) -
 
 
 def test_a_users_job_is_left_as_it_is(tmp_path: Path) -> None:
-    spec = msgspec.structs.replace(
-        spec_of(tmp_path, '[[test]]\nkind = "randread"\nblock = "8k"\n'), job="[x]\nrw=read\n"
-    )
+    spec = msgspec.structs.replace(spec_of(tmp_path, TEST), job="[x]\nrw=read\n")
     assert job_file(spec, (), 5).endswith("\n\n[x]\nrw=read\n")
 
 

@@ -16,7 +16,6 @@ from ioh.model.snapshot import TableRow
 READ = TestSpec("randread-8k-1u", "randread", "randread", 8192)
 WRITE = TestSpec("write-8k-1u", "write", "write", 8192)
 MB = 1_000_000
-LIMITS = (10_000_000, None, None, None)
 DISK = BenchDevice(
     "sda",
     transport="sata",
@@ -45,140 +44,108 @@ def case(**changed: Any) -> Case:
     return Case(**{**made, **changed})
 
 
+def written(own: int, *layers: LayerFigures, **changed: Any) -> dict[str, Any]:
+    """fio wrote so much, and these layers did that."""
+    return {"spec": WRITE, "fio": {"write": figures(own)}, "layers": layers, **changed}
+
+
+def cut_at_64k(hardware_kb: int) -> dict[str, Any]:
+    """Each read of 1 MiB in 16 requests."""
+    limits = {"max_sectors_kb": "64", "max_hw_sectors_kb": str(hardware_kb)}
+    return {
+        "devices": (BenchDevice("sda", limits=limits, carries=True),),
+        "fio": {"read": figures(100 << 20, ops=100)},
+        "layers": (below(100 << 20, ops=1600),),
+    }
+
+
+def over_nfs(bytes_: int) -> dict[str, Any]:
+    """Read over a network of 1 Gbit/s."""
+    return {
+        "file_system": "nfs4", "devices": (), "fio": {"read": figures(bytes_)},
+        "layers": (below(bytes_, layer="nfs_client", part=""),), "link_bytes_per_s": 117e6,
+    }  # fmt: skip
+
+
+def limited(bytes_per_s: int) -> dict[str, Any]:
+    words = f"{bytes_per_s:,} read bytes a second"
+    return {"limits": {"control group /x": (words, (bytes_per_s, None, None, None))}}
+
+
+CACHING = (spoken("caching"),)
 OK: Mapping[str, dict[str, Any]] = {
     "as it should be": {},
     "a little missing": {"layers": (below(91 * MB),)},
     "a little of others": {"layers": (below(109 * MB),), "others": {"x[1]": 9 * MB}},
     "others on another disk": {"others": {"x[1]": 900 * MB}},
-    "a journal beside synchronous writes": {
-        "spec": WRITE,
-        "fio": {"write": figures(10 * MB)},
-        "layers": (below(80 * MB, "write"),),
-    },
-    "pages read before a part of them is written": {
-        "spec": WRITE,
-        "fio": {"write": figures(10 * MB)},
-        "layers": (below(40 * MB), below(80 * MB, "write")),
-        "own_read_bytes": 40 * MB,
-    },
-    "a finding that explains what did not happen": {"findings": (spoken("caching"),)},
+    "a journal beside synchronous writes": written(10 * MB, below(80 * MB, "write")),
+    "pages read before a part of them is written": written(
+        10 * MB, below(40 * MB), below(80 * MB, "write"), own_read_bytes=40 * MB
+    ),
+    "a finding that explains what did not happen": {"findings": CACHING},
     "maintenance of another device": {"findings": (spoken("maintenance", "md9"),)},
-    "a limit far away": {"limits": {"control group /x": ("y", (10**9, None, None, None))}},
-    "cut by what the hardware takes": {
-        "devices": (BenchDevice("sda", limits={"max_sectors_kb": "64", "max_hw_sectors_kb": "64"},
-                           carries=True),),
-        "fio": {"read": figures(100 * MB, ops=100)},
-        "layers": (below(100 * MB, ops=1600),),
-    },
-    "a network file system": {
-        "file_system": "nfs4",
-        "devices": (),
-        "layers": (below(100 * MB, layer="nfs_client", part=""),),
-        "link_bytes_per_s": 117e6,
-    },
-    "files deleted": {
-        "spec": TestSpec("d", "files", "delete", files=9),
-        "fio": {"write": figures(100 * MB)},
-        "layers": (below(1, "write"),),
-    },
-}  # fmt: skip
-
+    "a limit far away": limited(10**9),
+    "cut by what the hardware takes": cut_at_64k(64),
+    "a network file system": over_nfs(100 * MB),
+    "files deleted": written(
+        100 * MB, below(1, "write"), spec=TestSpec("d", "files", "delete", files=9)
+    ),
+}
+# What is not the storage's; the rule, and what is said.
 REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "holes": (
-        {"layers": (below(1 * MB),), "findings": (spoken("caching"), spoken("holes"))},
-        "holes",
-        "It is holes.",
+        {"layers": (below(1 * MB),), "findings": (*CACHING, spoken("holes"))},
+        "holes", "It is holes.",
     ),
     "cached, and no rule says why": (
         {"layers": (below(50 * MB),)},
-        "bytes",
-        "50 % of what fio has read never reached the device",
+        "bytes", "50 % of what fio has read never reached the device",
     ),
     "cached, while others read": (
-        {"layers": (below(100 * MB),), "own_read_bytes": 1000, "findings": (spoken("caching"),)},
-        "caching",
-        "It is caching.",
+        {"layers": (below(100 * MB),), "own_read_bytes": 1000, "findings": CACHING},
+        "caching", "It is caching.",
     ),
     "compressed": (
-        {
-            "spec": WRITE,
-            "fio": {"write": figures(100 * MB)},
-            "layers": (below(20 * MB, "write"),),
-            "findings": (spoken("compression"),),
-        },
-        "compression",
-        "It is compression.",
+        written(100 * MB, below(20 * MB, "write"), findings=(spoken("compression"),)),
+        "compression", "It is compression.",
     ),
     "others read": (
         {"layers": (below(150 * MB),), "others": {"tar[7]": 50 * MB}},
-        "others",
-        "others moved 47.7 MB on the same device",
+        "others", "others moved 47.7 MB on the same device",
     ),
     "others write": (
-        {"layers": (below(100 * MB), below(30 * MB, "write"))},
-        "others",
-        "others moved 28.6 MB",
+        {"layers": (below(100 * MB), below(30 * MB, "write"))}, "others", "others moved 28.6 MB",
     ),
     "limited": (
-        {
-            "limits": {
-                "control group /x": ("10,000,000 read bytes a second", (10**7,) + (None,) * 3)
-            }
-        },
-        "io_limit",
-        "control group /x limits it: 10,000,000 read bytes a second",
+        limited(10**7), "io_limit", "control group /x limits it: 10,000,000 read bytes a second",
     ),
     "cut": (
-        {
-            "devices": (
-                BenchDevice(
-                    "sda",
-                    limits={"max_sectors_kb": "64", "max_hw_sectors_kb": "4096"},
-                    carries=True,
-                ),
-            ),
-            "fio": {"read": figures(100 << 20, ops=100)},
-            "layers": (below(100 << 20, ops=1600),),
-        },
-        "fragmentation",
-        "max_sectors_kb of sda cuts each read of 1 MB into 16.0 requests",
+        cut_at_64k(4096),
+        "fragmentation", "max_sectors_kb of sda cuts each read of 1 MB into 16.0 requests",
     ),
     "faster than SATA": (
         {"fio": {"read": figures(7000 * MB)}, "layers": (below(7000 * MB),)},
-        "link",
-        "700 MB/s is more than a SATA link carries",
+        "link", "700 MB/s is more than a SATA link carries",
     ),
     "faster than the network": (
-        {
-            "file_system": "nfs",
-            "devices": (),
-            "layers": (below(2000 * MB, layer="nfs_client", part=""),),
-            "fio": {"read": figures(2000 * MB)},
-            "link_bytes_per_s": 117e6,
-        },
-        "link",
-        "200 MB/s is more than the network carries",
+        over_nfs(2000 * MB), "link", "200 MB/s is more than the network carries",
     ),
     "maintenance": ({"findings": (spoken("maintenance", "sda"),)}, "maintenance", "It is"),
     "from an NFS client's memory": (
         {
-            "file_system": "nfs4",
-            "devices": (),
+            **over_nfs(100 * MB), "findings": CACHING,
             "layers": (below(5 * MB),),  # of the machine's own disk
             "watched": frozenset({"nfs_client", "block"}),
-            "findings": (spoken("caching"),),
         },
-        "caching",
-        "It is caching.",
+        "caching", "It is caching.",
     ),
     "from memory, and the disks idle": (
         {"layers": (), "watched": frozenset({"block"})},
-        "bytes",
-        "100 % of what fio has read never reached the device",
+        "bytes", "100 % of what fio has read never reached the device",
     ),
     "in memory": ({"file_system": "tmpfs"}, "unwatched", "the files are in memory"),
     "nothing measured": ({"layers": ()}, "unwatched", "nothing reached a device"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OK)

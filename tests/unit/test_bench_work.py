@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ioh.bench import lines, runner
+from ioh.bench import runner, table
 from ioh.bench.disturbances import disturbances_of
 from ioh.bench.jobs import DATA, FILES
 from ioh.bench.like import job_like
@@ -121,17 +121,17 @@ def test_a_steady_test_is_its_last_window(rates: list[float], rule: str, spread:
 
 def test_lines_have_fios_figures_and_why_not() -> None:
     made = runner.test_of(SPEC, (a_run(1234.5),))
-    (line,) = lines.test_lines(made)
+    (line,) = table.test_lines(made)
     assert line.split() == ["randread-8k-1u", "read", "1.0", "1.000", *["-"] * 4, "1,234", "ok"]
     refused = BenchVerdict(False, "others", "others \x1b[2J moved", ("tar\n[7]",))
-    told = list(lines.test_lines(runner.test_of(SPEC, (a_run(5, verdict=refused),))))
+    told = list(table.test_lines(runner.test_of(SPEC, (a_run(5, verdict=refused),))))
     assert told[0].endswith("not the storage: others \\x1b[2J moved")
     assert told[1] == "  | tar\\x0a[7]"
 
 
 @pytest.mark.parametrize(("iops", "said"), [(1000.0, "1.0 under way"), (500.0, "held up")])
 def test_littles_law_is_checked(iops: float, said: str) -> None:
-    assert said in lines.little(a_run(iops), 1)
+    assert said in table.little(a_run(iops), 1)
 
 
 def seen(rates: list[float], host: HostStats | None = None) -> Seen:

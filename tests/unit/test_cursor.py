@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,54 +37,60 @@ def history(
     memory.close()
 
 
+@pytest.fixture
+def begun(history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The samples from which reading began."""
+    found: list[int] = []
+    ticks: Any = type(history).ticks
+
+    def counted(self: object, from_tick: int, **options: bool) -> object:
+        found.append(from_tick)
+        return ticks(self, from_tick, **options)
+
+    monkeypatch.setattr(type(history), "ticks", counted)
+    return found
+
+
+def assert_shows(cursor: Cursor, tick: int) -> None:
+    cursor.tick = tick
+    assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+
+
 def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> None:
     cursor = Cursor(history)
     assert cursor.snapshot() is None
     for tick in (*range(1, 150), 143, 142, 141, 144, 84, 104, 105, 5, 7, 99):
-        cursor.tick = tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert_shows(cursor, tick)
 
 
 def test_a_step_forward_does_not_read_from_a_whole_sample_again(
-    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+    history: Session | MemoryRecording, begun: list[int]
 ) -> None:
-    begun: list[int] = []
-    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
     cursor = Cursor(history)
-    cursor.tick = 50
-    for _ in range(20):
-        assert cursor.snapshot() is not None
-        cursor.tick += 1
+    for tick in range(50, 70):
+        assert_shows(cursor, tick)
     assert begun == [49]
 
 
 def test_steps_back_do_not_each_read_from_a_whole_sample(
-    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+    history: Session | MemoryRecording, begun: list[int]
 ) -> None:
-    begun: list[int] = []
-    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
     cursor = Cursor(history)
-    cursor.tick = 140
     for tick in range(140, 100, -1):
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
-        cursor.tick -= 1
+        assert_shows(cursor, tick)
     assert len(begun) <= 2 + 40 // 15
 
 
 def test_a_step_back_after_a_jump_builds_few_samples_more(
-    history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch
+    history: Session | MemoryRecording, begun: list[int]
 ) -> None:
     """Each takes milliseconds, and who stepped back once waits for all of them."""
-    begun: list[int] = []
     cursor = Cursor(history)
     for tick in (3, 140):
-        cursor.tick = tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
-    monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
-    for _ in range(5):
-        cursor.tick -= 1
-        tick = cursor.tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert_shows(cursor, tick)
+    begun.clear()
+    for tick in range(139, 134, -1):
+        assert_shows(cursor, tick)
     assert begun == [134]
 
 
@@ -97,25 +104,16 @@ def test_a_brief_reading_tells_the_same_of_each_layer(history: Session | MemoryR
             assert item.sample.layers[name] == layer
 
 
-def _counting(ticks: object, begun: list[int]) -> object:
-    def counted(self: Session | MemoryRecording, from_tick: int, **options: bool) -> object:
-        begun.append(from_tick)
-        return ticks(self, from_tick, **options)  # type: ignore[operator]
-
-    return counted
-
-
 def test_it_goes_on_when_the_recording_does() -> None:
     memory = MemoryRecording(1 << 30)
     for sample in SAMPLES[:3]:
         memory.write(sample)
     cursor = Cursor(memory)
-    cursor.tick = 2
-    assert cursor.snapshot() == derive(SAMPLES[1], SAMPLES[2])
+    assert_shows(cursor, 2)
     cursor.tick = 3
     assert cursor.snapshot() is None
     memory.write(SAMPLES[3])
-    assert cursor.snapshot() == derive(SAMPLES[2], SAMPLES[3])
+    assert_shows(cursor, 3)
     memory.close()
 
 

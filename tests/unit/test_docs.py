@@ -17,7 +17,6 @@ from ioh.layers import all_layers
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes, situations
 
 ROOT = Path(__file__).parents[2]
@@ -160,7 +159,7 @@ def test_a_sample_takes_the_walk_to_a_file_and_back(tmp_path: Path) -> None:
 
     def back() -> None:
         with Session(path) as session:
-            assert [item.sample for item in session.items() if isinstance(item, Tick)] == samples
+            assert [tick.sample for tick in session.ticks(0)] == samples
 
     assert in_order(steps("To a file"), there) == steps("To a file") != []
     assert in_order(steps("And back"), back) == steps("And back") != []

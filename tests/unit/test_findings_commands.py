@@ -15,7 +15,6 @@ from ioh.model.finding import Finding
 from ioh.model.sample import LayerSample, Sample
 from ioh.pipeline import judged, snapshots
 from ioh.session.reader import Session
-from ioh.session.stream import Tick
 from tests.scenarios.verdict import NFS_RECORDING, RECORDINGS
 from tests.unit.snapshot_maker import disk, found, layer, op
 
@@ -41,7 +40,7 @@ NAMING = {
 def samples_of_each() -> Iterator[list[Sample]]:
     for path in EVERY:
         with Session(str(path)) as session:
-            yield [item.sample for item in session.items(0) if isinstance(item, Tick)]
+            yield [tick.sample for tick in session.ticks(0)]
 
 
 def commands(samples: Iterable[Sample]) -> Iterator[tuple[str, str]]:

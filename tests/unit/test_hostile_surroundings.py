@@ -18,32 +18,13 @@ from tests.sessions import recorded
 from tests.unit.bench_results import results
 
 MODULES = (
-    *("_ctypes", "argparse", "bcc", "ctypes", "ioh", "json", "locale"),
-    *(
-        "msgspec",
-        "multiprocessing",
-        "numpy",
-        "prometheus_client",
-        "pwd",
-        "rich",
-        "sitecustomize",
-        "socket",
-    ),
-    *("subprocess", "textual", "usercustomize", "zstandard"),
-)
+    "_ctypes", "argparse", "bcc", "ctypes", "ioh", "json", "locale", "msgspec", "multiprocessing",
+    "numpy", "prometheus_client", "pwd", "rich", "sitecustomize", "socket", "subprocess", "textual",
+    "usercustomize", "zstandard",
+)  # fmt: skip
 PROGRAMS = (
-    "cc",
-    "gcc",
-    "id",
-    "ld",
-    "ldconfig",
-    "objdump",
-    "python3",
-    "sh",
-    "stty",
-    "tput",
-    "uname",
-)
+    "cc", "gcc", "id", "ld", "ldconfig", "objdump", "python3", "sh", "stty", "tput", "uname",
+)  # fmt: skip
 PROC = ["--proc", "-c", "0.1", "-t", "0.2"]
 ARGUMENTS = {
     "text": PROC,
@@ -93,13 +74,8 @@ def variables(folder: Path) -> dict[str, str]:
     python |= {"PYCACHEPREFIX": here, "IOENCODING": "cp037", "WARNINGS": "error", "UTF8": "7"}
     found = {f"PYTHON{name}": value for name, value in python.items()}
     found |= {"IOH_PYTHON": f"{here}/python3", "IOH_LINKS": here, "IOH_KERNEL_TESTS": "x"}
-    found |= {
-        "LC_ALL": "../../x",
-        "LANG": here,
-        "LANGUAGE": here,
-        "LOCPATH": here,
-        "TZ": f":{here}",
-    }
+    found |= {"LC_ALL": "../../x", "LANG": here, "LANGUAGE": here, "LOCPATH": here}
+    found |= {"TZ": f":{here}"}
     found |= {"PATH": here, "HOME": here, "TERMINFO": here, "GCONV_PATH": here, "NLSPATH": here}
     return found | {"LD_LIBRARY_PATH": "", "LD_BIND_NOW": "1", "CDPATH": here, "ENV": f"{here}/sh"}
 
@@ -128,11 +104,8 @@ def test_bcc_is_looked_for_where_root_put_it(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile)
-    for name in (
-        "PYTHONPATH",
-        "PATH",
-        "PYTHONSTARTUP",
-    ):  # others would stop a Python that heeds them
+    # Others would stop a Python that heeds them.
+    for name in ("PYTHONPATH", "PATH", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, variables(hostile)[name])
     monkeypatch.setenv("LD_LIBRARY_PATH", os.fspath(hostile))
     checkup.read_bpf_facts()

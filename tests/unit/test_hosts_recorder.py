@@ -20,8 +20,12 @@ from ioh.session.rotation import Recorder
 from tests.two_hosts import ADDRESSES, host, parts
 
 
-def test_r_records_all_hosts_into_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def test_r_records_all_hosts_into_one_file(tmp_path: Path) -> None:
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     here, there = parts("db01", host("db01", 9)), parts("nfs01", host("nfs01", 9))
     recorder.write(here[0])  # before it was asked for
@@ -45,11 +49,8 @@ def test_r_records_all_hosts_into_one_file(tmp_path: Path, monkeypatch: pytest.M
             assert session.header.addresses == [ADDRESSES[name].encode()]
 
 
-def test_a_host_that_was_lost_has_no_numbers_of_that_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_was_lost_has_no_numbers_of_that_time(tmp_path: Path) -> None:
     """Its ioh began anew, and so did its totals."""
-    monkeypatch.chdir(tmp_path)
     recorder = HostsRecorder(("nfs01",), 1.0)
     recorder.toggle()
     before, after = host("nfs01", 3), host("nfs01", 5)
@@ -71,7 +72,6 @@ def test_a_host_that_was_lost_has_no_numbers_of_that_time(
 
 
 def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     assert recorder.mark("nothing is recorded") == "marked"
     recorder.toggle()
@@ -97,7 +97,6 @@ def test_what_fails_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_cannot_be_joined_stays_as_a_file_of_each_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     recorder = HostsRecorder(("db01", "nfs01"), 1.0)
     recorder.toggle()
     for name in ("db01", "nfs01"):

@@ -105,7 +105,7 @@ def test_verify_makes_one_file_of_them(tmp_path: Path, capfd: pytest.CaptureFixt
     assert f"part       {int(parts[0][2:6])} to {int(parts[-1][2:6])}\n" in out
     assert "verdict    whole\n" in out
     with Session(str(whole)) as session:
-        held = [item.sample for item in session.items() if isinstance(item, Tick)]
+        held = [tick.sample for tick in session.ticks(0)]
         marks = [mark.text for mark in session.marks()]
     assert held == samples[-len(held) :]
     assert len(held) > 10

@@ -18,9 +18,8 @@ from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
 from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes
-from tests.unit.test_record import await_size, start
+from tests.unit.test_record import await_size, said, start
 
 SAMPLES = fakes.first(6)
 
@@ -55,7 +54,7 @@ def held(path: Path) -> tuple[list[object], list[str]]:
     """The samples and the marks of a recording that ended in order."""
     with Session(str(path)) as session:
         assert session.is_ended
-        ticks = [item.sample for item in session.items() if isinstance(item, Tick)]
+        ticks = [tick.sample for tick in session.ticks(0)]
         return list(ticks), [mark.text for mark in session.marks()]
 
 
@@ -196,10 +195,8 @@ def test_a_file_that_is_lost_on_a_full_disk_is_waited_for(tmp_path: Path) -> Non
     assert recorder.paused_why == ""
     with Session(str(tmp_path / "r-0002.ioh")) as session:
         (gap,) = session.gaps()
-        assert (gap.time_unix_s, gap.until_unix_s) == (
-            SAMPLES[0].time_unix_s,
-            SAMPLES[2].time_unix_s,
-        )
+        assert gap.time_unix_s == SAMPLES[0].time_unix_s
+        assert gap.until_unix_s == SAMPLES[2].time_unix_s
 
 
 def test_no_file_may_be_so_large(tmp_path: Path) -> None:
@@ -209,10 +206,7 @@ def test_no_file_may_be_so_large(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
 
     process = start(tmp_path, "record", "-o", "a.ioh", "-t", "12", delay_s=0, preexec_fn=limit)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 0, err
-    said = err.decode().splitlines()
-    assert said[1:3] == [
+    assert said(process)[1:3] == [
         "ioh: cannot go on in a.ioh: File too large",
         "ioh: recording into a-0002.ioh",
     ]
@@ -221,7 +215,7 @@ def test_no_file_may_be_so_large(tmp_path: Path) -> None:
         tmp_path.iterdir(), key=lambda path: path.stem + "-0001"[len(path.stem) - 1 :]
     ):
         with Session(str(path)) as session:
-            samples = [item.sample for item in session.items() if isinstance(item, Tick)]
+            samples = [tick.sample for tick in session.ticks(0)]
             assert not told or samples[0] == told[-1]
             told += samples[1:] if told else samples
             assert session.size_bytes <= 6_000
@@ -235,10 +229,7 @@ def test_the_user_hears_of_it(way: str, tmp_path: Path) -> None:
     spoil, reason = WAYS[way]
     spoil(tmp_path / "a.ioh")
     await_size(tmp_path / "a-0002.ioh", 6000)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=10)
-    assert process.returncode == 0
-    assert err.decode().splitlines()[:3] == [
+    assert said(process, signal.SIGTERM)[:3] == [
         "ioh: recording into a.ioh",
         f"ioh: cannot go on in a.ioh: {reason}",
         "ioh: recording into a-0002.ioh",
@@ -254,10 +245,7 @@ def test_a_directory_that_is_gone_ends_it(tmp_path: Path) -> None:
     os.waitpid(process.pid, os.WUNTRACED)
     (folder / "a.ioh").unlink()
     folder.rmdir()
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=10)
-    assert process.returncode == 1
-    assert err.decode().splitlines()[-1] == (
+    assert said(process, signal.SIGCONT, 1)[-1] == (
         "ioh: cannot go on in gone/a.ioh: it was deleted, and cannot make gone/a-0002.ioh: "
         "No such file or directory. Give another place with -o"
     )
@@ -267,20 +255,16 @@ def test_a_file_that_is_lost_before_its_end_is_an_error(tmp_path: Path) -> None:
     process = start(tmp_path, "record", "-o", "a.ioh", delay_s=30)
     await_size(tmp_path / "a.ioh", 1000)
     (tmp_path / "a.ioh").unlink()
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=10)
-    assert process.returncode == 1
-    assert err.decode().splitlines()[-1].startswith("ioh: cannot write a.ioh: it was deleted")
+    told = said(process, signal.SIGTERM, 1)
+    assert told[-1].startswith("ioh: cannot write a.ioh: it was deleted")
 
 
 def test_stdout_that_is_full_is_an_error(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        process = start(tmp_path, "record", "-o", "-", stdout=full)
-        _, err = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert err == (
-        b"ioh: cannot write the recording to stdout: No space left on device. "
-        b"Free some space, or write elsewhere\n"
+        (line,) = said(start(tmp_path, "record", "-o", "-", stdout=full), code=1)
+    assert line == (
+        "ioh: cannot write the recording to stdout: No space left on device. "
+        "Free some space, or write elsewhere"
     )
 
 
@@ -306,18 +290,18 @@ def test_the_screen_s_recording_goes_on_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     recording = ScreenRecorder(SAMPLES, lambda _: None, None)
-    said = []
+    lines = []
     for tick, _ in enumerate(recording):
         if tick == 1:
-            said.append(recording.toggle("db", 1.0))
+            lines.append(recording.toggle("db", 1.0))
             path = Path(recording.state.path)
         if tick == 3:
             path.unlink()
-        said.append(recording.failure_line())
+        lines.append(recording.failure_line())
         if tick == 4:
             assert recording.state.path == part_name(str(path), 2)
     second = part_name(str(path), 2)
-    assert [line for line in said if line] == [
+    assert [line for line in lines if line] == [
         f"recording into {path}",
         f"cannot go on in {path}: it was deleted; recording into {second}",
     ]
@@ -332,7 +316,7 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
     folder.mkdir()
     monkeypatch.chdir(folder)
     recording = ScreenRecorder(SAMPLES, lambda _: None, None)
-    said = []
+    lines = []
     for tick, _ in enumerate(recording):
         if tick == 1:
             recording.toggle("db", 1.0)
@@ -340,9 +324,11 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
         if tick == 3:
             path.unlink()
             folder.rmdir()
-        said.append(recording.failure_line())
+        lines.append(recording.failure_line())
     why = f"cannot go on in {path}: it was deleted, and cannot make {part_name(str(path), 2)}"
-    assert [line for line in said if line] == [f"recording ended: {why}: No such file or directory"]
+    assert [line for line in lines if line] == [
+        f"recording ended: {why}: No such file or directory"
+    ]
     assert recording.state == RecordingState(failure=recording.state.failure)
     recording.close()
 
@@ -354,8 +340,6 @@ def test_default_names_that_exist_are_stepped_over(tmp_path: Path) -> None:
     for name in (first, second):
         (tmp_path / name).write_bytes(b"mine")
     clock = "import time; time.time = lambda: 0.0"
-    process = start(tmp_path, "record", "-t", "1", before=clock)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 0, err
+    said(start(tmp_path, "record", "-t", "1", before=clock))
     assert {path.name for path in tmp_path.iterdir()} == {first, second, third}
     assert (tmp_path / first).read_bytes() == b"mine"

@@ -13,7 +13,6 @@ from ioh.commands import main
 from ioh.model.sample import LayerSample, OpTotals
 from ioh.session.check import check
 from ioh.session.reader import Session
-from ioh.session.stream import Tick
 
 PATH = Path(__file__).parents[1] / "data" / "nfs-session.ioh"
 LAYERS = {"syscall", "nfs_client", "tcp", "nfs_server", "block"}
@@ -25,7 +24,7 @@ WRITES = ("write_unstable", "write_data_sync", "write_file_sync")
 def layers() -> tuple[dict[str, LayerSample], dict[str, LayerSample]]:
     """What the layers' totals were at the beginning and in the end."""
     with Session(str(PATH)) as session:
-        ticks = [item.sample for item in session.items() if isinstance(item, Tick)]
+        ticks = [tick.sample for tick in session.ticks(0)]
     assert 60 <= len(ticks) <= 180
     first, last = ({**ticks[at].layers} for at in (0, -1))
     for found in (*first.values(), *last.values()):

@@ -29,7 +29,6 @@ from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes
 from tests.sessions import Memory, Shown, samples_of
 
@@ -56,6 +55,15 @@ def start(
     return subprocess.Popen(command, cwd=cwd, env=env, **how)  # type: ignore[return-value]
 
 
+def said(process: subprocess.Popen[bytes], number: int = 0, code: int = 0) -> list[str]:
+    """The lines of stderr of one that ends, by a signal if need be, with this status."""
+    if number:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    return err.decode().splitlines()
+
+
 def await_size(path: Path, size: int) -> None:
     deadline = time.monotonic() + 20
     while not path.exists() or path.stat().st_size < size:
@@ -64,19 +72,16 @@ def await_size(path: Path, size: int) -> None:
 
 
 def test_a_recording_runs_for_its_time_and_has_a_name_of_its_own(tmp_path: Path) -> None:
-    process = start(tmp_path, "record", "-t", "3", "--note", "a\x1bb")
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 0
+    begun, ended = said(start(tmp_path, "record", "-t", "3", "--note", "a\x1bb"))
     (path,) = tmp_path.iterdir()
     assert re.fullmatch(r"ioh-[A-Za-z0-9._-]+-\d{8}-\d{6}\.ioh", path.name)
-    said = err.decode().splitlines()
-    assert said[0] == f"ioh: recording into {path.name}"
-    assert re.fullmatch(r"ioh: recorded 4 samples, [0-9.]+ kB", said[1])
+    assert begun == f"ioh: recording into {path.name}"
+    assert re.fullmatch(r"ioh: recorded 4 samples, [0-9.]+ kB", ended)
     with Session(str(path)) as session:
         assert len(session) == 4
         assert session.is_ended
         assert [mark.text for mark in session.marks()] == ["a\x1bb"]
-        assert [i.sample for i in session.items() if isinstance(i, Tick)] == fakes.first(4)
+        assert [tick.sample for tick in session.ticks(0)] == fakes.first(4)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -86,9 +91,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> No
     await_size(path, 3000)
     process.send_signal(signal.SIGHUP)  # a closed terminal is no reason to end
     await_size(path, path.stat().st_size + 6000)
-    process.send_signal(number)
-    process.communicate(timeout=10)
-    assert process.returncode == code
+    said(process, number, code)
     with Session(str(path)) as session:
         assert session.is_ended
         assert len(session) > 3
@@ -134,11 +137,7 @@ def test_a_signal_ends_it_while_nobody_reads(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_one_line(
-    args: list[str],
-    cause: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: Shown,
+    args: list[str], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Shown
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.ioh").write_bytes(b"mine")
@@ -162,10 +161,10 @@ def test_a_terminal_gets_a_running_line_and_no_recording(tmp_path: Path) -> None
         while True:
             told += os.read(main_fd, 1 << 16)
     os.close(main_fd)
-    said = told.decode()
-    assert "REC 00:00:0" in said
-    assert re.search(r"prog \d+\.\d MB/s  wire 13\.3 MB/s  platter \d+\.\d MB/s", said)
-    assert said.endswith("kB\r\n")
+    shown = told.decode()
+    assert "REC 00:00:0" in shown
+    assert re.search(r"prog \d+\.\d MB/s  wire 13\.3 MB/s  platter \d+\.\d MB/s", shown)
+    assert shown.endswith("kB\r\n")
 
 
 def test_a_recording_goes_on_when_its_terminal_is_gone(tmp_path: Path) -> None:
@@ -220,15 +219,10 @@ def test_a_full_disk_is_told_once_and_the_gap_is_recorded(
     ]
     with Session(str(tmp_path / "a.ioh")) as session:
         (gap,) = session.gaps()
-        assert (gap.time_unix_s, gap.until_unix_s) == (
-            samples[2].time_unix_s,
-            samples[6].time_unix_s,
-        )
+        assert gap.time_unix_s == samples[2].time_unix_s
+        assert gap.until_unix_s == samples[6].time_unix_s
         assert gap.text == "No space left on device"
-        assert [i.sample for i in session.items() if isinstance(i, Tick)] == [
-            *samples[:3],
-            *samples[6:],
-        ]
+        assert [tick.sample for tick in session.ticks(0)] == [*samples[:3], *samples[6:]]
 
 
 def test_a_disk_that_is_full_throughout_is_no_success(tmp_path: Path) -> None:
@@ -240,9 +234,7 @@ def write(self, data):
 FileOutput.write = write
 """
     process = start(tmp_path, "record", "-o", "a.ioh", "-t", "3", before=full, delay_s=0)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == ExitCode.FAILED
-    assert err.decode().splitlines()[-1] == (
+    assert said(process, code=ExitCode.FAILED)[-1] == (
         "ioh: nothing was recorded: No space left on device. "
         "Free some space, or give another place with -o"
     )

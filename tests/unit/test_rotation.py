@@ -19,7 +19,6 @@ from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
 from ioh.session.rotated_files import EarlierFiles, earlier_files, part_name
 from ioh.session.rotation import Recorder
-from ioh.session.stream import Tick
 from tests import fakes
 
 
@@ -40,7 +39,7 @@ def test_an_endless_recording_keeps_the_newest_files(tmp_path: Path) -> None:
         with Session(str(path)) as session:
             assert session.is_ended
             assert session.header.part == int(path.stem[-4:]) > 1
-            held = [item.sample for item in session.items() if isinstance(item, Tick)]
+            held = [tick.sample for tick in session.ticks(0)]
             # Every interval is in a file: one begins with the sample that ended the one before.
             assert told == [] or held[0] == told[-1]
             told += held[1:] if told else held
@@ -169,7 +168,7 @@ class Disk:
         gaps: list[tuple[float, float]] = []
         for path in sorted(self.folder.iterdir()):
             with Session(str(path)) as session:
-                held = [item.sample for item in session.items() if isinstance(item, Tick)]
+                held = [tick.sample for tick in session.ticks(0)]
                 assert samples == [] or held[0] == samples[-1]
                 samples += held[1:] if samples else held
                 gaps += [(gap.time_unix_s, gap.until_unix_s or 0.0) for gap in session.gaps()]

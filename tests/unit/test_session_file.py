@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ioh.model.errors import ExitCode, IohError
+from ioh.session.check import check
 from ioh.session.frame import MARKER, Kind
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
@@ -132,11 +134,14 @@ def test_a_file_whose_beginning_is_zeroed_opens(long_file: Path, tmp_path: Path)
         assert [item.tick for item in session.ticks(0)] == list(range(places[1].number, 420))
 
 
-def test_a_recording_of_format_1_says_how_to_convert_it() -> None:
-    path = Path(__file__).parents[1] / "data" / "session-v1.ioh"
-    with pytest.raises(IohError, match="has format 1") as refused:
-        Session(str(path))
-    assert refused.value.hint == f"Convert it with: ioh verify {path} --repair NEW"
+def test_a_recording_of_format_1_says_that_it_is_no_longer_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.ioh"
+    path.write_bytes(b"\xf6iohH" + bytes(1000))
+    uses: tuple[Callable[[str], object], ...] = (Session, check)
+    for use in uses:
+        with pytest.raises(IohError, match="has format 1, of before the first release") as refused:
+            use(str(path))
+        assert refused.value.hint == "Record again, or read it with the ioh that wrote it"
 
 
 def test_a_growing_file_is_followed(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from tests import demo_samples, fakes
 from tests.fuzz import CORPUS, assert_harmless, made
 from tests.hostile_recordings import (
     CASES,
-    V1_CASES,
     begun,
     numbered,
     of_block,
@@ -86,10 +85,6 @@ def test_hostile_files_are_soon_over(part: int, tmp_path: Path) -> None:
     """A good one first, so that the limits mean what they say."""
     cases = dict(list(CASES.items())[part::PARTS])
     assert_soon_over(tmp_path, {"good": lambda: recorded(fakes.first(5)), **cases}, *USES)
-
-
-def test_hostile_files_of_format_1_are_soon_over(tmp_path: Path) -> None:
-    assert_soon_over(tmp_path, V1_CASES, "text FILE", "verify FILE --repair FILE.new")
 
 
 def test_the_records_above_are_taken_when_nothing_is_wrong_with_them() -> None:

@@ -6,11 +6,7 @@ import itertools
 import os
 import threading
 
-import pytest
-
-from ioh.model.errors import IohError
 from ioh.session.memory import MemoryRecording
-from ioh.session.reader import Session
 from tests import fakes
 
 SAMPLES = list(itertools.islice(fakes.seeded(), 300))
@@ -102,13 +98,3 @@ def test_one_thread_writes_while_another_reads() -> None:
     reader.join()
     memory.close()
     assert not faults
-
-
-def test_a_session_is_read_from_any_descriptor_that_allows_seeking() -> None:
-    fd = os.memfd_create("test")
-    with pytest.raises(IohError, match="not a recording"):
-        Session("here", fd)
-    read, write = os.pipe()
-    with pytest.raises(IohError, match="allows no seeking"):
-        Session("here", read)
-    os.close(write)

@@ -39,6 +39,13 @@ class Source:
 
     def __init__(self) -> None:
         self.given: queue.Queue[Sample | BaseException | None] = queue.Queue()
+        self._next = 0
+
+    def play(self, listener: Listener, until: int) -> None:
+        """Give SAMPLES up to this one, and wait until it is told."""
+        self.give(*SAMPLES[self._next : until + 1])
+        self._next = until + 1
+        listener.wait_for_tick(until)
 
     def give(self, *samples: Sample) -> None:
         for sample in samples:
@@ -84,13 +91,11 @@ def test_it_is_a_feed(feed: StreamFeed) -> None:
 
 
 def test_what_was_told_can_be_visited_while_more_comes(feed: StreamFeed, source: Source) -> None:
-    source.give(*SAMPLES[:5])
     with Listener(feed) as listener:
-        listener.wait_for_tick(4)
+        source.play(listener, 4)
         assert (feed.extent.first, feed.extent.last, feed.extent.is_growing) == (1, 4, True)
         assert feed.visit(4) == SNAPSHOTS[4]
-        source.give(SAMPLES[5])
-        listener.wait_for_tick(5)
+        source.play(listener, 5)
         assert feed.visit(5) == SNAPSHOTS[5]
         feed.end()
         listener.join()
@@ -125,11 +130,9 @@ def test_what_is_waited_for_is_told(source: Source) -> None:
     with make(source, awaited=lambda: tuple(waiting)) as feed, Listener(feed) as listener:
         listener.wait_for(lambda: len(listener.news) == 1)
         del waiting[1]
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         del waiting[0]
-        source.give(SAMPLES[2])
-        listener.wait_for_tick(2)
+        source.play(listener, 2)
     said = "compiling the probes: syscall"
     assert [news.status for news in listener.news[:4]] == [said + ", block", said, said, ""]
 
@@ -158,23 +161,20 @@ def test_what_is_told_while_recording_is_recorded(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:3])
-        listener.wait_for_tick(2)
+        source.play(listener, 2)
         said = feed.toggle_recording()
         (path,) = here.iterdir()
         assert said == f"recording into {path}"
         assert path.name.startswith("ioh-_db_01-")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        source.give(*SAMPLES[3:6])
-        listener.wait_for_tick(5)
+        source.play(listener, 5)
         state = feed.recording
         assert (state.path, state.failure) == (str(path), "")
         assert state.size_bytes == path.stat().st_size > 0
         said = feed.toggle_recording()
         assert said == f"recorded {path.stat().st_size:,} bytes into {path}"
         assert feed.recording.path == ""
-        source.give(*SAMPLES[6:])
-        listener.wait_for_tick(7)
+        source.play(listener, 7)
     with Session(str(path)) as session:
         assert session.is_ended
         assert [session.sample_at(tick) for tick in range(len(session))] == SAMPLES[2:6]
@@ -184,11 +184,9 @@ def test_the_recording_ends_in_order_with_the_view(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:3])
-        listener.wait_for_tick(2)
+        source.play(listener, 2)
         feed.toggle_recording()
-        source.give(SAMPLES[3])
-        listener.wait_for_tick(3)
+        source.play(listener, 3)
     (path,) = here.iterdir()
     with Session(str(path)) as session:
         assert session.is_ended
@@ -198,8 +196,7 @@ def test_the_recording_ends_in_order_with_the_view(
 
 def test_two_recordings_in_one_second(feed: StreamFeed, source: Source, here: Path) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         for _ in range(3):
             assert feed.toggle_recording().startswith("recording into ")
             assert feed.toggle_recording().startswith("recorded ")
@@ -242,21 +239,17 @@ def test_a_full_disk_is_told_once_and_the_view_goes_on(
 
     monkeypatch.setattr(output.FileOutput, "write", maybe)
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         feed.toggle_recording()
         full.append(OSError(errno.ENOSPC, "No space left on device"))
-        source.give(*SAMPLES[2:4])
-        listener.wait_for_tick(3)
+        source.play(listener, 3)
         state = feed.recording
         assert (bool(state.path), state.failure) == (True, "No space left on device")
         full.clear()
-        source.give(SAMPLES[4])
-        listener.wait_for_tick(4)
+        source.play(listener, 4)
         assert feed.recording.failure == ""
         full.append(OSError(errno.EIO, "Input/output error"))
-        source.give(*SAMPLES[5:7])
-        listener.wait_for_tick(6)
+        source.play(listener, 6)
         assert feed.recording.path == ""
         assert feed.recording.failure == "Input/output error"
         full.clear()
@@ -274,8 +267,7 @@ def test_ioh_mark_reaches_the_recording_and_the_time_line(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         feed.toggle_recording()
         (path,) = here.iterdir()
         (running,) = [r for r in marks.running_recordings() if r.pid == os.getpid()]
@@ -292,20 +284,17 @@ def test_m_marks_the_time_line_and_what_is_recorded_meanwhile(
     feed: StreamFeed, source: Source, here: Path
 ) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:3])
-        listener.wait_for_tick(2)
+        source.play(listener, 2)
         assert feed.set_mark("before", None) == "marked"
         feed.toggle_recording()
         (path,) = here.iterdir()
-        source.give(SAMPLES[3])
-        listener.wait_for_tick(3)
+        source.play(listener, 3)
         began_s = time.time()
         assert feed.set_mark("run 3\x1b", None) == f"marked, also in {path}"
         ended_s = time.time()
         past_s = SAMPLES[1].time_unix_s
         assert feed.set_mark("then", past_s) == "marked"
-        source.give(SAMPLES[4])
-        listener.wait_for_tick(4)
+        source.play(listener, 4)
         feed.toggle_recording()
         assert feed.set_mark("after", None) == "marked"
     with Session(str(path)) as session:
@@ -324,8 +313,7 @@ def test_m_is_told_where_the_recording_cannot_take_it(
         raise OSError(errno.EIO, "Input/output\x1b error")
 
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         feed.toggle_recording()
         assert list(here.iterdir())
         monkeypatch.setattr(Recorder, "mark", fail)
@@ -337,11 +325,9 @@ def test_m_is_told_where_the_recording_cannot_take_it(
 
 def test_keys_of_replay_do_nothing_live(feed: StreamFeed, source: Source) -> None:
     with Listener(feed) as listener:
-        source.give(*SAMPLES[:2])
-        listener.wait_for_tick(1)
+        source.play(listener, 1)
         feed.set_speed(10)
         feed.hold()
         feed.play_from(1)
-        source.give(SAMPLES[2])
-        listener.wait_for_tick(2)
+        source.play(listener, 2)
     assert listener.ticks == [1, 2]

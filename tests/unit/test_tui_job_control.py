@@ -40,6 +40,12 @@ def has_prompt(on: Emulated) -> bool:
     return bool(shown) and shown[-1].startswith("ready>")
 
 
+def to_prompt(on: Emulated, *keys: str, says: str = "") -> None:
+    """Press keys that lead back to the shell, which may say something."""
+    on.press(*keys)
+    on.wait_until(lambda: has_prompt(on) and says in "\n".join(on.lines))
+
+
 def ask(on: Emulated, command: str) -> str:
     """What a command of the shell answers."""
     begin = len(on.shown)
@@ -49,7 +55,8 @@ def ask(on: Emulated, command: str) -> str:
     return on.shown[begin:].decode()
 
 
-def wait_for_screen(on: Emulated) -> None:
+def wait_for_screen(on: Emulated, *keys: str) -> None:
+    on.press(*keys)
     on.wait_until(lambda: on.lines[0].startswith(" ioh ") and "block" in "\n".join(on.lines))
 
 
@@ -57,21 +64,18 @@ def test_the_shell_has_its_terminal_until_fg(tmp_path: Path) -> None:
     with shell(tmp_path, LIVE) as on:
         wait_for_screen(on)
         run_until_ticks(on, 2)
-        on.press("3", CTRL_Z)
-        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
+        to_prompt(on, "3", CTRL_Z, says="Stopped")
         assert "ioh --proc" in on.lines[0], "what stood there before is there again"
         assert "Stopped" in ask(on, "jobs")
         assert termios.tcgetattr(on.fd)[3] & termios.ISIG
         time.sleep(1.7)
-        on.press("fg\r")
-        wait_for_screen(on)
+        wait_for_screen(on, "fg\r")
         on.wait_until(lambda: "interval" in on.lines[0])
         on.wait_until(lambda: "suspended" in on.lines[-1])
         run_until_ticks(on, 3)
         on.press(" ")
         check_saved(on, tmp_path, 1)
-        on.press("q")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, "q")
         assert "code 0" in ask(on, "echo code $?")
 
 
@@ -81,8 +85,7 @@ def test_every_program_of_a_pipe_stops_and_goes_on(tmp_path: Path) -> None:
     slow = "(cat run.ioh; sleep 1000)"
     with shell(tmp_path, f"{slow} | {sys.executable} -m ioh replay - --speed 20") as on:
         on.wait_until(lambda: "db01" in on.lines[0])
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
+        to_prompt(on, CTRL_Z, says="Stopped")
         on.press("fg\r")
         on.wait_until(lambda: "db01" in on.lines[0])
         on.press("q")
@@ -96,8 +99,7 @@ def test_in_the_background_it_goes_on_and_leaves_the_terminal_alone(tmp_path: Pa
         wait_for_screen(on)
         on.press("R")
         on.wait_until(lambda: "REC" in on.lines[0])
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, CTRL_Z)
         recording = next(tmp_path.glob("*.ioh"))
         ask(on, "bg")
         on.wait_until(lambda: has_prompt(on))
@@ -105,10 +107,8 @@ def test_in_the_background_it_goes_on_and_leaves_the_terminal_alone(tmp_path: Pa
         on.wait_until(lambda: ticks_of(recording) > before + 1)
         assert on.shown == shown
         assert "Running" in ask(on, "jobs")
-        on.press("fg\r")
-        wait_for_screen(on)
-        on.press("R", "q")
-        on.wait_until(lambda: has_prompt(on))
+        wait_for_screen(on, "fg\r")
+        to_prompt(on, "R", "q")
         with Session(str(recording)) as session:
             assert session.is_ended
 
@@ -123,8 +123,7 @@ def ticks_of(recording: Path) -> int:
 def test_a_stopped_one_can_be_ended(tmp_path: Path) -> None:
     with shell(tmp_path, DEMO) as on:
         wait_for_screen(on)
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, CTRL_Z)
         ask(on, "kill %1")
         on.wait_until(lambda: "Done" in ask(on, "jobs"))
         assert termios.tcgetattr(on.fd)[3] & termios.ISIG
@@ -147,8 +146,7 @@ def test_stopped_by_others_it_takes_its_terminal_again(tmp_path: Path) -> None:
             run_until_ticks(on, 2)
         on.press(" ")
         check_saved(on, tmp_path, 1)
-        on.press("q")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, "q")
 
 
 def test_without_a_shell_that_could_continue_it_says_so(tmp_path: Path) -> None:
@@ -166,8 +164,7 @@ def test_where_stopping_is_switched_off_it_says_so(tmp_path: Path) -> None:
         wait_for_screen(on)
         on.press(CTRL_Z)
         on.wait_until(lambda: "no job control" in on.lines[-1])
-        on.press("q")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, "q")
 
 
 @pytest.mark.parametrize("text", ["/", "\x10"])
@@ -177,14 +174,12 @@ def test_nobody_else_takes_the_key(tmp_path: Path, text: str) -> None:
         wait_for_screen(on)
         on.press(text)
         on.read()
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, CTRL_Z)
         on.press("fg\r")
         on.wait_until(lambda: on.lines[0].startswith(" ioh "))
         wanted = "filter:" if text == "/" else "command:"
         on.wait_until(lambda: any(wanted in line for line in on.lines))
-        on.press("\x03")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, "\x03")
 
 
 def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
@@ -206,12 +201,9 @@ def test_keys_are_read_again_however_late_the_one_that_stopped_it_was_done_with(
     with shell(tmp_path, f"{sys.executable} slow.py") as on:
         wait_for_screen(on)
         run_until_ticks(on, 1)
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on) and "Stopped" in "\n".join(on.lines))
-        on.press("fg\r")
-        wait_for_screen(on)
-        on.press("q")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, CTRL_Z, says="Stopped")
+        wait_for_screen(on, "fg\r")
+        to_prompt(on, "q")
 
 
 def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> None:
@@ -227,11 +219,9 @@ def test_it_can_be_stopped_before_it_has_read_its_libraries(tmp_path: Path) -> N
     (tmp_path / "slow.py").write_text(program)
     with shell(tmp_path, f"{sys.executable} slow.py") as on:
         on.wait_until(lambda: on.lines[0].startswith(" ioh "))
-        on.press(CTRL_Z)
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, CTRL_Z)
         assert not on.screen.cursor.hidden
         on.press("fg\r")
         on.wait_until(lambda: on.lines[0].startswith(" ioh "))
         wait_for_screen(on)
-        on.press("q")
-        on.wait_until(lambda: has_prompt(on))
+        to_prompt(on, "q")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from ioh.bench.families import families, page_data, stack_of, worst_test
 from ioh.bench.grade import Card
-from ioh.bench.lines import show_ms
 from ioh.bench.results import HIST_COLUMNS, Results
-from ioh.bench.table import conditions_of, layers_of
+from ioh.bench.table import conditions_of, layers_of, show_ms
 from ioh.pages import render
 
 _TEMPLATE = Path(__file__).parent / "report.html.j2"
