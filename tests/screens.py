@@ -13,7 +13,6 @@ from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, Tabl
 from ioh.pipeline import snapshots
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
-from ioh.tui.render.glyphs import UNICODE, Glyphs
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.screen import ScreenData
 from ioh.tui.render.timeline import TimelineView
@@ -138,7 +137,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
 def screen_data(
     snapshot: Snapshot | None,
     *,
-    glyphs: Glyphs = UNICODE,
+    is_ascii: bool = False,
     shown: str = "live",
     mode: str = "live",
     message: tuple[str, str] = ("", ""),
@@ -152,7 +151,6 @@ def screen_data(
     view = HeaderView(
         mode=mode,  # type: ignore[arg-type]
         shown=shown,
-        glyphs=glyphs,
         recording=recording or RecordingState(),
         now_unix_s=START_S + SECONDS,
         utc=True,
@@ -162,15 +160,15 @@ def screen_data(
     if snapshot is not None:
         extent = Extent(1, SECONDS, START_S, START_S + SECONDS)
         since = [finding.since_unix_s for finding in snapshot.findings]
-        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, glyphs, utc=True)
+        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, utc=True)
     return ScreenData(
         snapshot=snapshot,
         header=view,
-        glyphs=glyphs,
         points=[point_of(interval) for interval in past],
         timeline=timeline,
         status=status,
         message=message,
         specs=tuple(snapshot.specs.values()) if snapshot else (),
         tick=len(past),
+        is_ascii=is_ascii,
     )

@@ -10,7 +10,6 @@ import pytest
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import draw
 from ioh.tui.render.trends import TREND_INTERVALS
@@ -92,11 +91,11 @@ def test_the_arrow_keys_pass_it_by_and_its_number_zooms_into_it() -> None:
     state = with_valid_choice(ViewState(), shown)
     seen = []
     for _ in range(8):
-        view = PanelView(state, shown, [point_of(shown)], UNICODE)
+        view = PanelView(state, shown, [point_of(shown)])
         state = act(state, "down", "", Context(view, LAYERS, 10))
         seen.append(state.chosen[0])
     assert list(dict.fromkeys(seen)) == ["syscall", "nfs_client", "block"]
-    view = PanelView(state, shown, [point_of(shown)], UNICODE)
+    view = PanelView(state, shown, [point_of(shown)])
     assert act(state, "layer", 3, Context(view, LAYERS, 10)).layer == "tcp"
 
 

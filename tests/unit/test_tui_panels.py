@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import types
 from dataclasses import replace
 
 import pytest
@@ -18,10 +17,9 @@ from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextSink
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.render import panel, panel_flow, panel_ops, waterfall
+from ioh.tui.render import panel_flow, panel_ops, panel_pg, waterfall
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.glyphs import UNICODE
-from ioh.tui.render.line import Line
+from ioh.tui.render.overview import boxed, panel_of
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import draw
 from ioh.tui.state import ViewState
@@ -184,7 +182,7 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
 @pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
 def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
     snapshot = kinds()[kind]
-    lines = waterfall.render_waterfall(snapshot, LATELY, width, UNICODE)
+    lines = waterfall.render_waterfall(snapshot, LATELY, width)
     assert [line.width for line in lines] == [width] * 3
     for name, line in zip(DIRECTIONS, lines, strict=True):
         path = paths(snapshot).get(name)
@@ -214,7 +212,7 @@ def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said(
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
     made = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
     monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-    line, none, _ = waterfall.render_waterfall(LAST, LATELY, 120, UNICODE)
+    line, none, _ = waterfall.render_waterfall(LAST, LATELY, 120)
     assert "network 0.100 ms" not in line.text
     assert "network 0.090 ms 90%" in line.text
     assert line.text.rstrip().endswith("nfs server not known apart")
@@ -228,7 +226,7 @@ def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
         steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
         made = Path("read", "block", 5.0, 51.0 + queue_us, steps)
         monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-        line = waterfall.render_waterfall(LAST, LATELY, 80, UNICODE)[0]
+        line = waterfall.render_waterfall(LAST, LATELY, 80)[0]
         return line.text.partition("◂ ")[2].rstrip()
 
     assert said(49.0) == "device 51%, queue 49%"
@@ -274,14 +272,11 @@ def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]
     assert legend not in "\n".join(shown(replace(LAST, findings=FINDINGS), size))
 
 
-def test_a_layer_has_its_own_panel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = replace(LAST.specs["block"], name="nvme")
-    assert panel.panel_of(spec) is panel_ops
-    assert panel.panel_of(replace(LAST.specs["tcp"], name="wire")) is panel_flow
-    own = types.ModuleType("panel_nvme")
-    monkeypatch.setattr(panel, "_modules", lambda: frozenset({"panel_nvme"}))
-    monkeypatch.setitem(__import__("sys").modules, "ioh.tui.render.panel_nvme", own)
-    assert panel.panel_of(spec) is own
+def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
+    block, tcp = LAST.specs["block"], LAST.specs["tcp"]
+    assert panel_of(replace(block, name="nvme")) is panel_ops
+    assert panel_of(replace(tcp, name="wire")) is panel_flow
+    assert panel_of(replace(block, name="pg")) is panel_pg
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -328,10 +323,9 @@ def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
 
 def test_a_box_is_closed_whatever_is_in_it() -> None:
     for width in (76, 100, 120, 200):
-        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, (), UNICODE)
+        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, ())
         for name in LAST.specs:
-            frame = panel.boxed(view, layer_of(LAST, name), None, width, 9)
+            frame = boxed(view, layer_of(LAST, name), None, width, 9)
             assert [line.width for line in frame.lines] == [width] * 9
             ends = [(line.text[0], line.text[-1]) for line in frame.lines]
             assert ends == [("╭", "╮"), *[("│", "│")] * 7, ("╰", "╯")]
-            assert isinstance(frame.lines[0], Line)

@@ -15,7 +15,7 @@ from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
+from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.render.screen import ScreenData, draw
@@ -41,7 +41,7 @@ def data_of(kind: str, variant: str) -> ScreenData:
         return screen_data(snapshot)
     if variant == "replay":
         return screen_data(
-            snapshot, mode="replay", shown="paused", title="run.ioh", speed=8.0, glyphs=ASCII
+            snapshot, mode="replay", shown="paused", title="run.ioh", speed=8.0, is_ascii=True
         )
     return screen_data(
         snapshot,
@@ -126,7 +126,7 @@ def test_in_ascii_every_line_keeps_its_width(kind: str) -> None:
 
 
 def test_drawing_changes_nothing_that_it_is_given() -> None:
-    data = screen_data(minute()[-1], glyphs=UNICODE)
+    data = screen_data(minute()[-1])
     for state in shown_states("demo")[::3]:
         before = draw(state, data, 120, 40)
         assert draw(state, data, 120, 40).lines == before.lines
@@ -149,7 +149,7 @@ def test_what_has_not_happened_yet_is_not_called_unmeasured(
     assert isinstance(layer, LayerSnapshot)
     idle = replace(layer, source=source, ops={**layer.ops, "write": OpStats(count=count)})
     shown = replace(snapshot, layers={**snapshot.layers, "block": idle})
-    view = PanelView(ViewState(chosen=("block", "write")), shown, (), UNICODE)
+    view = PanelView(ViewState(chosen=("block", "write")), shown, ())
     assert said in panel(view, 60, 10).text()
 
 

@@ -16,12 +16,11 @@ from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
 from ioh.tui.render.facts import metric_title, render_facts
 from ioh.tui.render.findings import render_strip
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.help import render_help
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.layers import LayersView, render_layers, visible_columns
+from ioh.tui.render.layers import render_layers, visible_columns
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.top import (
-    TopView,
     chosen_rows,
     column_title,
     key_text,
@@ -30,9 +29,10 @@ from ioh.tui.render.top import (
 )
 from ioh.tui.render.trends import length_text
 from ioh.tui.rows import LayerRow, layer_rows
+from ioh.tui.state import TableState, ViewState
 from tests.screens import FINDINGS, kinds, minute
 
-VIEW = LayersView((), ("block", "read"), has_focus=True, glyphs=UNICODE)
+VIEW = PanelView(ViewState(chosen=("block", "read")), minute()[-1], ())
 SOME = OpStats(
     count=1000,
     bytes=8_192_000,
@@ -52,7 +52,7 @@ SOME = OpStats(
 def cells_of(stats: OpStats, width: int = 120) -> dict[str, str]:
     """What stands under each heading, by where the heading ends."""
     row = LayerRow("block", "read", "R", "block", stats)
-    head, line = (line.text for line in render_layers([row], VIEW, width, 0).lines)
+    head, line = (line.text for line in render_layers(VIEW, [row], width).lines)
     found = {}
     for title in ("MB/s", "ops/s", "avg KB", "avg ms", "p50", "p95", "p99", "max ms (KB)", "in-fl"):
         end = head.index(f" {title}") + len(title) + 1
@@ -104,7 +104,7 @@ def test_hidden_columns_are_counted() -> None:
 def test_the_slowest_operation_and_its_size_fit_their_column(max_us: float, size: int) -> None:
     stats = OpStats(count=1, max_us=max_us, max_bytes=size)
     row = LayerRow("block", "read", "R", "block", stats)
-    text = render_layers([row], VIEW, 120, 0).lines[1].text
+    text = render_layers(VIEW, [row], 120).lines[1].text
     assert "~" not in text
     unit = "B" if size < 1024 else ""  # the heading says KB
     assert f"({format_scaled(size, 1024)}{unit})" in text
@@ -128,7 +128,7 @@ def test_the_first_intervals_are_no_measure_of_a_trend() -> None:
 
 def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
     rows = layer_rows(minute()[-1], only="block")
-    frame = render_layers(rows, VIEW, 100, 0)
+    frame = render_layers(VIEW, rows, 100)
     marked = [y for y, line in enumerate(frame.lines) if "sel" in dict(line.spans).values()]
     assert len(marked) == 1
     assert frame.lines[marked[0]].text.startswith("R block")
@@ -161,10 +161,10 @@ ROWS = tuple(
         ("3", "/log/gamma", 0.0, None, 30.0),
     )
 )
-TOP = TopView(UNICODE)
+TOP = TableState()
 
 
-def keys_of(view: TopView) -> list[str]:
+def keys_of(view: TableState) -> list[str]:
     return [row.key[0] for row in chosen_rows(ROWS, view)]
 
 
@@ -194,7 +194,7 @@ def test_the_column_that_ranks_is_the_last_to_go_and_untitled_ones_never_show() 
 
 
 def test_a_breakdown_by_hand() -> None:
-    frame = render_top(SPEC, ROWS, replace(TOP, cursor=1), 60, 10)
+    frame = render_top(SPEC, ROWS, replace(TOP, cursor=1), 60, 10, has_focus=True)
     head, *rows = frame.text().splitlines()
     assert head.split() == ["R", "MB/s", "r/s", "rtt", "pid", "path"]
     assert [row.split() for row in rows] == [
@@ -212,16 +212,16 @@ def test_a_breakdown_by_hand() -> None:
 
 
 def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
-    shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2)
-    assert [h.argument for h in shown.hits if h.y] == [1]
+    shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2, has_focus=True)
+    assert [h.argument for h in shown.hits if h.y] == [2]
     empty = render_top(SPEC, ROWS, replace(TOP, pattern="zz"), 60, 5)
     assert "no rows match " in empty.text()
     assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
 
 
-@pytest.mark.parametrize(("cursor", "style"), [(None, "dim"), (0, "sel")])
-def test_an_empty_breakdown_shows_that_keys_go_there(cursor: int | None, style: str) -> None:
-    line = render_top(SPEC, (), replace(TOP, cursor=cursor), 60, 5).lines[1]
+@pytest.mark.parametrize(("has_focus", "style"), [(False, "dim"), (True, "sel")])
+def test_an_empty_breakdown_shows_that_keys_go_there(has_focus: bool, style: str) -> None:
+    line = render_top(SPEC, (), TOP, 60, 5, has_focus=has_focus).lines[1]
     assert {span[1] for span in line.spans} == {style}
 
 
@@ -276,7 +276,7 @@ def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 300])
 def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> None:
     snapshot = minute()[-1]
-    text = " ".join(render_help(tuple(snapshot.specs.values()), width, UNICODE).text().split())
+    text = " ".join(render_help(tuple(snapshot.specs.values()), width).text().split())
     for key in KEYS:
         if key.action != "layer":
             assert key.label in text
@@ -291,7 +291,7 @@ def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> No
 def test_help_calls_everything_as_the_screen_does() -> None:
     """Headings of breakdowns, a layer's own numbers, the first lines, and units of times."""
     snapshot = minute()[-1]
-    text = render_help(tuple(snapshot.specs.values()), 120, UNICODE).text()
+    text = render_help(tuple(snapshot.specs.values()), 120).text()
     for layer in snapshot.layers.values():
         assert isinstance(layer, LayerSnapshot)
         section = text.split(f"\n Layer {layer.spec.title}\n")[1].split("\n\n")[0]
@@ -307,13 +307,13 @@ def test_help_calls_everything_as_the_screen_does() -> None:
     assert "µs" not in text.split("\n Layer ", 1)[1].replace("read_ahead", "")
     for word in ("312µs", ".1ms", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
         assert word in text, word
-    for sign in (UNICODE.mark, UNICODE.finding, UNICODE.gap, UNICODE.position):
+    for sign in "▼!╳█":
         assert f"  {sign} " in text
 
 
 def test_a_layer_without_any_number_still_has_its_lines() -> None:
     rows = layer_rows(kinds()["nothing known"])
-    text = render_layers(rows, VIEW, 120, 0).text()
+    text = render_layers(VIEW, rows, 120).text()
     for title in ("app", "nfs client", "tcp in", "nfs server", "block"):
         assert title in text
 

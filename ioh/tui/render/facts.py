@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
+from itertools import chain
 
 from ioh.model.metric import MetricSpec
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import format_unit, safe_name
-from ioh.tui.render.line import Line
+from ioh.tui.render.line import Line, wrapped
 
 # Gauges that say what the layer may do at most, not what it does.
 _LIMIT_PREFIXES = ("max_", "rsize", "wsize", "speed_", "read_ahead", "chunk", "slots", "nconnect")
@@ -16,7 +16,7 @@ _LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
 _MAX_LIMITED = 3
 
 
-def render_facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
+def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """At most ``height`` lines: the layer's own numbers that are not zero, then its limits."""
     items = [
         f"{metric_title(spec)} {_text(spec, layer.metrics.get(spec.derived_name))}"
@@ -24,20 +24,15 @@ def render_facts(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line
         if spec.title and layer.metrics.get(spec.derived_name)
     ]
     limits = list(_limits(layer))
-    lines = _wrapped("", items, width)[: max(1, height - bool(limits))]
-    lines += _wrapped("limits ", limits, width)
-    yield from lines[:height]
+    lines = _joined("", items, width)[: max(1, height - bool(limits))]
+    return (lines + _joined("  limits ", limits, width))[:height]
 
 
-def render_notes(layer: LayerSnapshot, width: int, height: int) -> Iterator[Line]:
+def render_notes(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """At most ``height`` lines: what the layer leaves out; of /proc the panels say it."""
     notes = layer.notes if layer.source != "proc" else ()
-    lines = [
-        Line("  ").add(part, "warn").fitted(width)
-        for note in notes
-        for part in textwrap.wrap(safe_name(note, 1000), max(20, width - 4))
-    ]
-    yield from lines[:height]
+    lines = [wrapped(safe_name(note, 1000), width - 1, "warn", 2) for note in notes]
+    return list(chain.from_iterable(lines))[:height]
 
 
 def _limits(layer: LayerSnapshot) -> Iterator[str]:
@@ -67,10 +62,10 @@ def _text(spec: MetricSpec, value: float | None) -> str:
     return format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
 
 
-def _wrapped(head: str, items: list[str], width: int) -> list[Line]:
+def _joined(head: str, items: list[str], width: int) -> list[Line]:
     lines: list[Line] = []
     for item in items:
         if not lines or lines[-1].width + len(item) + 2 > width:
-            lines.append(Line(f"  {head}" if head else "", "dim"))
+            lines.append(Line(head, "dim"))
         lines[-1].add("  ").add(item)
-    return [line.fitted(width) for line in lines]
+    return lines

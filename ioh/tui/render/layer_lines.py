@@ -16,8 +16,7 @@ from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_flow import is_losing
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
-from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import STYLES, TREND_STYLES, binned, length_text
+from ioh.tui.render.trends import STYLES, TREND_STYLES, binned, length_text, render_bars
 from ioh.tui.rows import LayerRow
 
 _LABEL = 16  # columns of the number, the title, and the op's letter
@@ -98,7 +97,7 @@ def _line(view: PanelView, row: LayerRow, layout: _Layout, *, is_first: bool) ->
             _histogram(view, row, line.add("  "), axis)
     if layout.trend:
         values = binned(series(view.points, row.key, "bytes_per_s"), layout.trend, view.tick)
-        bars = render_bars(values, 1, view.glyphs, gap=True)[0]
+        bars = render_bars(values, 1, is_ascii=view.is_ascii, gap=True)[0]
         line.to(layout.before_trend).add(bars, TREND_STYLES[row.direction])
     return line
 
@@ -110,7 +109,7 @@ def _histogram(view: PanelView, row: LayerRow, line: Line, axis: Axis) -> None:
         line.add(" " * axis.width)
         return
     counts = hist.by_latency()
-    shaded(line, counts, axis, view.glyphs, STYLES[row.direction], largest=max(counts))
+    shaded(line, counts, axis, STYLES[row.direction], largest=max(counts))
 
 
 def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:

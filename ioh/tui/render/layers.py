@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled
-from ioh.tui.history import TrendPoint, series
+from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
-from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, binned, length_text
+from ioh.tui.render.panels import PanelView
+from ioh.tui.render.trends import (
+    STYLES,
+    TREND_INTERVALS,
+    TREND_STYLES,
+    Values,
+    binned,
+    length_text,
+    render_bars,
+)
 from ioh.tui.rows import LayerRow
 
 _MIN_TREND = 12
@@ -20,23 +26,6 @@ _SLOWEST = 13  # columns of a time and a size
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MIN_LABEL = 12
 _MAX_LABEL = 24
-
-
-@dataclass(frozen=True, slots=True)
-class LayersView:
-    """What the table shows beside its rows.
-
-    Shape:
-        ``points`` are the last TREND_INTERVALS intervals; ``chosen`` is the key of the row that
-        the other panels show; ``has_focus`` whether keys move it; ``hidden`` are rows that did
-        not fit.
-    """
-
-    points: Sequence[TrendPoint | None]
-    chosen: tuple[str, str]
-    has_focus: bool
-    glyphs: Glyphs
-    hidden: Sequence[LayerRow] = ()
 
 
 def _ms(value_us: float | None) -> str:
@@ -92,66 +81,91 @@ def visible_columns(label_width: int, width: int) -> list[Column[LayerRow]]:
     return fitting(COLUMNS, width - label_width - trend)
 
 
-def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int, tick: int) -> ScreenFrame:
-    """A heading and a line for each row; a click chooses the row's op."""
+def render_layers(
+    view: PanelView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
+) -> ScreenFrame:
+    """A heading and a line for each row, a click chooses the row's op; ``hidden`` did not fit."""
     # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
-    widest = max((len(_label(row, view.glyphs)) for row in (*rows, *view.hidden)), default=0)
+    widest = max((len(_label(row)) for row in (*rows, *hidden)), default=0)
     needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
     label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
     columns = visible_columns(label_width, width)
     used = label_width + sum(c.width + 1 for c in columns)
     trend = min(TREND_INTERVALS, width - used - 2)
-    frame = ScreenFrame()
-    hidden = _hidden(view, label_width)
+    points = view.points[-TREND_INTERVALS:]
     is_flow = all(row.note for row in rows if row.op)  # of which the notes say the rest
-    head = Line().left(hidden, label_width, "dim" if hidden else "")
+    missing = _missing(len(hidden), label_width)
+    head = Line().left(missing, label_width, "dim" if hidden else "")
     head = titles(columns[:2] if is_flow else columns, head).to(used)
     if trend >= _MIN_TREND:
-        head.add("  ").add(f"trend {length_text(view.points, trend)}", "head")
-    frame.add(head.fitted(width))
+        head.add("  ").add(f"trend {length_text(points, trend)}", "head")
+    frame = ScreenFrame([head.fitted(width)])
     for row in rows:
         line = _render_row(row, view, columns, label_width)
         if trend >= _MIN_TREND and row.op and line.width <= used:
-            line.to(used).add("  ").add(_trend(row, view, trend, tick), TREND_STYLES[row.direction])
-        hit = (0, width, "choose", f"{row.layer}/{row.op}")
-        frame.add(line.fitted(width), hit)
+            values: Values = series(points, row.key, "bytes_per_s")
+            if not any(values):
+                values = series(points, row.key, "ops_per_s")
+            values = binned(values, trend, view.tick)
+            bars = render_bars(values, 1, is_ascii=view.is_ascii, gap=True)[0]
+            line.to(used).add("  ").add(bars, TREND_STYLES[row.direction])
+        frame.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
     return frame
 
 
-def _hidden(view: LayersView, width: int) -> str:
+def _missing(count: int, width: int) -> str:
     """How many rows are missing, and what shows them, where the labels' heading would be."""
-    if not view.hidden:
-        return ""
-    text = f"+{len(view.hidden)} row{'s' if len(view.hidden) > 1 else ''}"
+    text = f"+{count} row{'s' if count > 1 else ''}" if count else ""
     said = f"{text} (taller)"
-    return said if len(said) <= width else text
+    return said if text and len(said) <= width else text
 
 
-def _label(row: LayerRow, glyphs: Glyphs) -> str:
-    mark = f" {glyphs.branch} " if row.is_part else " "
+def _label(row: LayerRow) -> str:
+    mark = " └ " if row.is_part else " "
     return f"{row.direction or ' '}{mark}{row.label}"
 
 
 def _render_row(
-    row: LayerRow,
-    view: LayersView,
-    columns: Sequence[Column[LayerRow]],
-    label_width: int,
+    row: LayerRow, view: PanelView, columns: Sequence[Column[LayerRow]], label_width: int
 ) -> Line:
-    is_chosen = row.key == view.chosen and bool(row.op)
-    style = ("sel" if view.has_focus else "sel2") if is_chosen else STYLES[row.direction]
-    label = _label(row, view.glyphs)
-    line = Line().left(label, label_width, style if row.op or row.is_part else "dim")
+    style = STYLES[row.direction]
+    if row.op and row.key == view.state.chosen:
+        style = "sel" if view.state.focus == "layers" else "sel2"
+    line = Line().left(_label(row), label_width, style if row.op or row.is_part else "dim")
     if not row.op:
         return line.add(" ").add(row.note, "dim")
     if row.note:  # a flow: no latencies, so their place says what it has
-        cells(columns[:2], row, line)
-        return line.add("  ").add(row.note)
+        return cells(columns[:2], row, line).add("  ").add(row.note)
     return cells(columns, row, line, "dim" if row.stats.count == 0 else "")
 
 
-def _trend(row: LayerRow, view: LayersView, width: int, tick: int) -> str:
-    values = series(view.points, row.key, "bytes_per_s")
-    if not any(values):
-        values = series(view.points, row.key, "ops_per_s")
-    return render_bars(binned(values, width, tick), 1, view.glyphs, gap=True)[0]
+def fitted_rows(
+    rows: Sequence[LayerRow], chosen: tuple[str, str], room: int
+) -> tuple[list[LayerRow], list[LayerRow]]:
+    """The lines for ``room`` of them, the chosen one always among them, and those left out.
+
+    Parts go first, then what is neither read nor write; reads and writes go last, and then those
+    about the chosen line are shown.
+    """
+    room = max(1, room)
+    kept = list(rows)
+    # Idle parts first; in each kind the last line first.
+    order = sorted(range(len(rows)), key=lambda at: (_usefulness(rows[at]), -at))
+    for row in (rows[at] for at in order):
+        if len(kept) <= room or _usefulness(row) == _MAIN:
+            break
+        if not row.op or row.key != chosen:
+            kept.remove(row)
+    at = next((at for at, row in enumerate(kept) if row.op and row.key == chosen), 0)
+    first = max(0, min(at - room // 2, len(kept) - room))
+    shown = kept[first : first + room]
+    return shown, [row for row in rows if row not in shown]
+
+
+_IDLE_PART, _PART, _BESIDE, _MAIN = range(4)
+
+
+def _usefulness(row: LayerRow) -> int:
+    if row.is_part:
+        return _PART if row.stats.count or not row.op else _IDLE_PART
+    return _MAIN if row.direction else _BESIDE
