@@ -11,10 +11,12 @@ from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
+from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
 from ioh.tui.render.header import HeaderView
-from ioh.tui.render.screen import ScreenData
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.timeline import TimelineView
 from ioh.tui.state import Narrow, TableState, ViewState
 from tests import fakes
@@ -82,6 +84,19 @@ def nothing_there() -> Snapshot:
     """No layer is there, each for a reason."""
     missing = Unavailable("no file system of this kind is mounted", "Mount one.")
     return replace(minute()[-1], layers=dict.fromkeys(LAYERS, missing))
+
+
+def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot:
+    """A layer that is there."""
+    layer = snapshot.layers[name]
+    assert isinstance(layer, LayerSnapshot)
+    return layer
+
+
+def with_layer(snapshot: Snapshot, name: str, **changes: object) -> Snapshot:
+    """The same with a layer of which something is otherwise."""
+    layer = replace(layer_of(snapshot, name), **changes)  # type: ignore[arg-type]
+    return replace(snapshot, layers={**snapshot.layers, name: layer})
 
 
 def without(snapshot: Snapshot, layer: str) -> Snapshot:
@@ -172,3 +187,14 @@ def screen_data(
         tick=len(past),
         is_ascii=is_ascii,
     )
+
+
+def drawn(
+    snapshot: Snapshot,
+    size: tuple[int, int] = (120, 40),
+    state: ViewState | None = None,
+    history: Sequence[Snapshot] | None = None,
+) -> ScreenFrame:
+    """The screen that shows an interval, something on it being chosen."""
+    state = with_valid_choice(state or ViewState(), snapshot)
+    return draw(state, screen_data(snapshot, history=history), *size)

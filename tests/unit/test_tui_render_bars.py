@@ -35,25 +35,16 @@ def test_the_header_says_how_the_screen_is_fed() -> None:
     assert "‖ DEMO" in header(mode="demo", shown="paused")
 
 
-def test_the_header_has_host_kernel_clock_and_load() -> None:
-    text = header()
-    for said in ("DEMO", "6.12.0-demo", clock(minute()[-1].time_unix_s, utc=True), "cpu ", "load "):
-        assert said in text
-
-
 def test_what_matters_least_is_left_out_first() -> None:
-    assert "ioh itself" in header(200)
+    wide, middle, narrow = header(200), header(64), header(50)
+    now = clock(minute()[-1].time_unix_s, utc=True)
+    assert all(said in wide for said in ("DEMO", "6.12.0-demo", now, "cpu ", "load ", "ioh itself"))
     assert "ioh itself" not in header(120)
-    narrow = header(50)
+    assert "DEMO (made-up load)" in middle, "which host it is goes after its numbers"
+    assert "cpu" not in middle
     assert "● LIVE 1s" in narrow
-    assert clock(minute()[-1].time_unix_s, utc=True) in narrow
+    assert now in narrow
     assert "load " not in narrow
-
-
-def test_which_host_it_is_goes_after_its_numbers() -> None:
-    narrow = header(64)
-    assert "DEMO (made-up load)" in narrow
-    assert "cpu" not in narrow
 
 
 def test_a_late_tick_is_said_however_narrow_it_is() -> None:
@@ -66,25 +57,22 @@ def test_a_late_tick_is_said_however_narrow_it_is() -> None:
     assert lateness(replace(LIVE, age_s=7.0), 3.0) == "LATE 7.0 s"
 
 
-def test_shares_have_the_digits_that_are_known() -> None:
-    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
-    text = render_header(snapshot, LIVE, 200).text
-    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in text
+def of_interval(**changes: object) -> str:
+    return render_header(replace(minute()[-1], **changes), LIVE, 220).text  # type: ignore[arg-type]
 
 
-def test_unknown_numbers_of_the_host_are_dashes() -> None:
-    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.0))
-    text = render_header(snapshot, LIVE, 200).text
-    assert "cpu .  iowait -" in text
-    assert "load -  dirty -" in text
-    assert "io psi" not in text
+def test_a_number_of_the_host_has_the_digits_that_are_known_or_is_a_dash() -> None:
+    known = of_interval(host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
+    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in known
+    unknown = of_interval(host=HostStats(cpu_pct=0.0))
+    assert "cpu .  iowait -" in unknown
+    assert "load -  dirty -" in unknown
+    assert "io psi" not in unknown
 
 
 def test_the_cost_of_ioh_itself_is_not_told_where_it_is_not_known() -> None:
-    snapshot = replace(minute()[-1], self_cpu_pct=None, bpf_cpu_pct=None)
-    assert "ioh itself" not in render_header(snapshot, LIVE, 220).text
-    half = replace(snapshot, bpf_cpu_pct=1.5)
-    assert "ioh itself 1.5% of a core" in render_header(half, LIVE, 220).text
+    assert "ioh itself" not in of_interval(self_cpu_pct=None, bpf_cpu_pct=None)
+    assert "ioh itself 1.5% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
 
 
 def test_iops_are_those_of_the_lowest_layer_that_counts() -> None:

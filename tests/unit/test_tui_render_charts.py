@@ -18,7 +18,6 @@ from ioh.tui.render.sizelat import (
     column_label,
     heat_level,
     heat_scale,
-    hidden_sizes,
     render_heat_map,
     render_size_latency,
     shaded,
@@ -143,16 +142,6 @@ def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
     assert text[0].endswith("█")
 
 
-def test_heat_levels_rise_with_counts() -> None:
-    levels = [
-        heat_level(count, heat_scale(10**6)) for count in (0, 1, 10, 100, 10**4, 10**5, 10**6)
-    ]
-    assert levels == sorted(levels)
-    assert levels[0] == 0
-    assert levels[1] >= 1
-    assert levels[-1] == HEAT_LEVELS - 1
-
-
 @given(st.integers(0, 10**18), st.integers(1, 10**18))
 def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     scale = heat_scale(largest)
@@ -161,13 +150,8 @@ def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     assert heat_level(largest, scale) == HEAT_LEVELS - 1
 
 
-def table(made: SizeLatencyHist | None, width: int, height: int) -> list[str]:
+def table(made: SizeLatencyHist, width: int, height: int) -> list[str]:
     return [line.text for line in render_size_latency(made, width, height, "read")]
-
-
-def test_without_a_histogram_the_table_says_so() -> None:
-    assert "no histogram" in table(None, 60, 5)[0]
-    assert "nothing in this interval" in table(hist(), 60, 5)[0]
 
 
 def test_the_table_holds_every_operation() -> None:
@@ -218,14 +202,6 @@ def test_a_low_table_keeps_the_busiest_sizes() -> None:
 def test_labels_name_the_upper_edge_and_more() -> None:
     assert [size_label(n) for n in (4, SIZE_BUCKETS - 1)] == ["8K", ">16M"]
     assert column_label(LATENCY_BUCKETS - 1).startswith(">")
-
-
-def test_sizes_without_a_line_are_counted() -> None:
-    four = hist(*((1024 << n, 50.0, n + 1) for n in range(4)))
-    assert hidden_sizes(None, 5) == hidden_sizes(hist(), 1) == 0
-    for height in (1, 2, 3, 4, 5, 9):
-        lines = table(four, 80, height)
-        assert hidden_sizes(four, height) == 4 - (len(lines) - 1)
 
 
 def test_the_time_axis_tells_the_time_that_passed() -> None:

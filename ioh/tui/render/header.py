@@ -1,17 +1,20 @@
-"""The first line: host, mode, clock, load, and the recording under way."""
+"""The first line: host, mode, clock, load, and the recording under way; several hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ioh.model.feed import Mode, RecordingState
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import clock, format_fixed, format_scaled, safe_name
+from ioh.model.pairs import HostState
+from ioh.model.snapshot import LayerSnapshot, Pair, Snapshot
+from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
+from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import is_flow, op_rows
-from ioh.tui.render.line import Line, Span
+from ioh.tui.render.line import Line, ScreenFrame, Span
 
 LATE_INTERVALS = 1.6
+_NAME = 24  # columns of a host's
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, 
     yield 0, "ioh", "brand"
     yield 0, view.host, "title"
     if snapshot is not None:
-        yield 2, "" if view.host else safe_name(snapshot.hostname, 24), "title"
+        yield 2, "" if view.host else safe_name(snapshot.hostname, _NAME), "title"
         yield 9, safe_name(snapshot.kernel, 24), "dim"
     yield 0, *_mode(view)
     yield 6, safe_name(view.title, 32), ""
@@ -134,3 +137,54 @@ def _recording(view: HeaderView) -> Span:
     is_small = state.size_bytes < 1e6
     size = f"{state.size_bytes / 1e3:.0f} KB" if is_small else f"{state.size_bytes / 1e6:.1f} MB"
     return f"● REC {length} {size}", "crit"
+
+
+def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFrame:
+    """One line: each host, what is wrong with it, and why with the one looked at; a click looks."""
+    texts = [f" {safe_name(state.name, _NAME)}{_wrong(state)} " for state in states]
+    first = 0
+    while first < at and sum(map(display_width, texts[first : at + 1])) + 1 > width:
+        first += 1
+    line, hits = Line(" " if first == 0 else "<"), []
+    for number, (state, text) in enumerate(zip(states, texts, strict=True)):
+        if number >= first:
+            start = line.width
+            line.add(text, "sel" if number == at else "" if state.is_here else "dim")
+            hits.append((start, line.width, "host", state.name))
+    if why := safe_name(states[at].why):
+        line.add(f" {why}", "warn")
+    frame = ScreenFrame()
+    frame.add(line.fitted(width), *hits)
+    return frame
+
+
+def where(states: Sequence[HostState], at: int) -> str:
+    """``db01 1/2``: the host looked at, and how many there are."""
+    return f"{safe_name(states[at].name, _NAME)} {at + 1}/{len(states)}"
+
+
+def lost(state: HostState) -> str:
+    """``LOST 12 s``; "" of a host that is here."""
+    if state.is_here:
+        return ""
+    return "NOT HERE" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
+
+
+def _wrong(state: HostState) -> str:
+    if not state.is_here:
+        return f" {lost(state).lower()}"
+    if state.clock_is_good:
+        return ""
+    if state.offset_s is None or state.error_s is None:
+        return " clock not known"
+    return f" clock {state.offset_s * 1e3:+.0f} ms, to {state.error_s * 1e3:.0f} ms"
+
+
+def render_path(found: Sequence[Pair], width: int, height: int) -> ScreenFrame:
+    """What ``ioh text`` prints of pairs, as far as so many lines show it."""
+    if not found or height <= 1:
+        return ScreenFrame()
+    _, head, *lines = pair_lines(found)
+    title = " nfs, means"
+    shown = [Line(title + head[len(title) :], "head"), *map(Line, lines[: height - 1])]
+    return ScreenFrame([line.fitted(width) for line in shown])

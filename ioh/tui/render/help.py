@@ -9,7 +9,7 @@ from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
-from ioh.tui.render.facts import metric_title
+from ioh.tui.render.layers import metric_title
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.top import column_title
 

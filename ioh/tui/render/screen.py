@@ -15,15 +15,13 @@ from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
-from ioh.tui.render.facts import render_facts, render_notes
 from ioh.tui.render.findings import render_findings, render_strip
 from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
 from ioh.tui.render.glyphs import drawn_in_ascii
-from ioh.tui.render.header import HeaderView, render_header
+from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
-from ioh.tui.render.hosts import lost, render_hosts, render_path, where
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.layers import fitted_rows, render_layers
+from ioh.tui.render.layers import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.pages import Page, render_commands

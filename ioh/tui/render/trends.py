@@ -76,6 +76,11 @@ def binned(values: Values, width: int, tick: int) -> list[float | None]:
     return [*[None] * (width - len(newest)), *newest]
 
 
+def render_trend(values: Values, width: int, tick: int, *, is_ascii: bool) -> str:
+    """The newest values as bars in one line."""
+    return render_bars(binned(values, width, tick), 1, is_ascii=is_ascii, gap=True)[0]
+
+
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
     """How long the trends are: ``60s``; "" where that is not known yet."""
     shown = points[-width * per_column(width) :]

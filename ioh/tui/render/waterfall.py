@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from ioh.model.path import DIRECTIONS, Path, Segment, paths
 from ioh.model.snapshot import Snapshot
@@ -91,7 +91,6 @@ def _columns(segments: Sequence[Segment], width: int) -> list[int]:
     """How wide each is: at least one column, together exactly ``width``."""
     spare = width - len(segments)
     total = sum(segment.us or 0.0 for segment in segments)
-    ends = [0.0]
-    for segment in segments:
-        ends.append(ends[-1] + (segment.us or 0.0) / total * spare)
+    shares = ((segment.us or 0.0) / total * spare for segment in segments)
+    ends = accumulate(shares, initial=0.0)
     return [1 + round(end) - round(begin) for begin, end in pairwise(ends)]
