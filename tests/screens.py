@@ -11,11 +11,12 @@ from ioh.model.finding import Evidence, Finding, NotEvaluated
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import HostStats, LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots
+from ioh.tui.actions import with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.history import point_of
-from ioh.tui.render.glyphs import UNICODE, Glyphs
 from ioh.tui.render.header import HeaderView
-from ioh.tui.render.screen import ScreenData
+from ioh.tui.render.line import ScreenFrame
+from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.timeline import TimelineView
 from ioh.tui.state import Narrow, TableState, ViewState
 from tests import fakes
@@ -85,6 +86,19 @@ def nothing_there() -> Snapshot:
     return replace(minute()[-1], layers=dict.fromkeys(LAYERS, missing))
 
 
+def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot:
+    """A layer that is there."""
+    layer = snapshot.layers[name]
+    assert isinstance(layer, LayerSnapshot)
+    return layer
+
+
+def with_layer(snapshot: Snapshot, name: str, **changes: object) -> Snapshot:
+    """The same with a layer of which something is otherwise."""
+    layer = replace(layer_of(snapshot, name), **changes)  # type: ignore[arg-type]
+    return replace(snapshot, layers={**snapshot.layers, name: layer})
+
+
 def without(snapshot: Snapshot, layer: str) -> Snapshot:
     """The same with a layer that has gone."""
     gone = Unavailable("the last mount is gone", is_idle=True)
@@ -138,7 +152,7 @@ def states(layers: Sequence[str] = LAYERS) -> list[ViewState]:
 def screen_data(
     snapshot: Snapshot | None,
     *,
-    glyphs: Glyphs = UNICODE,
+    is_ascii: bool = False,
     shown: str = "live",
     mode: str = "live",
     message: tuple[str, str] = ("", ""),
@@ -152,7 +166,6 @@ def screen_data(
     view = HeaderView(
         mode=mode,  # type: ignore[arg-type]
         shown=shown,
-        glyphs=glyphs,
         recording=recording or RecordingState(),
         now_unix_s=START_S + SECONDS,
         utc=True,
@@ -162,15 +175,26 @@ def screen_data(
     if snapshot is not None:
         extent = Extent(1, SECONDS, START_S, START_S + SECONDS)
         since = [finding.since_unix_s for finding in snapshot.findings]
-        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, glyphs, utc=True)
+        timeline = TimelineView(extent, snapshot.time_unix_s, MOMENTS, since, utc=True)
     return ScreenData(
         snapshot=snapshot,
         header=view,
-        glyphs=glyphs,
         points=[point_of(interval) for interval in past],
         timeline=timeline,
         status=status,
         message=message,
         specs=tuple(snapshot.specs.values()) if snapshot else (),
         tick=len(past),
+        is_ascii=is_ascii,
     )
+
+
+def drawn(
+    snapshot: Snapshot,
+    size: tuple[int, int] = (120, 40),
+    state: ViewState | None = None,
+    history: Sequence[Snapshot] | None = None,
+) -> ScreenFrame:
+    """The screen that shows an interval, something on it being chosen."""
+    state = with_valid_choice(state or ViewState(), snapshot)
+    return draw(state, screen_data(snapshot, history=history), *size)

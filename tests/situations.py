@@ -16,7 +16,6 @@ from ioh.playback.replay import ReplaySource
 from ioh.session.stream import Tick
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.history import point_of
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import ViewState
@@ -84,7 +83,6 @@ def picture(name: str, step: str, rule: str) -> str:
     view = HeaderView(
         mode="replay",
         shown="playing",
-        glyphs=UNICODE,
         now_unix_s=shown.time_unix_s,
         utc=True,
         title=f"{name}.ioh",
@@ -92,7 +90,6 @@ def picture(name: str, step: str, rule: str) -> str:
     data = ScreenData(
         snapshot=shown,
         header=view,
-        glyphs=UNICODE,
         points=[point_of(interval) for interval in intervals[: last + 1]],
         specs=tuple(shown.specs.values()),
         tick=last + 1,

@@ -9,15 +9,9 @@ from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import is_flow
-from ioh.tui.render.idle import folded
 from ioh.tui.render.pages import FOLLOW, Page
-from ioh.tui.render.panels import (
-    PanelView,
-    cursor_in,
-    shown_layer,
-    table_spec,
-    visible_rows,
-)
+from ioh.tui.render.panels import PanelView, folded, shown_layer, table_spec, visible_rows
+from ioh.tui.render.top import cursor_in
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import Narrow, ViewState
 

@@ -31,7 +31,6 @@ from ioh.tui.keys import find_key
 from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.preferences import Preferences
 from ioh.tui.prefetch import Found
-from ioh.tui.render.glyphs import ASCII, UNICODE
 from ioh.tui.render.header import LATE_INTERVALS
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.pages import Page
@@ -76,7 +75,6 @@ class IohApp(App[int]):
         # The terminal's own background and 16 colours stay what the user made them.
         super().__init__(TerminalDriver, ansi_color=True)
         self.theme_name: ThemeName = "mono" if self.no_color else options.theme
-        self._glyphs = ASCII if options.ascii_only else UNICODE
         self._canvas = Canvas(
             styles_for(self.theme_name, self.console.color_system), ascii_only=options.ascii_only
         )
@@ -86,7 +84,7 @@ class IohApp(App[int]):
         self._hosts = feed if isinstance(feed, Hosts) else None
         self._runner = FeedThread(feed, self._take_news)
         self._views = [
-            View(each, options, self._glyphs, partial(self._found, at))
+            View(each, options, partial(self._found, at))
             for at, each in enumerate(feed.feeds if isinstance(feed, Hosts) else (feed,))
         ]
         self.view = self._views[0]
@@ -245,7 +243,7 @@ class IohApp(App[int]):
         if snapshot is None:
             return None
         points = self.view.past.window(self.travel.position.tick, HISTORY_INTERVALS)
-        return PanelView(self.state, snapshot, points, self._glyphs)
+        return PanelView(self.state, snapshot, points, is_ascii=self.options.ascii_only)
 
     def _seen_by(self, panel: PanelView) -> Context:
         """What an action can see."""
@@ -270,7 +268,6 @@ class IohApp(App[int]):
             header=self.view.headings.header(
                 self.view.shown, self.state.narrow, self.view.age_s(), is_over=self.view.is_over
             ),
-            glyphs=self._glyphs,
             points=self.view.past.window(tick, HISTORY_INTERVALS),
             timeline=self.view.headings.timeline(self.view.shown),
             status="" if self.view.status in self._message[0] else self.view.status,
@@ -282,6 +279,7 @@ class IohApp(App[int]):
             compared=compared_of(self.state, self.view.baseline),
             hosts=self._hosts.states if self._hosts else (),
             host_at=self._views.index(self.view),
+            is_ascii=self.options.ascii_only,
         )
 
     # ---- doing

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from ioh.model.errors import ExitCode
+from ioh.sinks.cells import clock
 from ioh.tui import export_actions
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.options import ScreenOptions, ThemeName
 from ioh.tui.prefetch import Found
-from ioh.tui.render.header import clock
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.panels import PanelView
 from ioh.tui.state import ViewState

@@ -13,6 +13,7 @@ from ioh.rights.files import can_create_here, create
 from ioh.sinks.text import TextOptions, TextSink
 from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
+from ioh.tui.render.glyphs import drawn_in_ascii
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.panels import PanelView, breakdown, shown_layer
 from ioh.tui.theme import styles_for
@@ -80,4 +81,5 @@ def table_text(view: PanelView) -> str:
     layer = shown_layer(view)
     if layer is None or not layer.spec.tables:
         return ""
-    return breakdown(view, _COPY_WIDTH, _COPY_HEIGHT).text()
+    text = breakdown(view, _COPY_WIDTH, _COPY_HEIGHT).text()
+    return drawn_in_ascii(text) if view.is_ascii else text

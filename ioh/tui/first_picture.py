@@ -8,7 +8,7 @@ from ioh.model.feed import Mode
 from ioh.model.snapshot import Snapshot
 from ioh.tui.actions import with_valid_choice
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
+from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.render.trends import TREND_INTERVALS
@@ -36,11 +36,9 @@ def first_picture(  # noqa: PLR0913
         title: Of what is played, printable.
         snapshot: The first interval, where that is over already.
     """
-    glyphs = ASCII if options.ascii_only else UNICODE
     header = HeaderView(
         mode=mode,
         shown="playing" if mode != "live" else "live",
-        glyphs=glyphs,
         cycle_s=cycle_s,
         speed=options.speed,
         title=title,
@@ -50,6 +48,7 @@ def first_picture(  # noqa: PLR0913
     )
     state = ViewState() if snapshot is None else with_valid_choice(ViewState(), snapshot)
     points = (None,) * TREND_INTERVALS  # nothing is known of what was before
-    frame = draw(state, ScreenData(snapshot, header, glyphs, points, status=STARTING), *size)
+    data = ScreenData(snapshot, header, points, status=STARTING, is_ascii=options.ascii_only)
+    frame = draw(state, data, *size)
     texts = (line.text.rstrip() for line in frame.lines)
     return [to_ascii(text) if options.ascii_only else text for text in texts]

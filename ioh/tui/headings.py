@@ -10,7 +10,6 @@ from ioh.model.printable import printable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.state import Narrow
@@ -27,7 +26,6 @@ class Headings:
         travel: Where on the time line the screen is.
         findings: When there were any.
         options: How the user wants the screen.
-        glyphs: What it is drawn with.
     """
 
     def __init__(
@@ -36,10 +34,9 @@ class Headings:
         travel: TimeNavigation,
         findings: FindingTimes,
         options: ScreenOptions,
-        glyphs: Glyphs,
     ) -> None:
         self._feed, self._travel, self._findings = feed, travel, findings
-        self._options, self._glyphs = options, glyphs
+        self._options = options
         self.line = ""
 
     def look(self) -> bool:
@@ -76,7 +73,6 @@ class Headings:
         return HeaderView(
             mode=self._feed.mode,
             shown=how,
-            glyphs=self._glyphs,
             cycle_s=self._feed.cycle_s,
             age_s=age_s,
             speed=self._travel.speed,
@@ -100,7 +96,6 @@ class Headings:
             at,
             moments,
             self._findings.within(extent),
-            self._glyphs,
             self._options.utc,
             text,
             self._findings.looked_until_unix_s(),

@@ -27,10 +27,12 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How one breakdown is shown; see TopView.  What rows there are decides in the end.
+    """How one breakdown is shown; what rows there are decides in the end.
 
     Shape:
-        ``key`` is that of the row under the cursor, which it follows; () for the row at ``cursor``.
+        ``sort`` is the derived name of a column, "" for the table's own order; ``pattern`` keeps
+        rows whose names hold it, whatever the case; ``offset`` is the first row seen; ``key`` that
+        of the row under the cursor, which it follows; () for the row at ``cursor``.
     """
 
     name: str = ""

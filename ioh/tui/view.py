@@ -14,7 +14,6 @@ from ioh.tui.headings import Headings
 from ioh.tui.options import ScreenOptions
 from ioh.tui.past import Past
 from ioh.tui.prefetch import Found, Prefetch
-from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.time_navigation import TimeNavigation
 
 HISTORY_INTERVALS = 300
@@ -29,13 +28,10 @@ class View:
     Args:
         feed: Where intervals come from.
         options: How the user wants the screen.
-        glyphs: What it is drawn with.
         tell: Gets each interval of the past that was asked for, from another thread.
     """
 
-    def __init__(
-        self, feed: Feed, options: ScreenOptions, glyphs: Glyphs, tell: Callable[[Found], None]
-    ) -> None:
+    def __init__(self, feed: Feed, options: ScreenOptions, tell: Callable[[Found], None]) -> None:
         self.feed = feed
         self.latest: Snapshot | None = None
         self.shown: Snapshot | None = None
@@ -45,7 +41,7 @@ class View:
         self.seeker = Prefetch(feed, self.past, tell, HISTORY_INTERVALS)
         self.baseline = Baseline(feed, self.seeker.compare)
         self.travel = TimeNavigation(feed, self.seeker.request, options.speed, self.findings)
-        self.headings = Headings(feed, self.travel, self.findings, options, glyphs)
+        self.headings = Headings(feed, self.travel, self.findings, options)
         self.news_s = time.monotonic()
         self.status = STARTING
         self.is_over = False

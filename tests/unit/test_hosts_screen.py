@@ -18,7 +18,7 @@ from ioh.model.intervals import interval
 from ioh.model.pairs import HostInterval, HostState, Round
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, PairOp, Snapshot
-from ioh.tui.render.hosts import render_hosts, render_path
+from ioh.tui.render.header import render_hosts, render_path
 from tests import fake_ssh, fakes
 from tests.pty_screen import ROOT, PtyScreen
 from tests.screen_feed import FakeFeed, Stage, stage

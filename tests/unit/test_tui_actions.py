@@ -10,7 +10,6 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
 from ioh.tui.actions import Argument, Context, act, pasted, typed, with_valid_choice
 from ioh.tui.drill_down import narrowed
 from ioh.tui.keys import KEYS, find_key
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.pages import Page
 from ioh.tui.render.panels import PanelView, shown_layer, table_spec, visible_rows
@@ -34,7 +33,7 @@ def do(
 ) -> ViewState:
     """One action, as the screen does it."""
     shown = narrowed(snapshot, state.narrow) if state.narrow else snapshot
-    view = PanelView(state, shown, (), UNICODE)
+    view = PanelView(state, shown, ())
     layer = shown_layer(view)
     spec = layer and table_spec(layer, state.table_of(layer.spec.name))
     columns = [column.derived_name for column in shown_columns(spec, 120)] if spec else []
@@ -59,7 +58,7 @@ START = with_valid_choice(ViewState(), LAST)
 
 
 def rows_of(state: ViewState) -> list[tuple[str, ...]]:
-    return visible_rows(PanelView(state, LAST, (), UNICODE))[1]
+    return visible_rows(PanelView(state, LAST, ()))[1]
 
 
 def test_the_first_line_is_chosen_until_one_is_by_hand() -> None:
@@ -345,9 +344,9 @@ def test_no_key_does_harm_in_any_state() -> None:
     for state in states():
         for key in KEYS:
             do(state, key.action, key.argument)
-    assert act(
-        START, "no such action", "", Context(PanelView(START, LAST, (), UNICODE), (), PAGE)
-    ) == (START)
+    assert act(START, "no such action", "", Context(PanelView(START, LAST, ()), (), PAGE)) == (
+        START
+    )
 
 
 def test_every_key_has_one_meaning() -> None:

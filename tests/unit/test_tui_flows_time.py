@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from ioh.model.feed import News
 from ioh.model.snapshot import Snapshot
+from ioh.sinks.cells import clock
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.header import clock
 from tests.screen_feed import FakeFeed, Stage, stage
 from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
 

@@ -20,7 +20,7 @@ from ioh.tui.options import ThemeName
 from ioh.tui.picture import svg
 from ioh.tui.render.compare import Compared
 from ioh.tui.render.line import ScreenFrame
-from ioh.tui.render.panel import boxed
+from ioh.tui.render.overview import boxed
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import Narrow, ViewState
@@ -147,7 +147,7 @@ def test_a_picture_in_other_colours_is_as_committed(theme: ThemeName) -> None:
 def test_a_panel_is_as_committed(layer: str, size: tuple[int, int]) -> None:
     state, data = troubled()
     assert data.snapshot is not None
-    view = PanelView(state, data.snapshot, data.points, data.glyphs, data.tick)
+    view = PanelView(state, data.snapshot, data.points, data.tick)
     shown = [data.snapshot.layers[name] for name in LAYERS]
     one, below = [*shown, None][LAYERS.index(layer) :][:2]
     assert isinstance(one, LayerSnapshot)

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
+from ioh.model.snapshot import OpStats, Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
 from ioh.tui.history import point_of
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.screen import draw
 from ioh.tui.render.trends import TREND_INTERVALS
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, LAYERS, minute, nothing_known, screen_data
+from tests.screens import FINDINGS, LAYERS, drawn, layer_of, minute, nothing_known, with_layer
 
 BUSY = minute()[-1]
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -24,12 +22,11 @@ NOTHING = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
 
 def quiet(*names: str) -> Snapshot:
     """The demo's last interval, in which some layers did nothing."""
-    layers = dict(BUSY.layers)
+    shown = BUSY
     for name in names:
-        layer = layers[name]
-        assert isinstance(layer, LayerSnapshot)
-        layers[name] = replace(layer, ops=dict.fromkeys(layer.ops, NOTHING), tables={})
-    return replace(BUSY, layers=layers)
+        nothing = dict.fromkeys(layer_of(BUSY, name).ops, NOTHING)
+        shown = with_layer(shown, name, ops=nothing, tables={})
+    return shown
 
 
 def lines(
@@ -38,14 +35,12 @@ def lines(
     past: Sequence[Snapshot] = (),
     state: ViewState | None = None,
 ) -> list[str]:
-    state = with_valid_choice(state or ViewState(), shown)
-    data = screen_data(shown, history=[*past, shown])
-    return [line.text for line in draw(state, data, *size).lines]
+    return [line.text for line in drawn(shown, size, state, [*past, shown]).lines]
 
 
-def numbered(drawn: list[str]) -> set[int]:
+def numbered(text: list[str]) -> set[int]:
     """Layers that have a panel, or lines."""
-    starts = (line.lstrip("╭─ !i") for line in drawn)
+    starts = (line.lstrip("╭─ !i") for line in text)
     return {int(start[0]) for start in starts if start[:1].isdigit() and start[1:2] == " "}
 
 
@@ -92,20 +87,16 @@ def test_the_arrow_keys_pass_it_by_and_its_number_zooms_into_it() -> None:
     state = with_valid_choice(ViewState(), shown)
     seen = []
     for _ in range(8):
-        view = PanelView(state, shown, [point_of(shown)], UNICODE)
+        view = PanelView(state, shown, [point_of(shown)])
         state = act(state, "down", "", Context(view, LAYERS, 10))
         seen.append(state.chosen[0])
     assert list(dict.fromkeys(seen)) == ["syscall", "nfs_client", "block"]
-    view = PanelView(state, shown, [point_of(shown)], UNICODE)
+    view = PanelView(state, shown, [point_of(shown)])
     assert act(state, "layer", 3, Context(view, LAYERS, 10)).layer == "tcp"
 
 
 def test_a_kind_of_call_that_did_not_occur_has_no_bar() -> None:
-    app = BUSY.layers["syscall"]
-    assert isinstance(app, LayerSnapshot)
-    without = {**app.ops, "fsync": NOTHING}
-    shown = replace(BUSY, layers={**BUSY.layers, "syscall": replace(app, ops=without)})
+    shown = with_layer(BUSY, "syscall", ops={**layer_of(BUSY, "syscall").ops, "fsync": NOTHING})
     for past, bars in (([], ["READ", "WRITE"]), ([BUSY], ["READ", "WRITE", "SYNC"])):
-        drawn = lines(shown, (120, 40), past)
-        first = [line.split()[0] for line in drawn if line.strip()]
+        first = [line.split()[0] for line in lines(shown, (120, 40), past) if line.strip()]
         assert [word for word in first if word in {"READ", "WRITE", "SYNC"}] == bars

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+from ioh.model.snapshot import Snapshot, TableRow
 from ioh.tui.options import ScreenOptions
-from ioh.tui.render.line import Line
 from ioh.tui.render.screen import ROOMY
 from tests.screen_feed import FakeFeed, Stage, stage
-from tests.screens import FINDINGS, minute
+from tests.screens import FINDINGS, layer_of, minute, with_layer
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 COUNT = 130
@@ -20,32 +19,27 @@ COUNT = 130
 
 def crowded(snapshot: Snapshot) -> Snapshot:
     """The same with as many processes as no terminal shows, and findings for several pages."""
-    layer = snapshot.layers["syscall"]
-    assert isinstance(layer, LayerSnapshot)
-    row = layer.tables["process"][0]
-    rows = tuple(TableRow((str(n), f"many{n:03}"), row.values) for n in range(COUNT))
-    layer = replace(layer, tables={**layer.tables, "process": rows})
+    values = layer_of(snapshot, "syscall").tables["process"][0].values
+    rows = tuple(TableRow((str(n), f"many{n:03}"), values) for n in range(COUNT))
     many = tuple(replace(FINDINGS[0], title=f"Thing {n}", subject=str(n)) for n in range(150))
-    return replace(snapshot, layers={**snapshot.layers, "syscall": layer}, findings=many)
+    return replace(with_processes(snapshot, rows), findings=many)
+
+
+def with_processes(snapshot: Snapshot, rows: tuple[TableRow, ...]) -> Snapshot:
+    tables = {**layer_of(snapshot, "syscall").tables, "process": rows}
+    return with_layer(snapshot, "syscall", tables=tables)
 
 
 def feed() -> FakeFeed:
     return FakeFeed([crowded(snapshot) for snapshot in minute()])
 
 
-def rows(on: Stage) -> list[Line]:
-    return [line for line in on.app.frame().lines if "many" in line.text]
-
-
-def number(line: Line) -> int:
-    return int(line.text.rpartition("many")[2][:3])
-
-
 def table(on: Stage) -> tuple[list[int], int]:
     """Numbers of the processes in sight, and of the chosen one."""
-    lines = rows(on)
-    chosen = next(line for line in lines if any(style == "sel" for _, style in line.spans))
-    return [number(line) for line in lines], number(chosen)
+    lines = [line for line in on.app.frame().lines if "many" in line.text]
+    numbers = [int(line.text.rpartition("many")[2][:3]) for line in lines]
+    is_chosen = [any(style == "sel" for _, style in line.spans) for line in lines]
+    return numbers, numbers[is_chosen.index(True)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -125,12 +119,9 @@ def test_a_row_that_a_filter_leaves_is_chosen_where_others_have_gone() -> None:
         await on.push(2)
         await on.press("tab", "slash", *"many12", "enter", *["pagedown"] * 40)
         assert table(on)[1] == 129
-        few = on.feed.intervals[2].layers["syscall"]
-        assert isinstance(few, LayerSnapshot)
-        kept = tuple(row for row in few.tables["process"] if row.key[1] < "many123")
-        few = replace(few, tables={**few.tables, "process": kept})
-        layers = {**on.feed.intervals[2].layers, "syscall": few}
-        on.feed.intervals[2] = replace(on.feed.intervals[2], layers=layers)
+        rows = layer_of(on.feed.intervals[2], "syscall").tables["process"]
+        few = tuple(row for row in rows if row.key[1] < "many123")
+        on.feed.intervals[2] = with_processes(on.feed.intervals[2], few)
         await on.push()
         assert table(on)[1] == 122
 

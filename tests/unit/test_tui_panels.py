@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import types
 from dataclasses import replace
 
 import pytest
@@ -18,14 +17,12 @@ from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextSink
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.render import panel, panel_flow, panel_ops, waterfall
+from ioh.tui.render import panel_flow, panel_ops, panel_pg, waterfall
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.glyphs import UNICODE
-from ioh.tui.render.line import Line
+from ioh.tui.render.overview import boxed, panel_of
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.screen import draw
 from ioh.tui.state import ViewState
-from tests.screens import FINDINGS, kinds, minute, screen_data, without
+from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer, without
 from tests.unit.snapshot_maker import layer as layer_made
 
 LAST = minute()[-1]
@@ -43,19 +40,11 @@ STATS = st.builds(
 
 
 def shown(snapshot: Snapshot, size: tuple[int, int] = (120, 40)) -> list[str]:
-    state = with_valid_choice(ViewState(), snapshot)
-    return [line.text for line in draw(state, screen_data(snapshot), *size).lines]
-
-
-def layer_of(snapshot: Snapshot, name: str) -> LayerSnapshot:
-    layer = snapshot.layers[name]
-    assert isinstance(layer, LayerSnapshot)
-    return layer
+    return [line.text for line in drawn(snapshot, size).lines]
 
 
 def with_ops(ops: dict[str, OpStats], name: str = "block") -> Snapshot:
-    layer = layer_of(LAST, name)
-    return replace(LAST, layers={**LAST.layers, name: replace(layer, ops={**layer.ops, **ops})})
+    return with_layer(LAST, name, ops={**layer_of(LAST, name).ops, **ops})
 
 
 def is_same(text: str, value: float | None) -> bool:
@@ -118,15 +107,12 @@ def fanned(snapshot: Snapshot, upper: str, lower: str, width: int = 200) -> list
 
 def test_what_a_call_becomes_is_said_and_coloured_where_a_finding_is_about_it() -> None:
     read = replace(layer_of(LAST, "syscall").ops["read"], avg_bytes=1 << 20)
-    calls = replace(
-        layer_of(with_ops({"read": read}, "syscall"), "syscall"),
-        metrics={
-            "read_lower_ops_per_op": 8.0,
-            "read_lower_ops_per_s": 800.0,
-            "read_lower_bytes_per_s": 800.0 * 131072,
-        },
-    )
-    snapshot = replace(LAST, layers={**LAST.layers, "syscall": calls})
+    metrics = {
+        "read_lower_ops_per_op": 8.0,
+        "read_lower_ops_per_s": 800.0,
+        "read_lower_bytes_per_s": 800.0 * 131072,
+    }
+    snapshot = with_layer(with_ops({"read": read}, "syscall"), "syscall", metrics=metrics)
     first = (" 1 read of 1M → 8 READs and requests of 128K ", "dim")
     assert fanned(snapshot, "syscall", "nfs_client")[0] == first
     about = replace(snapshot, findings=FINDINGS)
@@ -184,7 +170,7 @@ def test_layers_whose_bytes_differ_do_not_correspond() -> None:
 @pytest.mark.parametrize("kind", ["demo", "trouble", "idle", "nothing known"])
 def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
     snapshot = kinds()[kind]
-    lines = waterfall.render_waterfall(snapshot, LATELY, width, UNICODE)
+    lines = waterfall.render_waterfall(snapshot, LATELY, width)
     assert [line.width for line in lines] == [width] * 3
     for name, line in zip(DIRECTIONS, lines, strict=True):
         path = paths(snapshot).get(name)
@@ -208,48 +194,47 @@ def test_a_bar_is_divided_as_the_path_is(kind: str, width: int) -> None:
             assert f"◂ {path.slowest.title} {path.share_pct(path.slowest):.0f}%" in line.text
 
 
-def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def bars_of(path: Path, width: int) -> list[str]:
+    """The bars where reads took a path, and nothing is known of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waterfall, "paths", lambda _: {"read": path})
+        return [line.text.rstrip() for line in waterfall.render_waterfall(LAST, LATELY, width)]
+
+
+def test_a_step_that_is_not_known_has_no_width_and_its_note_is_said() -> None:
     steps = (Segment("network", 90.0), Segment("nfs_server", None), Segment("device", 10.0))
-    made = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
-    monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-    line, none, _ = waterfall.render_waterfall(LAST, LATELY, 120, UNICODE)
-    assert "network 0.100 ms" not in line.text
-    assert "network 0.090 ms 90%" in line.text
-    assert line.text.rstrip().endswith("nfs server not known apart")
-    assert none.text.split() == ["WRITE", "."]
+    path = Path("read", "nfs_client", 5.0, 100.0, steps, ("nfs server not known apart",))
+    line, none, _ = bars_of(path, 120)
+    assert "network 0.090 ms 90%" in line
+    assert line.endswith("nfs server not known apart")
+    assert none.split() == ["WRITE", "."]
 
 
+@pytest.mark.parametrize(
+    ("queue_us", "said"), [(49.0, "device 51%, queue 49%"), (25.0, "device 67%")]
+)
 def test_the_next_largest_step_is_named_where_it_is_half_of_the_largest(
-    monkeypatch: pytest.MonkeyPatch,
+    queue_us: float, said: str
 ) -> None:
-    def said(queue_us: float) -> str:
-        steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
-        made = Path("read", "block", 5.0, 51.0 + queue_us, steps)
-        monkeypatch.setattr(waterfall, "paths", lambda _: {"read": made})
-        line = waterfall.render_waterfall(LAST, LATELY, 80, UNICODE)[0]
-        return line.text.partition("◂ ")[2].rstrip()
-
-    assert said(49.0) == "device 51%, queue 49%"
-    assert said(25.0) == "device 67%"
+    steps = (Segment("block_queue", queue_us), Segment("device", 51.0))
+    line = bars_of(Path("read", "block", 5.0, 51.0 + queue_us, steps), 80)[0]
+    assert line.partition("◂ ")[2] == said
 
 
 @pytest.mark.parametrize(
     ("size", "bars"),
     [
-        ((80, 24), ["READ", "WRITE", "SYNC"]),
-        ((120, 40), ["READ", "WRITE", "SYNC"]),
-        ((80, 20), ["READ", "WRITE"]),
-        ((80, 12), []),
+        ((80, 24), "READ WRITE SYNC"),
+        ((120, 40), "READ WRITE SYNC"),
+        ((80, 20), "READ WRITE"),
+        ((80, 12), ""),
     ],
 )
 def test_syncs_have_a_bar_where_nothing_else_has_to_go_for_it(
-    size: tuple[int, int], bars: list[str]
+    size: tuple[int, int], bars: str
 ) -> None:
     lines = shown(LAST, size)
-    found = [line.split()[0] for line in lines if "◂" in line]
-    assert found == bars
+    assert [line.split()[0] for line in lines if "◂" in line] == bars.split()
     for line in lines:
         if line.startswith(" SYNC"):
             sync = paths(LAST)["sync"]
@@ -274,14 +259,11 @@ def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]
     assert legend not in "\n".join(shown(replace(LAST, findings=FINDINGS), size))
 
 
-def test_a_layer_has_its_own_panel_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = replace(LAST.specs["block"], name="nvme")
-    assert panel.panel_of(spec) is panel_ops
-    assert panel.panel_of(replace(LAST.specs["tcp"], name="wire")) is panel_flow
-    own = types.ModuleType("panel_nvme")
-    monkeypatch.setattr(panel, "_modules", lambda: frozenset({"panel_nvme"}))
-    monkeypatch.setitem(__import__("sys").modules, "ioh.tui.render.panel_nvme", own)
-    assert panel.panel_of(spec) is own
+def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
+    block, tcp = LAST.specs["block"], LAST.specs["tcp"]
+    assert panel_of(replace(block, name="nvme")) is panel_ops
+    assert panel_of(replace(tcp, name="wire")) is panel_flow
+    assert panel_of(replace(block, name="pg")) is panel_pg
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -292,9 +274,7 @@ def test_retransmits_are_red_from_the_rules_threshold(
     assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == panel_flow.RETRANS_PCT
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
-    snapshot = replace(LAST, layers={**LAST.layers, "tcp": replace(tcp, metrics=metrics)})
-    state = with_valid_choice(ViewState(), snapshot)
-    lines = draw(state, screen_data(snapshot), *size).lines
+    lines = drawn(with_layer(LAST, "tcp", metrics=metrics), size).lines
     red = [text for line in lines for text, kind in line.spans if kind == "crit" and "retr" in text]
     assert bool(red) == (style == "crit")
 
@@ -302,8 +282,7 @@ def test_retransmits_are_red_from_the_rules_threshold(
 def test_a_flow_without_round_trips_has_its_own_words_and_no_axis() -> None:
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "srtt_us": None, "min_rtt_us": None}
-    quiet = replace(tcp, metrics=metrics, ops=dict.fromkeys(tcp.ops, OpStats()))
-    snapshot = replace(LAST, layers={**LAST.layers, "tcp": quiet})
+    snapshot = with_layer(LAST, "tcp", metrics=metrics, ops=dict.fromkeys(tcp.ops, OpStats()))
     (line,) = (text for text in shown(snapshot, (80, 24)) if text.startswith(" 3 tcp "))
     assert line.split()[:3] == ["3", "tcp", "in"]
     assert "·" not in line
@@ -317,9 +296,7 @@ def test_inactive_layers_are_one_line_with_their_reasons() -> None:
 
 
 def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
-    state = replace(with_valid_choice(ViewState(), LAST), focus="top")
-    state = state.with_table("syscall", pattern="dbw", cursor=0)
-    frame = draw(state, screen_data(LAST), 120, 40)
+    frame = drawn(LAST, state=ViewState(focus="top").with_table("syscall", pattern="dbw"))
     (chosen,) = (line for line in frame.lines if any(s == "sel" for _, s in line.spans))
     assert "4110 dbwriter" in chosen.text
     assert "filter: dbw" in frame.text()
@@ -328,10 +305,9 @@ def test_the_chosen_panel_shows_rows_that_can_be_walked_and_filtered() -> None:
 
 def test_a_box_is_closed_whatever_is_in_it() -> None:
     for width in (76, 100, 120, 200):
-        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, (), UNICODE)
+        view = PanelView(with_valid_choice(ViewState(), LAST), LAST, ())
         for name in LAST.specs:
-            frame = panel.boxed(view, layer_of(LAST, name), None, width, 9)
+            frame = boxed(view, layer_of(LAST, name), None, width, 9)
             assert [line.width for line in frame.lines] == [width] * 9
             ends = [(line.text[0], line.text[-1]) for line in frame.lines]
             assert ends == [("╭", "╮"), *[("│", "│")] * 7, ("╰", "╯")]
-            assert isinstance(frame.lines[0], Line)

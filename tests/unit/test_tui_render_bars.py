@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from ioh.model.feed import Extent, RecordingState, TimelineEvent
 from ioh.model.snapshot import HostStats
-from ioh.sinks.cells import display_width
-from ioh.tui.render.footer import render_keys, render_message, render_prompt
-from ioh.tui.render.glyphs import UNICODE
-from ioh.tui.render.header import HeaderView, clock, lateness, render_header
+from ioh.sinks.cells import clock, display_width
+from ioh.tui.render.footer import render_keys, render_prompt
+from ioh.tui.render.header import HeaderView, lateness, render_header
 from ioh.tui.render.timeline import TimelineView, passed_moment, render_timeline
 from tests.demo_samples import START_S
 from tests.screens import MOMENTS, kinds, minute
 
-LIVE = HeaderView("live", "live", UNICODE, utc=True)
+LIVE = HeaderView("live", "live", utc=True)
 
 
 def header(width: int = 200, **changes: object) -> str:
@@ -36,25 +35,16 @@ def test_the_header_says_how_the_screen_is_fed() -> None:
     assert "‖ DEMO" in header(mode="demo", shown="paused")
 
 
-def test_the_header_has_host_kernel_clock_and_load() -> None:
-    text = header()
-    for said in ("DEMO", "6.12.0-demo", clock(minute()[-1].time_unix_s, utc=True), "cpu ", "load "):
-        assert said in text
-
-
 def test_what_matters_least_is_left_out_first() -> None:
-    assert "ioh itself" in header(200)
+    wide, middle, narrow = header(200), header(64), header(50)
+    now = clock(minute()[-1].time_unix_s, utc=True)
+    assert all(said in wide for said in ("DEMO", "6.12.0-demo", now, "cpu ", "load ", "ioh itself"))
     assert "ioh itself" not in header(120)
-    narrow = header(50)
+    assert "DEMO (made-up load)" in middle, "which host it is goes after its numbers"
+    assert "cpu" not in middle
     assert "● LIVE 1s" in narrow
-    assert clock(minute()[-1].time_unix_s, utc=True) in narrow
+    assert now in narrow
     assert "load " not in narrow
-
-
-def test_which_host_it_is_goes_after_its_numbers() -> None:
-    narrow = header(64)
-    assert "DEMO (made-up load)" in narrow
-    assert "cpu" not in narrow
 
 
 def test_a_late_tick_is_said_however_narrow_it_is() -> None:
@@ -67,25 +57,22 @@ def test_a_late_tick_is_said_however_narrow_it_is() -> None:
     assert lateness(replace(LIVE, age_s=7.0), 3.0) == "LATE 7.0 s"
 
 
-def test_shares_have_the_digits_that_are_known() -> None:
-    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
-    text = render_header(snapshot, LIVE, 200).text
-    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in text
+def of_interval(**changes: object) -> str:
+    return render_header(replace(minute()[-1], **changes), LIVE, 220).text  # type: ignore[arg-type]
 
 
-def test_unknown_numbers_of_the_host_are_dashes() -> None:
-    snapshot = replace(minute()[-1], host=HostStats(cpu_pct=0.0))
-    text = render_header(snapshot, LIVE, 200).text
-    assert "cpu .  iowait -" in text
-    assert "load -  dirty -" in text
-    assert "io psi" not in text
+def test_a_number_of_the_host_has_the_digits_that_are_known_or_is_a_dash() -> None:
+    known = of_interval(host=HostStats(cpu_pct=0.04, iowait_pct=0.91, steal_pct=12.34))
+    assert "cpu 0.0%  iowait 0.9%  steal 12.3%  " in known
+    unknown = of_interval(host=HostStats(cpu_pct=0.0))
+    assert "cpu .  iowait -" in unknown
+    assert "load -  dirty -" in unknown
+    assert "io psi" not in unknown
 
 
 def test_the_cost_of_ioh_itself_is_not_told_where_it_is_not_known() -> None:
-    snapshot = replace(minute()[-1], self_cpu_pct=None, bpf_cpu_pct=None)
-    assert "ioh itself" not in render_header(snapshot, LIVE, 220).text
-    half = replace(snapshot, bpf_cpu_pct=1.5)
-    assert "ioh itself 1.5% of a core" in render_header(half, LIVE, 220).text
+    assert "ioh itself" not in of_interval(self_cpu_pct=None, bpf_cpu_pct=None)
+    assert "ioh itself 1.5% of a core" in of_interval(self_cpu_pct=None, bpf_cpu_pct=1.5)
 
 
 def test_iops_are_those_of_the_lowest_layer_that_counts() -> None:
@@ -103,24 +90,27 @@ def test_a_header_is_as_wide_as_the_screen(width: int, kind: str, is_recording: 
 
 def line_at(at_s: float, *, extent_s: float = 60.0, **changes: object) -> TimelineView:
     extent = Extent(1, 60, START_S, START_S + extent_s)
-    view = TimelineView(extent, START_S + at_s, (), (), UNICODE, utc=True)
+    view = TimelineView(extent, START_S + at_s, (), (), utc=True)
     return replace(view, **changes)  # type: ignore[arg-type]
+
+
+def timeline(at_s: float, width: int = 60, **changes: object) -> str:
+    return render_timeline(line_at(at_s, **changes), width).lines[0].text  # type: ignore[arg-type]
 
 
 def test_the_time_line_has_its_ends_and_the_position() -> None:
     left, right = clock(START_S, utc=True), clock(START_S + 60, utc=True)
     for at_s, where in ((0.0, 0), (60.0, 39), (30.0, 20), (-5.0, 0), (100.0, 39)):
-        line, _ = render_timeline(line_at(at_s), 60)
-        assert line.text.startswith(f" {left} ")
-        assert line.text.rstrip().endswith(right)
-        track = line.text[10:50]
+        text = timeline(at_s)
+        assert text.startswith(f" {left} ")
+        assert text.rstrip().endswith(right)
+        track = text[10:50]
         assert track.index("█") == where
         assert set(track) == {"█", "─"}
 
 
 def test_marks_gaps_and_findings_stand_where_they_happened() -> None:
-    view = line_at(59.0, moments=MOMENTS, findings=(START_S + 50,))
-    track = render_timeline(view, 60)[0].text[10:50]
+    track = timeline(59.0, moments=MOMENTS, findings=(START_S + 50,))[10:50]
     assert track[7] == "▼"
     assert [at for at, char in enumerate(track) if char == "╳"] == [20, 21, 22]
     assert track[33] == "!"
@@ -128,46 +118,45 @@ def test_marks_gaps_and_findings_stand_where_they_happened() -> None:
 
 
 def test_a_click_on_the_track_goes_to_its_moment() -> None:
-    line, hits = render_timeline(line_at(10.0), 60)
-    assert line.width == 60
-    assert [(hit.left, hit.right) for hit in hits] == [(10, 50)]
-    times = [float(hits[0].at(x).argument) for x in range(10, 50)]
+    (hit,) = render_timeline(line_at(10.0), 60).hits
+    assert (hit.left, hit.right) == (10, 50)
+    times = [float(hit.at(x).argument) for x in range(10, 50)]
     assert times == sorted(times)
     assert START_S < times[0] < START_S + 1.5
     assert START_S + 58.5 < times[-1] < START_S + 60
 
 
 def test_longer_than_a_day_has_dates() -> None:
-    line, _ = render_timeline(line_at(5.0, extent_s=200_000.0), 80)
-    assert line.text.count("2026-") == 2
+    assert timeline(5.0, 80, extent_s=200_000.0).count("2026-") == 2
 
 
 @given(st.integers(1, 300), st.floats(-1e6, 1e6), st.sampled_from([0.0, 1e-9, 60.0, 1e6]))
 def test_a_time_line_is_as_wide_as_the_screen(width: int, at_s: float, extent_s: float) -> None:
     view = line_at(at_s, extent_s=extent_s, moments=MOMENTS, text="mark: a long story " * 9)
-    line, hits = render_timeline(view, width)
-    assert line.width == width
-    assert all(hit.left < hit.right for hit in hits)
+    frame = render_timeline(view, width)
+    assert [line.width for line in frame.lines] == [width]
+    assert all(hit.left < hit.right for hit in frame.hits)
 
 
 @pytest.mark.parametrize("text", ["", "mark: a", "mark: " + "long " * 30, "mark: 数数数数"])
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_what_is_said_of_an_interval_moves_nothing(width: int, text: str) -> None:
     for at_s in (0.0, 10.0, 30.0, 45.0, 60.0):
-        plain, hits = render_timeline(line_at(at_s), width)
-        line, said_hits = render_timeline(line_at(at_s, text=text), width)
-        assert said_hits == hits
-        assert line.width == plain.width
-        assert line.text[:10] == plain.text[:10]
-        assert line.text[-10:] == plain.text[-10:]
+        plain = render_timeline(line_at(at_s), width)
+        said = render_timeline(line_at(at_s, text=text), width)
+        assert said.hits == plain.hits
+        (line, old) = (frame.lines[0] for frame in (said, plain))
+        assert line.width == old.width
+        assert line.text[:10] == old.text[:10]
+        assert line.text[-10:] == old.text[-10:]
         before = display_width(line.text[: line.text.index("█")])
-        assert before == plain.text.index("█")
+        assert before == old.text.index("█")
         if width >= 60:
             assert text[:10] in line.text
 
 
 def test_what_was_not_looked_through_yet_is_dotted() -> None:
-    track = render_timeline(line_at(59.0, looked_until_unix_s=START_S + 30), 60)[0].text[10:50]
+    track = timeline(59.0, looked_until_unix_s=START_S + 30)[10:50]
     assert track == "─" * 20 + "·" * 19 + "█"
 
 
@@ -183,37 +172,41 @@ def test_what_was_just_passed_is_said() -> None:
     assert passed_moment((), 0, 1e12) == ""
 
 
-def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
-    line, hits = render_keys(300, 5, is_replay=False)
-    for said in ("1-5 layer", "Tab focus", "? help", "m mark", "R rec", "S save", "q quit"):
-        assert said in line.text
-    for hit in hits:
-        label = line.text[hit.left : hit.right].split()[0]
-        assert label
+def keys(width: int, layers: int = 5, *, is_replay: bool = True, is_zoomed: bool = False) -> str:
+    """The last line, each of whose buttons is whole."""
+    frame = render_keys(width, layers, is_replay=is_replay, is_zoomed=is_zoomed)
+    (line,) = frame.lines
+    assert line.width == width
+    assert "~" not in line.text, "a key is there or not, never half"
+    for hit in frame.hits:
+        assert line.text[hit.left : hit.right].split()
+        assert hit.right <= width
         assert hit.action == "key"
-    assert "+- speed" in render_keys(300, 5, is_replay=True)[0].text
-    assert "+- speed" not in line.text
-    assert "layer" not in render_keys(300, 0, is_replay=True)[0].text
+    return line.text
+
+
+def test_the_footer_has_as_many_keys_as_fit_each_a_button() -> None:
+    live = keys(300, is_replay=False)
+    for said in ("1-5 layer", "Tab focus", "? help", "m mark", "R rec", "S save", "q quit"):
+        assert said in live
+    assert "+- speed" in keys(300)
+    assert "+- speed" not in live
+    assert "layer" not in keys(300, 0)
     for width in (80, 300):
-        zoomed = render_keys(width, 5, is_replay=True, is_zoomed=True)[0].text
-        assert zoomed.startswith(" Esc back  ")
+        assert keys(width, is_zoomed=True).startswith(" Esc back  ")
     for width in range(1, 300, 7):
-        cut, cut_hits = render_keys(width, 5, is_replay=True)
-        assert cut.width == width
-        assert all(hit.right <= width for hit in cut_hits)
-        assert "~" not in cut.text, "a key is there or not, never half"
+        keys(width)
 
 
 @pytest.mark.parametrize("is_replay", [False, True])
 def test_a_newcomers_keys_are_among_those_of_80_columns(*, is_replay: bool) -> None:
-    text = render_keys(80, 5, is_replay=is_replay)[0].text
+    text = keys(80, is_replay=is_replay)
     for said in ("1-5 layer", "Tab focus", "f findings", "? help", "Space pause", "q quit"):
         assert said in text
-    assert ("R rec" in render_keys(300, 5, is_replay=is_replay)[0].text) != is_replay
+    assert ("R rec" in keys(300, is_replay=is_replay)) != is_replay
 
 
-def test_prompt_and_message_fit() -> None:
+def test_a_prompt_fits() -> None:
     assert render_prompt("filter", "abc", 80).text.startswith(" filter: abc_   Enter")
     for width in (1, 5, 20, 300):
         assert render_prompt("command", "abc" * 20, width).width == width
-        assert render_message("said " * 20, width).width == width

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist, latency_index, size_index
 from ioh.sinks.cells import display_width
-from ioh.tui.render.glyphs import ASCII, UNICODE, Glyphs
-from ioh.tui.render.heat import render_heat_map
+from ioh.tui.render.glyphs import ASCII_BARS, BARS
 from ioh.tui.render.line import Line
 from ioh.tui.render.sizelat import (
     HEAT_LEVELS,
@@ -19,15 +18,13 @@ from ioh.tui.render.sizelat import (
     column_label,
     heat_level,
     heat_scale,
-    hidden_sizes,
+    render_heat_map,
     render_size_latency,
     shaded,
     size_label,
 )
-from ioh.tui.render.spark import render_bars, render_chart
-from ioh.tui.render.trends import binned, per_column
+from ioh.tui.render.trends import binned, per_column, render_bars, render_chart
 
-GLYPHS = st.sampled_from([UNICODE, ASCII])
 VALUE = st.none() | st.floats(0, 1e15) | st.integers(0, 10**18)
 VALUES = st.lists(VALUE, max_size=80)
 BUCKET = st.integers(0, LATENCY_BUCKETS - 1)
@@ -49,27 +46,29 @@ def hist(*ops: tuple[int, float, int]) -> SizeLatencyHist:
     return SizeLatencyHist(tuple(cells))
 
 
-@example([1.1e-308], 1, UNICODE, 0)
-@given(VALUES, st.integers(1, 4), GLYPHS, st.sampled_from((0, 1)))
+@example([1.1e-308], 1, False, False)
+@given(VALUES, st.integers(1, 4), st.booleans(), st.booleans())
 def test_bars_are_as_many_as_values(
-    values: list[float | None], height: int, glyphs: Glyphs, gap: int
+    values: list[float | None], height: int, is_ascii: bool, gap: bool
 ) -> None:
-    lines = render_bars(values, height, glyphs, gap=bool(gap))
+    lines = render_bars(values, height, is_ascii=is_ascii, gap=gap)
     assert {display_width(text) for text in lines} == {len(values)}
     for value, bar in zip(values, lines[-1], strict=True):
         assert (bar == " ") == (not value), "something above 0 is seen, 0 and unknown are not"
     known = [value for value in values if value]
     if known:
         highest = lines[0][values.index(max(known))]
-        assert highest == glyphs.bars[-2 if gap else -1], "a gap is left to what is above"
+        assert highest == (ASCII_BARS if is_ascii else BARS)[-2 if gap else -1], (
+            "a gap is left to what is above"
+        )
 
 
 def test_bars_by_hand() -> None:
-    assert render_bars([], 1, UNICODE) == [""]
-    assert render_bars([None, None], 1, UNICODE) == ["  "]
-    assert render_bars([0, 1e-9, 4, 8], 1, UNICODE) == [" ▁▄█"]
-    assert render_bars([0, 1, 8], 1, ASCII) == [" .@"]
-    assert render_bars([8, 4], 2, UNICODE, gap=True) == ["▇ ", "██"]
+    assert render_bars([], 1) == [""]
+    assert render_bars([None, None], 1) == ["  "]
+    assert render_bars([0, 1e-9, 4, 8], 1) == [" ▁▄█"]
+    assert render_bars([0, 1, 8], 1, is_ascii=True) == [" .@"]
+    assert render_bars([8, 4], 2, gap=True) == ["▇ ", "██"]
 
 
 @given(VALUES, st.integers(1, 90), st.integers(0, 10**6))
@@ -89,30 +88,30 @@ def test_trends_by_hand() -> None:
     assert binned([1.0, None, 3.0, 5.0], 30, 4) == [*[None] * 27, 1.0, 3.0, 5.0]
 
 
-@given(VALUES, st.integers(1, 90), st.integers(1, 12), GLYPHS)
+@given(VALUES, st.integers(1, 90), st.integers(1, 12), st.booleans())
 def test_a_chart_has_the_size_asked_for(
-    values: list[float | None], width: int, height: int, glyphs: Glyphs
+    values: list[float | None], width: int, height: int, is_ascii: bool
 ) -> None:
-    lines = render_chart(values, width, height, glyphs)
+    lines = render_chart(values, width, height, is_ascii=is_ascii)
     assert len(lines) == height
     assert {line.width for line in lines} == {max(width, 10)}
 
 
 def test_a_chart_by_hand() -> None:
-    lines = render_chart([None, 0, 1, 50, 100], 14, 2, UNICODE, "read")
+    lines = render_chart([None, 0, 1, 50, 100], 14, 2, "read")
     assert [line.text for line in lines] == ["     100     █", "       0   ▁██"]
     assert lines[0].spans[-1] == ("    █", "read")
-    assert [line.text for line in render_chart([], 11, 2, UNICODE)] == [
+    assert [line.text for line in render_chart([], 11, 2)] == [
         "       .   ",
         "       0   ",
     ]
 
 
-@given(st.lists(counts(), max_size=40), st.integers(1, 60), st.integers(1, 30), GLYPHS)
+@given(st.lists(counts(), max_size=40), st.integers(1, 60), st.integers(1, 30))
 def test_a_heat_map_never_grows_beyond_its_size(
-    intervals: list[tuple[int, ...] | None], width: int, height: int, glyphs: Glyphs
+    intervals: list[tuple[int, ...] | None], width: int, height: int
 ) -> None:
-    lines = render_heat_map(intervals, width, height, glyphs)
+    lines = render_heat_map(intervals, width, height)
     assert lines
     assert len(lines) <= max(2, height)
     for line in lines[:-1]:
@@ -125,10 +124,7 @@ def column(bucket: int, count: int) -> tuple[int, ...]:
 
 def test_a_heat_map_shows_the_slow_above_the_fast_and_the_newest_at_the_right() -> None:
     fast, slow = latency_index(60), latency_index(900)
-    lines = [
-        line.text
-        for line in render_heat_map([column(slow, 5), (), column(fast, 5)], 20, 10, UNICODE)
-    ]
+    lines = [line.text for line in render_heat_map([column(slow, 5), (), column(fast, 5)], 20, 10)]
     at = [line.strip().split()[0] for line in lines[:-1]]
     assert at[0] == column_label(slow)
     assert at[-1] == column_label(fast)
@@ -140,20 +136,10 @@ def test_a_heat_map_shows_the_slow_above_the_fast_and_the_newest_at_the_right() 
 
 def test_a_heat_map_that_is_too_low_loses_no_operation() -> None:
     fast, slow = latency_index(2), latency_index(9_000_000)
-    lines = render_heat_map([column(fast, 5), column(slow, 5)], 12, 4, UNICODE)
+    lines = render_heat_map([column(fast, 5), column(slow, 5)], 12, 4)
     text = [line.text for line in lines[:-1]]
     assert text[-1].rstrip().endswith("█"), "the fast ones are joined with the lowest row"
     assert text[0].endswith("█")
-
-
-def test_heat_levels_rise_with_counts() -> None:
-    levels = [
-        heat_level(count, heat_scale(10**6)) for count in (0, 1, 10, 100, 10**4, 10**5, 10**6)
-    ]
-    assert levels == sorted(levels)
-    assert levels[0] == 0
-    assert levels[1] >= 1
-    assert levels[-1] == HEAT_LEVELS - 1
 
 
 @given(st.integers(0, 10**18), st.integers(1, 10**18))
@@ -164,13 +150,8 @@ def test_a_heat_level_is_one_of_the_scale(count: int, largest: int) -> None:
     assert heat_level(largest, scale) == HEAT_LEVELS - 1
 
 
-def table(made: SizeLatencyHist | None, width: int, height: int) -> list[str]:
-    return [line.text for line in render_size_latency(made, width, height, UNICODE, "read")]
-
-
-def test_without_a_histogram_the_table_says_so() -> None:
-    assert "no histogram" in table(None, 60, 5)[0]
-    assert "nothing in this interval" in table(hist(), 60, 5)[0]
+def table(made: SizeLatencyHist, width: int, height: int) -> list[str]:
+    return [line.text for line in render_size_latency(made, width, height, "read")]
 
 
 def test_the_table_holds_every_operation() -> None:
@@ -206,7 +187,7 @@ def test_the_axis_joins_the_fast_and_never_the_slow(room: int, widest: int) -> N
 def test_a_tail_of_one_in_a_thousand_is_seen() -> None:
     row = hist((4096, 100, 1000), (4096, 9_000_000, 1)).row(size_index(4096))
     axis = axis_for(26)
-    text = shaded(Line(), row, axis, UNICODE, "read", largest=1000).text
+    text = shaded(Line(), row, axis, "read", largest=1000).text
     assert text[latency_index(100)] == "█"
     assert text[latency_index(9_000_000)] == "░"
     assert set(text) == {"█", "░", "·", " "}
@@ -223,21 +204,13 @@ def test_labels_name_the_upper_edge_and_more() -> None:
     assert column_label(LATENCY_BUCKETS - 1).startswith(">")
 
 
-def test_sizes_without_a_line_are_counted() -> None:
-    four = hist(*((1024 << n, 50.0, n + 1) for n in range(4)))
-    assert hidden_sizes(None, 5) == hidden_sizes(hist(), 1) == 0
-    for height in (1, 2, 3, 4, 5, 9):
-        lines = table(four, 80, height)
-        assert hidden_sizes(four, height) == 4 - (len(lines) - 1)
-
-
 def test_the_time_axis_tells_the_time_that_passed() -> None:
     """One interval was as long as ioh stood still."""
     counts_now = (0,) * 9 + (5,) + (0,) * (LATENCY_BUCKETS - 10)
     intervals = [counts_now] * 10
     lengths = [1.0] * 8 + [37.0, 1.0]
-    axis = render_heat_map(intervals, 26, 5, UNICODE, lengths)[-1].text
+    axis = render_heat_map(intervals, 26, 5, lengths)[-1].text
     assert axis.split() == ["-56", "s", "-46", "s", "now"]
-    assert render_heat_map(intervals, 26, 5, UNICODE)[-1].text.split()[0] == "-20"
-    fast = render_heat_map(intervals, 26, 5, UNICODE, [0.5] * 10)[-1].text
+    assert render_heat_map(intervals, 26, 5)[-1].text.split()[0] == "-20"
+    fast = render_heat_map(intervals, 26, 5, [0.5] * 10)[-1].text
     assert fast.split() == ["-10", "s", "-5", "s", "now"]

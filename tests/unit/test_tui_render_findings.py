@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ioh.model.finding import Finding, NotEvaluated
+from ioh.sinks.cells import clock
 from ioh.tui.render.findings import render_findings
-from ioh.tui.render.header import clock
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.state import ViewState
 from tests.screens import FINDINGS, MISSING, minute

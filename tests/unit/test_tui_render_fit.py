@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from ioh.model.snapshot import OpStats
 from ioh.tui.actions import Context, act, with_valid_choice
-from ioh.tui.render.fit import fitted_rows
-from ioh.tui.render.glyphs import UNICODE
-from ioh.tui.render.layers import LayersView, render_layers
+from ioh.tui.render.layers import fitted_rows, render_layers
 from ioh.tui.render.panels import PanelView, breakdown
 from ioh.tui.render.screen import draw
 from ioh.tui.rows import LayerRow, layer_rows
@@ -84,8 +82,8 @@ def test_what_is_hidden_is_counted() -> None:
 )
 def test_how_it_is_told_depends_on_the_room(hidden: int, width: int, said: str) -> None:
     label = row("R", "x" * (width - 2))
-    view = LayersView((), NOBODY, has_focus=True, glyphs=UNICODE, hidden=[label] * hidden)
-    head = render_layers([label], view, 120, 0).lines[0].text
+    view = PanelView(ViewState(), judged(), ())
+    head = render_layers(view, [label], 120, [label] * hidden).lines[0].text
     assert head[:width].rstrip() == said
 
 
@@ -102,7 +100,7 @@ def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, i
         met.append(state.chosen)
         lines = draw(state, data, *size).lines
         assert any(style == "sel" for line in lines for _, style in line.spans), state.chosen
-        context = Context(PanelView(state, snapshot, (), UNICODE), LAYERS, 10)
+        context = Context(PanelView(state, snapshot, ()), LAYERS, 10)
         state = act(state, "down", "", context)
     assert met == wanted
 
@@ -117,7 +115,7 @@ def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) ->
             chosen=(layer, next(iter(spec.ops))),
             tables={layer: TableState(name=table.name, pattern="fio")},
         )
-        view = PanelView(state, snapshot, (), UNICODE)
+        view = PanelView(state, snapshot, ())
         frame = breakdown(view, width, 5)
         head = frame.lines[0]
         assert head.width == width
@@ -132,6 +130,6 @@ def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) ->
 
 def test_with_room_for_all_every_breakdown_is_named() -> None:
     state = ViewState(layer="block", chosen=("block", "read"))
-    text = breakdown(PanelView(state, judged(), (), UNICODE), 120, 5).lines[0].text
+    text = breakdown(PanelView(state, judged(), ()), 120, 5).lines[0].text
     titles = [table.title for table in judged().specs["block"].tables]
     assert "  ".join(titles) in text

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from ioh.model.feed import RecordingState
 from ioh.model.hist import LATENCY_BUCKETS, SIZE_BUCKETS, SizeLatencyHist
-from ioh.model.snapshot import LayerSnapshot, OpStats
+from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.render.glyphs import ASCII, UNICODE, to_ascii
+from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import ScreenFrame
 from ioh.tui.render.panels import PanelView, panel
 from ioh.tui.render.screen import ScreenData, draw
 from ioh.tui.state import ViewState
 from ioh.tui.theme import styles_for
-from tests.screens import kinds, minute, screen_data, states
+from tests.screens import drawn, kinds, layer_of, minute, screen_data, states, with_layer
 
 LAST = minute()[-1]
 STYLES = styles_for("dark", "truecolor")
@@ -41,7 +41,7 @@ def data_of(kind: str, variant: str) -> ScreenData:
         return screen_data(snapshot)
     if variant == "replay":
         return screen_data(
-            snapshot, mode="replay", shown="paused", title="run.ioh", speed=8.0, glyphs=ASCII
+            snapshot, mode="replay", shown="paused", title="run.ioh", speed=8.0, is_ascii=True
         )
     return screen_data(
         snapshot,
@@ -96,20 +96,17 @@ def test_below_the_least_width_a_line_says_how_many_columns_are_missing() -> Non
     assert draw(state, data, 17, 24).lines[-1].text.startswith(" 2 columns hidd")
 
 
-def test_a_recording_shows_that_it_runs() -> None:
-    data = screen_data(kinds()["demo"], recording=RECORDING)
-    young = replace(RECORDING, size_bytes=33_676)
-    small = screen_data(LAST, recording=young)
-    assert "● REC 00:01:00 34 KB" in draw(ViewState(), small, 80, 24).lines[0].text
-    assert "● REC 00:01:00 3.1 MB" in draw(ViewState(), data, 80, 24).lines[0].text
-    failed = screen_data(kinds()["demo"], recording=RecordingState(failure="disk full"))
-    assert "REC FAILED" in draw(ViewState(), failed, 80, 24).lines[0].text
-
-
-def test_a_layer_that_is_not_there_says_why_in_its_place() -> None:
-    text = draw(ViewState(), screen_data(kinds()["one gone"]), 120, 40).text()
-    assert "nfs client" in text
-    assert "the last mount is gone" in text
+@pytest.mark.parametrize(
+    ("recording", "said"),
+    [
+        (RECORDING, "● REC 00:01:00 3.1 MB"),
+        (replace(RECORDING, size_bytes=33_676), "● REC 00:01:00 34 KB"),
+        (RecordingState(failure="disk full"), "REC FAILED"),
+    ],
+)
+def test_a_recording_shows_that_it_runs(recording: RecordingState, said: str) -> None:
+    data = screen_data(kinds()["demo"], recording=recording)
+    assert said in draw(ViewState(), data, 80, 24).lines[0].text
 
 
 @pytest.mark.parametrize("kind", ["demo", "others", "nothing there"])
@@ -126,7 +123,7 @@ def test_in_ascii_every_line_keeps_its_width(kind: str) -> None:
 
 
 def test_drawing_changes_nothing_that_it_is_given() -> None:
-    data = screen_data(minute()[-1], glyphs=UNICODE)
+    data = screen_data(minute()[-1])
     for state in shown_states("demo")[::3]:
         before = draw(state, data, 120, 40)
         assert draw(state, data, 120, 40).lines == before.lines
@@ -144,12 +141,9 @@ def test_what_has_not_happened_yet_is_not_called_unmeasured(
     source: str, count: int | None, said: str
 ) -> None:
     """A disk that nobody has written to since ioh began: the probe has no histogram of it."""
-    snapshot = minute()[-1]
-    layer = snapshot.layers["block"]
-    assert isinstance(layer, LayerSnapshot)
-    idle = replace(layer, source=source, ops={**layer.ops, "write": OpStats(count=count)})
-    shown = replace(snapshot, layers={**snapshot.layers, "block": idle})
-    view = PanelView(ViewState(chosen=("block", "write")), shown, (), UNICODE)
+    ops = {**layer_of(LAST, "block").ops, "write": OpStats(count=count)}
+    shown = with_layer(LAST, "block", source=source, ops=ops)
+    view = PanelView(ViewState(chosen=("block", "write")), shown, ())
     assert said in panel(view, 60, 10).text()
 
 
@@ -159,7 +153,7 @@ def test_nothing_moves_as_numbers_and_findings_come_and_go(size: tuple[int, int]
     calm, trouble = kinds()["demo"], kinds()["trouble"]
     places = set()
     for snapshot in (calm, trouble, replace(calm, findings=())):
-        frame = draw(with_valid_choice(ViewState(), snapshot), screen_data(snapshot), *size)
+        frame = drawn(snapshot, size)
         found = [(y, x.text.index(" >17s")) for y, x in enumerate(frame.lines) if " >17s" in x.text]
         places.add(tuple(found))
         assert found
@@ -168,16 +162,13 @@ def test_nothing_moves_as_numbers_and_findings_come_and_go(size: tuple[int, int]
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_sizes_that_have_no_line_are_said(size: tuple[int, int]) -> None:
-    block = LAST.layers["block"]
-    assert isinstance(block, LayerSnapshot)
     cells = [0] * (SIZE_BUCKETS * LATENCY_BUCKETS)
     for at in range(SIZE_BUCKETS):
         cells[at * LATENCY_BUCKETS + 9] = at + 1
-    read = replace(block.ops["read"], size_lat=SizeLatencyHist(tuple(cells)))
-    block = replace(block, ops={**block.ops, "read": read})
-    snapshot = replace(LAST, layers={"block": block})
-    state = ViewState(layer="block", chosen=("block", "read"))
-    text = draw(state, screen_data(snapshot), *size).text()
+    ops = layer_of(LAST, "block").ops
+    read = replace(ops["read"], size_lat=SizeLatencyHist(tuple(cells)))
+    snapshot = with_layer(LAST, "block", ops={**ops, "read": read})
+    text = drawn(snapshot, size, ViewState(layer="block", chosen=("block", "read"))).text()
     lines = [line for line in text.splitlines() if re.match(r" *[>\d]+[KMG]? +\d+ ", line)]
     hidden = SIZE_BUCKETS - len(lines)
     assert ("sizes" in text) == bool(hidden)
@@ -185,9 +176,8 @@ def test_sizes_that_have_no_line_are_said(size: tuple[int, int]) -> None:
 
 
 def test_a_flow_shows_its_rate_where_others_show_latencies() -> None:
-    state = ViewState(layer="tcp", chosen=("tcp", "in"))
-    text = draw(state, screen_data(LAST), 160, 60).text()
+    text = drawn(LAST, (160, 60), ViewState(layer="tcp", chosen=("tcp", "in"))).text()
     assert "throughput and rate over time" in text
     assert "latency over time" not in text
     other = ViewState(layer="block", chosen=("block", "read"))
-    assert "latency over time" in draw(other, screen_data(LAST), 160, 60).text()
+    assert "latency over time" in drawn(LAST, (160, 60), other).text()

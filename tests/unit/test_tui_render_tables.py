@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,19 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ioh.layers import all_layers
+from ioh.model.finding import Finding
 from ioh.model.metric import TableSpec, counter, gauge
-from ioh.model.snapshot import LayerSnapshot, OpStats, TableRow
+from ioh.model.snapshot import OpStats, TableRow
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import point_of
 from ioh.tui.keys import KEYS
-from ioh.tui.render.facts import metric_title, render_facts
 from ioh.tui.render.findings import render_strip
-from ioh.tui.render.glyphs import UNICODE
 from ioh.tui.render.help import render_help
-from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.layers import LayersView, render_layers, visible_columns
+from ioh.tui.render.layers import metric_title, render_facts, render_layers, visible_columns
+from ioh.tui.render.panels import PanelView
 from ioh.tui.render.top import (
-    TopView,
     chosen_rows,
     column_title,
     key_text,
@@ -30,9 +29,10 @@ from ioh.tui.render.top import (
 )
 from ioh.tui.render.trends import length_text
 from ioh.tui.rows import LayerRow, layer_rows
-from tests.screens import FINDINGS, kinds, minute
+from ioh.tui.state import TableState, ViewState
+from tests.screens import FINDINGS, kinds, layer_of, minute
 
-VIEW = LayersView((), ("block", "read"), has_focus=True, glyphs=UNICODE)
+VIEW = PanelView(ViewState(chosen=("block", "read")), minute()[-1], ())
 SOME = OpStats(
     count=1000,
     bytes=8_192_000,
@@ -52,7 +52,7 @@ SOME = OpStats(
 def cells_of(stats: OpStats, width: int = 120) -> dict[str, str]:
     """What stands under each heading, by where the heading ends."""
     row = LayerRow("block", "read", "R", "block", stats)
-    head, line = (line.text for line in render_layers([row], VIEW, width, 0).lines)
+    head, line = (line.text for line in render_layers(VIEW, [row], width).lines)
     found = {}
     for title in ("MB/s", "ops/s", "avg KB", "avg ms", "p50", "p95", "p99", "max ms (KB)", "in-fl"):
         end = head.index(f" {title}") + len(title) + 1
@@ -96,15 +96,11 @@ def test_columns_are_left_out_in_the_order_of_their_use() -> None:
     assert before == []
 
 
-def test_hidden_columns_are_counted() -> None:
-    assert [hidden_count(width) for width in (300, 25, 24, 18, 17, 1)] == [0, 0, 1, 1, 2, 2]
-
-
 @given(st.floats(0.1, 1e9), st.integers(1, 1 << 40))
 def test_the_slowest_operation_and_its_size_fit_their_column(max_us: float, size: int) -> None:
     stats = OpStats(count=1, max_us=max_us, max_bytes=size)
     row = LayerRow("block", "read", "R", "block", stats)
-    text = render_layers([row], VIEW, 120, 0).lines[1].text
+    text = render_layers(VIEW, [row], 120).lines[1].text
     assert "~" not in text
     unit = "B" if size < 1024 else ""  # the heading says KB
     assert f"({format_scaled(size, 1024)}{unit})" in text
@@ -128,17 +124,11 @@ def test_the_first_intervals_are_no_measure_of_a_trend() -> None:
 
 def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
     rows = layer_rows(minute()[-1], only="block")
-    frame = render_layers(rows, VIEW, 100, 0)
+    frame = render_layers(VIEW, rows, 100)
     marked = [y for y, line in enumerate(frame.lines) if "sel" in dict(line.spans).values()]
     assert len(marked) == 1
     assert frame.lines[marked[0]].text.startswith("R block")
     assert {hit.y: hit.argument for hit in frame.hits}[marked[0]] == "block/read"
-
-
-def test_layers_are_in_the_order_of_the_path_reads_before_writes() -> None:
-    rows = layer_rows(minute()[-1])
-    assert list(dict.fromkeys(row.layer for row in rows)) == list(minute()[-1].specs)
-    assert [row.direction for row in rows] == ["R", "W"] * 5
 
 
 SPEC = TableSpec(
@@ -161,27 +151,32 @@ ROWS = tuple(
         ("3", "/log/gamma", 0.0, None, 30.0),
     )
 )
-TOP = TopView(UNICODE)
+TOP = TableState()
 
 
-def keys_of(view: TopView) -> list[str]:
-    return [row.key[0] for row in chosen_rows(ROWS, view)]
+def keys_of(table: TableState) -> str:
+    return "".join(row.key[0] for row in chosen_rows(ROWS, table))
 
 
-def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case() -> None:
-    assert keys_of(TOP) == ["1", "2", "3"]
-    assert keys_of(replace(TOP, pattern="DATA")) == ["1", "2"]
-    assert keys_of(replace(TOP, pattern="3")) == ["3"]
-    assert keys_of(replace(TOP, pattern="nobody")) == []
+@pytest.mark.parametrize(("pattern", "keys"), [("", "123"), ("DATA", "12"), ("3", "3"), ("no", "")])
+def test_rows_are_filtered_by_any_part_of_their_names_whatever_the_case(
+    pattern: str, keys: str
+) -> None:
+    assert keys_of(TableState(pattern=pattern)) == keys
 
 
-def test_rows_are_sorted_and_unknown_values_come_last_either_way() -> None:
-    assert keys_of(replace(TOP, sort="reads_per_s")) == ["2", "1", "3"]
-    assert keys_of(replace(TOP, sort="reads_per_s", is_ascending=True)) == ["3", "1", "2"]
-    assert keys_of(replace(TOP, sort="srtt_us")) == ["2", "3", "1"]
-    assert keys_of(replace(TOP, sort="srtt_us", is_ascending=True)) == ["3", "2", "1"]
-    assert keys_of(replace(TOP, is_ascending=True)) == ["3", "2", "1"]
-    assert keys_of(replace(TOP, sort="no such column")) == ["1", "2", "3"]
+@pytest.mark.parametrize(
+    ("sort", "falling", "rising"),
+    [
+        ("reads_per_s", "213", "312"),
+        ("srtt_us", "231", "321"),  # what is not known comes last either way
+        ("", "123", "321"),
+        ("no such column", "123", "123"),
+    ],
+)
+def test_rows_are_sorted(sort: str, falling: str, rising: str) -> None:
+    assert keys_of(TableState(sort=sort)) == falling
+    assert keys_of(TableState(sort=sort, is_ascending=True)) == rising
 
 
 def test_the_column_that_ranks_is_the_last_to_go_and_untitled_ones_never_show() -> None:
@@ -194,7 +189,7 @@ def test_the_column_that_ranks_is_the_last_to_go_and_untitled_ones_never_show() 
 
 
 def test_a_breakdown_by_hand() -> None:
-    frame = render_top(SPEC, ROWS, replace(TOP, cursor=1), 60, 10)
+    frame = render_top(SPEC, ROWS, replace(TOP, cursor=1), 60, 10, has_focus=True)
     head, *rows = frame.text().splitlines()
     assert head.split() == ["R", "MB/s", "r/s", "rtt", "pid", "path"]
     assert [row.split() for row in rows] == [
@@ -212,24 +207,17 @@ def test_a_breakdown_by_hand() -> None:
 
 
 def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
-    shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2)
-    assert [h.argument for h in shown.hits if h.y] == [1]
+    shown = render_top(SPEC, ROWS, replace(TOP, offset=1, cursor=2), 60, 2, has_focus=True)
+    assert [h.argument for h in shown.hits if h.y] == [2]
     empty = render_top(SPEC, ROWS, replace(TOP, pattern="zz"), 60, 5)
     assert "no rows match " in empty.text()
     assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
 
 
-@pytest.mark.parametrize(("cursor", "style"), [(None, "dim"), (0, "sel")])
-def test_an_empty_breakdown_shows_that_keys_go_there(cursor: int | None, style: str) -> None:
-    line = render_top(SPEC, (), replace(TOP, cursor=cursor), 60, 5).lines[1]
+@pytest.mark.parametrize(("has_focus", "style"), [(False, "dim"), (True, "sel")])
+def test_an_empty_breakdown_shows_that_keys_go_there(has_focus: bool, style: str) -> None:
+    line = render_top(SPEC, (), TOP, 60, 5, has_focus=has_focus).lines[1]
     assert {span[1] for span in line.spans} == {style}
-
-
-@pytest.mark.parametrize("width", [1, 10, 23, 31, 300])
-def test_a_breakdown_is_drawn_at_any_width(width: int) -> None:
-    for height in (1, 2, 5):
-        frame = render_top(SPEC, ROWS, replace(TOP, sort="reads_per_s"), width, height)
-        assert len(frame.lines) <= height
 
 
 def test_a_long_path_keeps_both_ends() -> None:
@@ -254,66 +242,68 @@ def test_headings_say_direction_and_unit() -> None:
     assert all("MB/s" in title for title in titles)
 
 
+def strip(width: int, height: int, findings: Sequence[Finding] = FINDINGS) -> list[str]:
+    frame = render_strip(findings, width, height)
+    assert [(hit.y, hit.action) for hit in frame.hits] == [
+        (y, "findings") for y in range(len(frame.lines))
+    ]
+    return frame.text().splitlines()
+
+
 def test_the_strip_shows_the_worst_first_and_how_many_more() -> None:
-    frame = render_strip(FINDINGS, 200, 2)
-    first, second = frame.text().splitlines()
+    first, second = strip(200, 2)
     assert first.startswith(" !! A critical thing: Application reads")
     assert second.startswith(" ! A warning thing: ")
     assert second.endswith("+1 (f)")
-    assert {hit.action for hit in frame.hits} == {"findings"}
-    assert render_strip((), 80, 2).lines == []
-    first, second = render_strip(FINDINGS, 80, 2).text().splitlines()  # whole, in two lines
+    assert strip(80, 2, ()) == strip(80, 0) == []
+
+
+def test_the_worst_finding_is_told_whole_where_there_is_room() -> None:
+    first, second = strip(80, 2)
     assert first.endswith("become 8.0 READs of 128 KB each")
     assert second.split() == ["on", "10.0.0.5:/export.", "+2", "(f)"]
-    (only,) = render_strip(FINDINGS[:1], 80, 1).lines
-    assert (only.text[-1], only.width) == ("~", 80)
-    (first, second) = render_strip(FINDINGS[:1], 110, 2).text().splitlines()
+    (only,) = strip(80, 1, FINDINGS[:1])
+    assert (only[-1], len(only)) == ("~", 80)
+    first, second = strip(110, 2, FINDINGS[:1])
     assert first.startswith(" ! A warning thing: Application")
     assert " ".join((first + second).split()).endswith("Mount it with rsize=1048576.")
-    assert render_strip(FINDINGS, 80, 0).lines == []
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 300])
 def test_help_explains_every_key_and_every_column_at_any_width(width: int) -> None:
-    snapshot = minute()[-1]
-    text = " ".join(render_help(tuple(snapshot.specs.values()), width, UNICODE).text().split())
-    for key in KEYS:
-        if key.action != "layer":
-            assert key.label in text
+    specs = tuple(minute()[-1].specs.values())
+    text = " ".join(render_help(specs, width).text().split())
+    assert [key.label for key in KEYS if key.action != "layer" and key.label not in text] == []
     assert "needs 2, 20, 100, 1,000" in text
-    for layer in snapshot.layers.values():
-        assert isinstance(layer, LayerSnapshot)
-        for spec in layer.spec.metrics:
-            if spec.title and width >= 80:
-                assert spec.help.split()[0] in text
+    for metric in (metric for spec in specs for metric in spec.metrics):
+        assert not metric.title or width < 80 or metric.help.split()[0] in text
 
 
 def test_help_calls_everything_as_the_screen_does() -> None:
     """Headings of breakdowns, a layer's own numbers, the first lines, and units of times."""
     snapshot = minute()[-1]
-    text = render_help(tuple(snapshot.specs.values()), 120, UNICODE).text()
-    for layer in snapshot.layers.values():
-        assert isinstance(layer, LayerSnapshot)
+    text = render_help(tuple(snapshot.specs.values()), 120).text()
+    for layer in (layer_of(snapshot, name) for name in snapshot.layers):
         section = text.split(f"\n Layer {layer.spec.title}\n")[1].split("\n\n")[0]
         names = {line[2:17].strip() for line in section.splitlines()}
-        own = [line.text for line in render_facts(layer, 400, 20)]
+        own = render_facts(layer, 400, 20)[0].text
         for spec in layer.spec.metrics:
             if spec.title and layer.metrics.get(spec.derived_name):
                 name = metric_title(spec)
-                assert f"  {name} " in own[0]
+                assert f"  {name} " in own
                 assert name in names
         for table in layer.spec.tables:
             assert {column_title(c) for c in table.columns if c.title} <= names
     assert "µs" not in text.split("\n Layer ", 1)[1].replace("read_ahead", "")
     for word in ("312µs", ".1ms", "IOPS", "iowait", "steal", "load", "dirty", "io psi"):
         assert word in text, word
-    for sign in (UNICODE.mark, UNICODE.finding, UNICODE.gap, UNICODE.position):
+    for sign in "▼!╳█":
         assert f"  {sign} " in text
 
 
 def test_a_layer_without_any_number_still_has_its_lines() -> None:
     rows = layer_rows(kinds()["nothing known"])
-    text = render_layers(rows, VIEW, 120, 0).text()
+    text = render_layers(VIEW, rows, 120).text()
     for title in ("app", "nfs client", "tcp in", "nfs server", "block"):
         assert title in text
 

@@ -10,6 +10,8 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,20 @@ def check_saved(on: Emulated, folder: Path, number: int) -> None:
     on.wait_until(is_shown)
 
 
+@contextmanager
+def replay(
+    folder: Path, columns: int, rows: int, env: Mapping[str, str] = {}
+) -> Iterator[Emulated]:
+    """The sample's replay, its findings known; q ends it."""
+    with Emulated((*IOH, *REPLAY), folder, columns, rows, {"NO_COLOR": "", **env}) as on:
+        on.wait_for_line("block")
+        run_until_ticks(on, 2)
+        wait_for_scan(on)
+        yield on
+        on.press("q")
+        assert on.wait() == 0
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_path: Path) -> None:
     (columns, rows), env, options = CASES[case]
@@ -103,10 +119,7 @@ def test_the_terminal_shows_the_frame_after_many_partial_updates(case: str, tmp_
 
 
 def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: Path) -> None:
-    with Emulated((*IOH, *REPLAY), tmp_path, 120, 40, {"NO_COLOR": ""}) as on:
-        on.wait_for_line("block")
-        run_until_ticks(on, 2)
-        wait_for_scan(on)
+    with replay(tmp_path, 120, 40) as on:
         for _ in range(2):
             on.press("\x10")
             on.wait_until(lambda: "command: " in on.lines[-1])
@@ -116,40 +129,25 @@ def test_what_changed_beneath_the_palette_is_there_once_it_is_closed(tmp_path: P
             run_until_ticks(on, 3)
         on.press(" ")
         check_saved(on, tmp_path, 1)
-        on.press("q")
-        assert on.wait() == 0
 
 
 def test_a_terminal_that_changes_its_size_shows_the_frame(tmp_path: Path) -> None:
-    with Emulated((*IOH, *REPLAY), tmp_path, 120, 40, {"NO_COLOR": ""}) as on:
-        on.wait_for_line("block")
-        run_until_ticks(on, 2)
-        wait_for_scan(on)
+    with replay(tmp_path, 120, 40) as on:
         on.press(" ")
         for number, (columns, rows) in enumerate(((80, 24), (200, 60), (72, 12), (132, 43)), 1):
             on.resize(columns, rows)
             on.wait_until(lambda: len(on.lines[0]) > 20)
             check_saved(on, tmp_path, number)
-        on.press("q")
-        assert on.wait() == 0
 
 
 def test_a_size_in_the_environment_is_not_the_terminals(tmp_path: Path) -> None:
-    env = {"NO_COLOR": "", "COLUMNS": "120", "LINES": "40"}
-    with Emulated((*IOH, *REPLAY), tmp_path, 80, 24, env) as on:
-        on.wait_for_line("block")
-        run_until_ticks(on, 2)
-        wait_for_scan(on)
+    with replay(tmp_path, 80, 24, {"COLUMNS": "120", "LINES": "40"}) as on:
         on.press(" ")
         check_saved(on, tmp_path, 1)
-        on.press("q")
-        assert on.wait() == 0
 
 
 def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> None:
-    with Emulated((*IOH, *REPLAY), tmp_path, 200, 60, {"NO_COLOR": ""}) as on:
-        on.wait_for_line("block")
-        run_until_ticks(on, 2)
+    with replay(tmp_path, 200, 60) as on:
         on.press(" ")
         stood_s, shown = time.monotonic() + 4.0, "5l0"
         while time.monotonic() < stood_s:  # it reads nothing: a write waits, the link is slow
@@ -157,5 +155,3 @@ def test_a_message_stays_until_a_slow_terminal_has_shown_it(tmp_path: Path) -> N
             time.sleep(0.2)
         os.write(on.fd, b"S")
         on.wait_until(lambda: on.lines[-1].startswith(" saved "))
-        on.press("q")
-        assert on.wait() == 0

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import UNKNOWN, ZERO
 from ioh.tui.render.line import Line
-from ioh.tui.rows import LayerRow
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
-    """One number of each row.
+class Column:
+    """One number of each op.
 
     Shape:
         ``cell`` makes its text; ``rank`` says how soon it is left out: the largest first,
@@ -25,25 +21,20 @@ class Column(Generic[Row]):
 
     title: str
     width: int
-    cell: Callable[[Row], str]
+    cell: Callable[[OpStats], str]
     rank: int = 0
     style: str = ""
 
 
-def of_stats(cell: Callable[[OpStats], str]) -> Callable[[LayerRow], str]:
-    """A cell that is ``.`` rather than unknown where nothing was done."""
-
-    def shown(row: LayerRow) -> str:
-        text = cell(row.stats)
-        return ZERO if text == UNKNOWN and row.stats.count == 0 else text
-
-    return shown
+def width_of(columns: Sequence[Column]) -> int:
+    """Columns of the terminal that they take, each with a space before it."""
+    return sum(column.width + 1 for column in columns)
 
 
-def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
-    """The columns that fit ``room`` columns of the terminal, each with a space before it."""
+def fitting(columns: Sequence[Column], room: int) -> list[Column]:
+    """The columns that fit ``room`` columns of the terminal."""
     kept = list(columns)
-    while kept and sum(c.width + 1 for c in kept) > room:
+    while kept and width_of(kept) > room:
         worst = max(kept, key=lambda c: c.rank)
         if worst.rank == 0:
             kept.pop()  # half a number would be another number
@@ -52,17 +43,22 @@ def fitting(columns: Sequence[Column[Row]], room: int) -> list[Column[Row]]:
     return kept
 
 
-def titles(columns: Sequence[Column[Row]], line: Line) -> Line:
+def titles(columns: Sequence[Column], line: Line) -> Line:
     """The headings, appended to ``line``."""
     for column in columns:
         line.cell(column.title, column.width, "head")
     return line
 
 
-def cells(columns: Sequence[Column[Row]], row: Row, line: Line, style: str = "") -> Line:
-    """One row's numbers, appended to ``line``; ``style`` instead of each column's own."""
+def cells(columns: Sequence[Column], stats: OpStats, line: Line, style: str = "") -> Line:
+    """An op's numbers, appended to ``line``; ``style`` instead of each column's own.
+
+    What is not known is ``.`` where nothing was done.
+    """
     for column in columns:
-        text = column.cell(row)
-        shown = style or ("dim" if text in {".", "-"} else column.style)
+        text = column.cell(stats)
+        if text == UNKNOWN and stats.count == 0:
+            text = ZERO
+        shown = style or ("dim" if text in {ZERO, UNKNOWN} else column.style)
         line.cell(text, column.width, shown)
     return line

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from ioh.model.feed import TimelineEvent
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
-from ioh.sinks.cells import UNKNOWN, ZERO, cut_to, display_width, format_fixed, safe_name
+from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name
 from ioh.sinks.rows import op_rows
-from ioh.tui.render.header import clock
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.pages import Entry, Page
 from ioh.tui.state import ViewState
@@ -45,22 +44,12 @@ class Compared:
 def render_compare(
     state: ViewState, compared: Compared, now: Snapshot, width: int, *, utc: bool
 ) -> Page:
-    """The table, then the marks to compare with; columns that do not fit go from the right.
-
-    Args:
-        state: Which mark is chosen.
-        compared: What is compared with.
-        now: The interval on the screen.
-        width: Columns there are.
-        utc: Whether clock times are UTC.
-    """
-    frame, then = ScreenFrame(), compared.snapshot
-    times = [clock(snapshot.time_unix_s, utc=utc) for snapshot in (then, now)]
-    line = Line(" Compared: ", "head").add(times[0], "strong")
+    """The table, then the marks to compare with; columns that do not fit go from the right."""
+    then = compared.snapshot
+    line = Line(" Compared: ", "head").add(clock(then.time_unix_s, utc=utc), "strong")
     if compared.text:
         line.add(f" {cut_to(safe_name(compared.text), max(8, width // 4))}", "mark")
-    line.add(" with ").add(times[1], "strong")
-    frame.add(line.add(": in each cell then, now and the change", "dim").fitted(width))
+    line.add(" with ").add(clock(now.time_unix_s, utc=utc), "strong")
     columns = _COLUMNS[: max(1, (width - _MIN_LABEL - 2) // _CELL)]
     pairs = list(_pairs(then, now))
     longest = max((display_width(label) for label, _, _ in pairs), default=0)
@@ -68,12 +57,12 @@ def render_compare(
     head = Line(" ").left("", label_width)
     for title, *_ in columns:
         head.right(title, _CELL, "head")
-    frame.add(head.fitted(width))
+    frame = ScreenFrame([line.add(": in each cell then, now and the change", "dim"), head])
     for label, before, after in pairs:
         line = Line(" ").left(label, label_width)
-        for _, field, scale, decimals, is_worse in columns:
-            _add_cell(line, *_values(before, after, field, scale), decimals, is_worse=is_worse)
-        frame.add(line.fitted(width))
+        for column in columns:
+            _add_cell(line, before, after, column)
+        frame.add(line)
     return _with_marks(frame, state, compared, width, utc=utc)
 
 
@@ -84,25 +73,21 @@ def _with_marks(
     marks = compared.marks[:_MAX_MARKS]
     if not marks:
         return Page(frame)
-    frame.add(Line())
     head = Line(" Marks", "head").add(": Enter compares with the one chosen", "dim")
     if len(compared.marks) > len(marks):
         head.add(f"; {len(compared.marks) - len(marks)} older ones are not listed", "dim")
-    frame.add(head.fitted(width))
-    at = len(frame.lines)
+    frame.lines += [Line(), head]
     entries = [
-        Entry(f"{mark.time_unix_s}", at + y, "compare_with", mark.time_unix_s)
-        for y, mark in enumerate(marks)
+        Entry(f"{mark.time_unix_s}", y, "compare_with", mark.time_unix_s)
+        for y, mark in enumerate(marks, len(frame.lines))
     ]
     page = Page(frame, entries)
     chosen = page.chosen(state)
-    for y, mark in enumerate(marks):
+    for at, mark in enumerate(marks):
         line = Line("  ").add(clock(mark.time_unix_s, utc=utc), "strong").add("  ")
         line = line.add(safe_name(mark.text), "mark").fitted(width)
-        is_chosen = y == chosen
-        frame.add(
-            line.styled("sel") if is_chosen else line, (0, width, "compare_with", mark.time_unix_s)
-        )
+        line = line.styled("sel") if at == chosen else line
+        frame.add(line, (0, width, "compare_with", mark.time_unix_s))
     return page
 
 
@@ -121,17 +106,12 @@ def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStat
                 yield label, before, after
 
 
-def _values(
-    before: OpStats, after: OpStats, field: str, scale: float
-) -> tuple[float | None, float | None]:
-    values = (getattr(stats, field) for stats in (before, after))
-    first, second = (None if value is None else value * scale for value in values)
-    return first, second
-
-
 def _add_cell(
-    line: Line, then: float | None, now: float | None, decimals: int, *, is_worse: bool
+    line: Line, before: OpStats, after: OpStats, column: tuple[str, str, float, int, bool]
 ) -> None:
+    _, field, scale, decimals, is_worse = column
+    values = (getattr(stats, field) for stats in (before, after))
+    then, now = (None if value is None else value * scale for value in values)
     for value in (then, now):
         text = format_fixed(value, _NUMBER, decimals)
         line.cell(text, _NUMBER, "dim" if text in {ZERO, UNKNOWN} else "")

@@ -24,13 +24,9 @@ _SESSIONS = 0.005  # for a statement: fewer round to nothing
 def fan_out(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
 ) -> list[Span]:
-    """Its findings, reads, then writes; nothing of those whose number below is not known.
+    """Its findings, reads, then writes, as far as they fit; ``below`` None below the lowest.
 
-    Args:
-        snapshot: The interval, with its findings.
-        layer: The upper layer.
-        below: The next one that is there; None below the lowest.
-        width: Columns there are: what does not fit is left out.
+    Nothing of those whose number below is not known.
     """
     spans: list[Span] = []
     for text, style in reasons(snapshot.findings, layer.spec.name):
@@ -41,7 +37,9 @@ def fan_out(
         text = _of_statements(snapshot, layer, width - 2)
         return [*spans, (f" {text} ", "dim")] if text else spans
     for op, stats in main_stats(layer.spec, layer.ops):
-        text = _text(snapshot, layer, below, op, stats)
+        text = ""
+        if below is not None and stats.count and not is_flow(layer.spec):
+            text = _becomes(snapshot, layer, below, op, stats)
         width -= len(text) + 2
         if text and width >= 0:
             is_found = any(_is_about(finding, layer, op) for finding in snapshot.findings)
@@ -77,22 +75,6 @@ def _is_about(finding: Finding, layer: LayerSnapshot, op: str) -> bool:
     return (is_here and finding.cause.lower().startswith(op)) or measured
 
 
-def _text(
-    snapshot: Snapshot,
-    layer: LayerSnapshot,
-    below: LayerSnapshot | None,
-    op: str,
-    stats: OpStats,
-) -> str:
-    if is_flow(layer.spec) or not stats.count or below is None:
-        return ""
-    lower = _lower(snapshot, layer, below, op, stats)
-    if lower is None:
-        return ""
-    count, size, noun = lower
-    return f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {_many(count, noun)}{_of(size)}"
-
-
 def _many(count: float, nouns: str) -> str:
     """``8 READs``, ``1 request``, ``0.42 reads``."""
     text = format_short(count)
@@ -106,32 +88,28 @@ def _of(size: float | None) -> str:
     return f" of {format_scaled(size, 1024)}" if size else ""
 
 
-def _lower(
+def _becomes(
     snapshot: Snapshot, layer: LayerSnapshot, below: LayerSnapshot, op: str, stats: OpStats
-) -> tuple[float, float | None, str] | None:
-    """How many operations below one became, of what size, and what they are called."""
-    count = layer.metrics.get(f"{op}_lower_ops_per_op")
-    if count:  # counted call by call
-        ops = layer.metrics.get(f"{op}_lower_ops_per_s")
-        moved = layer.metrics.get(f"{op}_lower_bytes_per_s")
-        return count, moved / ops if moved and ops else None, _counted(snapshot, op)
-    same = next(
-        (
-            (name, found)
-            for name, found in main_stats(below.spec, below.ops)
-            if direction(name) == direction(op)
-        ),
-        None,
-    )
-    if same is None or f"{op}_lower_ops_per_op" in layer.metrics:
-        return None
-    name, found = same
-    above, under = stats.bytes_per_s, found.bytes_per_s
-    if not above or not under or abs(above - under) > _CORRESPOND * above:
-        return None
-    if not found.ops_per_s or not stats.ops_per_s:
-        return None
-    return found.ops_per_s / stats.ops_per_s, found.avg_bytes, _nouns(below.spec, name)
+) -> str:
+    """``1 read of 1M → 8 READs of 128K``; "" where it is not known."""
+    metrics, counted = layer.metrics, f"{op}_lower_ops_per_op"
+    count = metrics.get(counted)
+    if count:  # call by call
+        ops, moved = metrics.get(f"{op}_lower_ops_per_s"), metrics.get(f"{op}_lower_bytes_per_s")
+        size, nouns = moved / ops if moved and ops else None, _counted(snapshot, op)
+    else:
+        same = (
+            (n, s) for n, s in main_stats(below.spec, below.ops) if direction(n) == direction(op)
+        )
+        name, lower = next(same, ("", OpStats()))
+        above, under = stats.bytes_per_s, lower.bytes_per_s
+        if counted in metrics or not above or not under:
+            return ""
+        if abs(above - under) > _CORRESPOND * above or not lower.ops_per_s or not stats.ops_per_s:
+            return ""
+        count, size = lower.ops_per_s / stats.ops_per_s, lower.avg_bytes
+        nouns = _nouns(below.spec, name)
+    return f"1 {_name(layer.spec, op)}{_of(stats.avg_bytes)} → {_many(count, nouns)}{_of(size)}"
 
 
 def _counted(snapshot: Snapshot, op: str) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
-from ioh.sinks.cells import safe_name
+from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
-from ioh.tui.render.header import clock
-from ioh.tui.render.line import Line, ScreenFrame, Span
+from ioh.tui.render.line import Hit, Line, ScreenFrame, Span, wrapped
 from ioh.tui.render.pages import Entry, Page
 from ioh.tui.state import ViewState
 
@@ -31,24 +30,21 @@ def render_strip(findings: Sequence[Finding], width: int, height: int) -> Screen
     left = ranked(findings)
     while left and len(lines) < height:
         finding = left.pop(0)
-        style = SEVERITY_STYLES[finding.severity]
-        sign = SIGNS[finding.severity].strip()
-        begin = f"{sign} {_title(finding)}:"
+        begin = f"{SIGNS[finding.severity].strip()} {_title(finding)}:"
         advice = "" if left else safe_name(finding.advice)
         text = f"{begin} {safe_name(finding.cause)} {advice}".rstrip()
         parts = textwrap.wrap(text, max(20, width - 2))
         room = height - len(lines)
         told = len(begin)
         for part in filter(None, [*parts[: room - 1], " ".join(parts[room - 1 :])]):
-            lines.append(Line(" ").add(part[:told], style).add(part[told:]))
+            line = Line(" ").add(part[:told], SEVERITY_STYLES[finding.severity])
+            lines.append(line.add(part[told:]))
             told = max(0, told - len(part) - 1)
     if left and lines:
         more = f" +{len(left)} (f)"
         lines[-1] = lines[-1].fitted(width - len(more)).add(more, "dim")
-    frame = ScreenFrame()
-    for line in lines:
-        frame.add(line.fitted(width), (0, width, "findings", ""))
-    return frame
+    hits = [Hit(y, 0, width, "findings") for y in range(len(lines))]
+    return ScreenFrame([line.fitted(width) for line in lines], hits)
 
 
 def reasons(findings: Iterable[Finding], layer: str) -> list[Span]:
@@ -88,15 +84,8 @@ def render_findings(  # noqa: PLR0913
 ) -> Page:
     """Every finding of the session, the newest first, then what could not be judged and why.
 
-    The one chosen is unfolded: its evidence, and what to do.
-
-    Args:
-        state: Which is chosen.
-        snapshot: The interval; its findings are on now.
-        known: Those of the session as far as they are known.
-        width: Columns there are.
-        utc: Whether clock times are UTC.
-        begun_unix_s: When something began a moment before, which the rules report later.
+    The one chosen is unfolded: its evidence, and what to do.  Of ``known`` those of the snapshot
+    are on now; ``begun_unix_s`` is when something began that the rules will report.
     """
     now = {key_of(finding): finding for finding in snapshot.findings}
     by_key = {**{key_of(finding): finding for finding in known}, **now}
@@ -105,62 +94,56 @@ def render_findings(  # noqa: PLR0913
     chosen = Page(ScreenFrame(), [Entry(key, 0, "visit") for key in keys]).chosen(state)
     frame, entries = ScreenFrame(), []
     if not now and begun_unix_s is not None:
-        text = (
-            f"Something began at {clock(begun_unix_s, utc=utc)}. The rules report it once it has "
-        )
-        text += "lasted some seconds: continue with the right arrow or Space."
-        _wrap(frame, text, width, "accent", 1)
+        text = f"Something began at {clock(begun_unix_s, utc=utc)}. "
+        text += "The rules report it once it has lasted some seconds: "
+        text += "continue with the right arrow or Space."
+        frame.lines += wrapped(text, width, "accent")
     elif not now:
-        frame.add(Line(" No findings in this interval.", "good").fitted(width))
-    for at, finding in enumerate(shown):
-        key = key_of(finding)
+        frame.add(Line(" No findings in this interval.", "good"))
+    for at, (finding, key) in enumerate(zip(shown, keys, strict=False)):
         entries.append(Entry(key, len(frame.lines), "visit", _begin(finding)))
         is_old = abs(snapshot.time_unix_s - finding.since_unix_s) > _DAY_S
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
-        _add_finding(frame, finding, width, since, is_now=key in now, is_open=at == chosen)
+        title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
+        line = _line(finding, title, is_now=key in now, is_open=at == chosen)
+        frame.add(line.fitted(width), (0, width, "visit", _begin(finding)))
+        frame.lines += _unfolded(finding, width) if at == chosen else []
     missing = snapshot.not_evaluated
     if missing:
         entries.append(Entry(_MISSING, len(frame.lines), ""))
         is_open = chosen >= len(shown)
         text = f" {len(missing)} rule{'s' if len(missing) > 1 else ''} not evaluated"
         line = Line(text + ("" if is_open else ": choose this line for the reasons"), "head")
-        frame.add(line.fitted(width).styled("sel") if is_open and shown else line.fitted(width))
+        frame.add(line.fitted(width).styled("sel") if is_open and shown else line)
         for rule in missing if is_open else ():
-            _wrap(frame, f"{safe_name(rule.title)}: {safe_name(rule.reason)}", width, "dim", 3)
+            text = f"{safe_name(rule.title)}: {safe_name(rule.reason)}"
+            frame.lines += wrapped(text, width, "dim", 3)
     return Page(frame, entries)
 
 
-def _add_finding(  # noqa: PLR0913
-    frame: ScreenFrame, finding: Finding, width: int, since: str, *, is_now: bool, is_open: bool
-) -> None:
-    """Its line; what follows where it is open.  A click goes to its begin."""
-    style = SEVERITY_STYLES[finding.severity] if is_now else "dim"
-    title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
-    line = Line(title, style)
+def _line(finding: Finding, title: str, *, is_now: bool, is_open: bool) -> Line:
+    """A finding's line; a click goes to its begin."""
     if is_open:
-        line = Line(title, "sel").add("   ").add("go there", "key")
         on = "on now, " if is_now else ""
-        line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
-    else:
-        line.add(f"   {safe_name(finding.cause)}", "" if is_now else "dim")
-    frame.add(line.fitted(width), (0, width, "visit", _begin(finding)))
-    if not is_open:
-        return
-    _wrap(frame, safe_name(finding.cause), width, "strong", 3)
+        line = Line(title, "sel").add("   ").add("go there", "key")
+        return line.add(f"   {on}{finding.severity}, confidence {finding.confidence}", "dim")
+    line = Line(title, SEVERITY_STYLES[finding.severity] if is_now else "dim")
+    return line.add(f"   {safe_name(finding.cause)}", "" if is_now else "dim")
+
+
+def _unfolded(finding: Finding, width: int) -> list[Line]:
+    """What is known of a finding, below its line."""
+    parts = [(safe_name(finding.cause), "strong", 3)]
     for evidence in finding.evidence:
         source = f"   [{safe_name(evidence.source)}]" if evidence.source else ""
-        _wrap(frame, f"- {safe_name(evidence.text)}{source}", width, "", 5)
+        parts.append((f"- {safe_name(evidence.text)}{source}", "", 5))
     if finding.advice:
-        _wrap(frame, f"Advice: {safe_name(finding.advice)}", width, "", 3)
+        parts.append((f"Advice: {safe_name(finding.advice)}", "", 3))
     if finding.command:
-        _wrap(frame, safe_name(finding.command), width, "key", 5)
+        parts.append((safe_name(finding.command), "key", 5))
     if finding.false_alarm:
-        _wrap(frame, f"May be a false alarm: {safe_name(finding.false_alarm)}", width, "dim", 3)
-    _wrap(frame, f"Wrong if: {safe_name(finding.wrong_if)}:", width, "dim", 3)
-    _wrap(frame, safe_name(finding.check), width, "dim", 5)
-    frame.add(Line())
-
-
-def _wrap(frame: ScreenFrame, text: str, width: int, style: str, indent: int) -> None:
-    for part in textwrap.wrap(text, max(20, width - indent - 1)):
-        frame.add(Line(" " * indent).add(part, style).fitted(width))
+        parts.append((f"May be a false alarm: {safe_name(finding.false_alarm)}", "dim", 3))
+    parts.append((f"Wrong if: {safe_name(finding.wrong_if)}:", "dim", 3))
+    parts.append((safe_name(finding.check), "dim", 5))
+    lines = [line for text, style, indent in parts for line in wrapped(text, width, style, indent)]
+    return [*lines, Line()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ioh.tui.keys import KEYS
-from ioh.tui.render.line import Hit, Line
+from ioh.tui.render.line import Click, Line, ScreenFrame
 
 # What is shown first where not all fit; the help has the others.
 _USEFUL = (
@@ -28,64 +30,53 @@ _PROMPTS = {
 
 def render_keys(
     width: int, layers: int, *, is_replay: bool, is_zoomed: bool = False, has_hosts: bool = False
-) -> tuple[Line, list[Hit]]:
-    """As many keys as fit, each clickable, the most useful ones.
-
-    Args:
-        width: Columns there are.
-        layers: How many there are to zoom into.
-        is_replay: Whether a recording is shown.
-        is_zoomed: Whether one layer is.
-        has_hosts: Whether there are several.
-    """
-    line, hits = Line(" "), []
-    known: list[tuple[str, str, str]] = []
-    if is_zoomed:
-        known.append(("Esc", "back", "escape"))
+) -> ScreenFrame:
+    """As many keys as fit, each clickable, the most useful ones; ``layers`` to zoom into."""
+    keys = [("Esc", "back", "escape")] if is_zoomed else []
     if layers:
-        known.append((f"1-{layers}" if layers > 1 else "1", "layer", ""))
-    known += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
-    if not has_hosts:
-        known = [item for item in known if item[1] != "host"]
-    if is_replay:
-        known.append(("+-", "speed", "plus"))
-        known = [item for item in known if item[1] != "rec"]  # it is one already
+        keys.append((f"1-{layers}" if layers > 1 else "1", "layer", ""))
+    keys += [(key.label, key.short, key.names[0]) for key in KEYS if key.short]
+    keys += [("+-", "speed", "plus")] if is_replay else []
+    left_out = {"" if has_hosts else "host", "rec" if is_replay else ""}  # it is one already
+    keys = [key for key in keys if key[1] not in left_out]
     room = width - 1
     kept = set()
-    for label, short, _ in sorted(known, key=lambda item: _RANKS[item[1]]):
+    for label, short, _ in sorted(keys, key=lambda key: _RANKS[key[1]]):
         needed = len(label) + 1 + len(short)
         if needed > room:
             break
         kept.add(short)
         room -= needed + 2
-    for label, short, name in known:
-        if short not in kept:
-            continue
-        line.add("  " if line.width > 1 else "")
-        start = line.width
-        line.add(label, "key").add(f" {short}")
-        if name:
-            hits.append(Hit(0, start, line.width, "key", name))
-    return line.fitted(width), hits
+    line, hits = _buttons([key for key in keys if key[1] in kept])
+    frame = ScreenFrame()
+    frame.add(line.fitted(width), *hits)
+    return frame
 
 
-def render_page_keys(
-    first: int, room: int, total: int, width: int, screen: str
-) -> tuple[Line, list[Hit]]:
+def render_page_keys(first: int, room: int, total: int, width: int, screen: str) -> ScreenFrame:
     """What there is to do with a text of ``total`` lines, of which so many fit."""
-    line, hits = Line(" "), []
     count = min(room, total)
     keys = [*_PAGE_KEYS.get(screen, ()), ("Esc", "back", "escape"), ("q", "quit", "q")]
     if count < total:
         keys = [("PgUp", "", "pageup"), ("PgDn", "page", "pagedown"), *keys]
+    line, hits = _buttons(keys)
+    line.add("  ").add(f"lines {first + 1}-{first + count} of {total}" * (count < total), "dim")
+    frame = ScreenFrame()
+    frame.add(line.fitted(width), *(hit for hit in hits if hit[1] <= width))
+    return frame
+
+
+def _buttons(keys: Iterable[tuple[str, str, str]]) -> tuple[Line, list[Click]]:
+    """Keys as a label, what they do, and the name of the one that a click presses."""
+    line, gap = Line(" "), ""
+    hits: list[Click] = []
     for label, short, name in keys:
-        start = line.width
+        start = line.add(gap).width
         line.add(label, "key").add(f" {short}".rstrip())
-        hits.append(Hit(0, start, line.width, "key", name))
-        line.add("  " if short else " ")
-    seen = f"lines {first + 1}-{first + count} of {total}" if count < total else ""
-    line.add(seen, "dim")
-    return line.fitted(width), [hit for hit in hits if hit.right <= width]
+        gap = "  " if short else " "
+        if name:
+            hits.append((start, line.width, "key", name))
+    return line, hits
 
 
 def render_prompt(what: str, typed: str, width: int) -> Line:
@@ -94,8 +85,3 @@ def render_prompt(what: str, typed: str, width: int) -> Line:
     room = max(8, width - len(name) - 5)
     line = Line(f" {name}: ", "key").add(typed[-room:], "strong").add("_", "cursor")
     return line.add(f"   {keys}", "dim").fitted(width)
-
-
-def render_message(text: str, width: int, style: str = "warn") -> Line:
-    """Something to be read once."""
-    return Line(" ").add(text, style).fitted(width)

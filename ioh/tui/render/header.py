@@ -1,18 +1,20 @@
-"""The first line: host, mode, clock, load, and the recording under way."""
+"""The first line: host, mode, clock, load, and the recording under way; several hosts."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ioh.model.feed import Mode, RecordingState
-from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.sinks.cells import format_fixed, format_scaled, safe_name
+from ioh.model.pairs import HostState
+from ioh.model.snapshot import LayerSnapshot, Pair, Snapshot
+from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
+from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import is_flow, op_rows
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.line import Line, Span
+from ioh.tui.render.line import Line, ScreenFrame, Span
 
 LATE_INTERVALS = 1.6
+_NAME = 24  # columns of a host's
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,6 @@ class HeaderView:
 
     mode: Mode
     shown: str
-    glyphs: Glyphs
     cycle_s: float = 1.0
     age_s: float | None = None
     speed: float = 1.0
@@ -41,13 +42,7 @@ class HeaderView:
     lost: str = ""
 
 
-def clock(time_unix_s: float, *, utc: bool, with_date: bool = False) -> str:
-    """``14:44:47``, with the date before it where asked for."""
-    when = time.gmtime(time_unix_s) if utc else time.localtime(time_unix_s)
-    return time.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S", when)
-
-
-def lowest_iops(snapshot: Snapshot) -> tuple[str, float] | None:
+def _lowest_iops(snapshot: Snapshot) -> str:
     """Reads plus writes a second of the lowest layer that counts them, and its title."""
     layers = [x for x in snapshot.layers.values() if isinstance(x, LayerSnapshot)]
     for layer in sorted(layers, key=lambda layer: -layer.spec.rank):
@@ -56,25 +51,21 @@ def lowest_iops(snapshot: Snapshot) -> tuple[str, float] | None:
         rates = [r.stats.ops_per_s for r in op_rows(layer.spec, layer.ops, "") if r.is_main]
         known = [rate for rate in rates if rate is not None]
         if known:
-            return safe_name(layer.spec.title), sum(known)
-    return None
+            return f"IOPS {format_fixed(sum(known), 9, 0)} {safe_name(layer.spec.title)}"
+    return ""
 
 
 def _mode(view: HeaderView) -> Span:
-    glyphs, cycle = view.glyphs, f"{view.cycle_s:g}s"
     if view.mode == "demo":
-        is_paused = view.shown == "paused"
-        return (f"{glyphs.paused} DEMO PAUSED" if is_paused else f"{glyphs.live} DEMO"), "demo"
+        return ("‖ DEMO PAUSED" if view.shown == "paused" else "● DEMO"), "demo"
     speed = "" if view.mode != "replay" or view.speed == 1 else f" {view.speed:g}x"
     if view.shown in {"paused", "ended"}:
-        return f"{glyphs.paused} {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
+        return f"‖ {'PAUSED' if view.shown == 'paused' else 'END'}{speed}", "warn"
     if view.mode == "replay":
-        return f"{glyphs.playing} REPLAY{speed}", "accent"
-    if view.shown == "live" and view.lost:
-        return f"{glyphs.paused} {view.lost}", "crit"
+        return f"▶ REPLAY{speed}", "accent"
     if view.shown == "live":
-        return f"{glyphs.live} LIVE {cycle}", "good"
-    return f"{glyphs.playing} BACK IN TIME", "warn"
+        return (f"‖ {view.lost}", "crit") if view.lost else (f"● LIVE {view.cycle_s:g}s", "good")
+    return "▶ BACK IN TIME", "warn"
 
 
 def lateness(view: HeaderView, interval_s: float | None) -> str:
@@ -88,61 +79,45 @@ def lateness(view: HeaderView, interval_s: float | None) -> str:
 
 def render_header(snapshot: Snapshot | None, view: HeaderView, width: int) -> Line:
     """The line; from the right, the least useful piece is left out where it does not fit."""
-    right = _recording(view)
-    pieces: list[tuple[int, Span]] = [(0, ("ioh", "brand"))]
-    pieces += _names(snapshot, view)
-    pieces.append((0, _mode(view)))
-    if view.title:
-        pieces.append((6, (safe_name(view.title, 32), "")))
-    if snapshot is not None:
-        pieces += _numbers(snapshot, view)
-    if view.narrowed:
-        pieces.append((1, (view.narrowed, "warn")))
-    room = width - sum(len(text) for text, _ in right) - 2
-    while sum(len(text) + 2 for _, (text, _) in pieces) > room:
+    right, style = _recording(view)
+    pieces = [piece for piece in _pieces(snapshot, view) if piece[1]]
+    room = width - len(right) - 2
+    while sum(len(text) + 2 for _, text, _ in pieces) > room:
         worst = max(pieces, key=lambda piece: piece[0])
         if worst[0] == 0:
             break
         pieces.remove(worst)
     line = Line(" ")
-    for at, (_, (text, style)) in enumerate(pieces):
-        line.add("  " if at else "").add(text, style)
-    line.to(width - sum(len(text) for text, _ in right) - 1)
-    for text, style in right:
-        line.add(text, style)
-    return line.fitted(width)
+    for at, (_, text, kind) in enumerate(pieces):
+        line.add("  " if at else "").add(text, kind)
+    return line.to(width - len(right) - 1).add(right, style).fitted(width)
 
 
-def _names(snapshot: Snapshot | None, view: HeaderView) -> list[tuple[int, Span]]:
-    found: list[tuple[int, Span]] = [(0, (view.host, "title"))] if view.host else []
+def _pieces(snapshot: Snapshot | None, view: HeaderView) -> Iterator[tuple[int, str, str]]:
+    """How soon it is left out (the largest first, 0 never), a text, its style; "" for nothing."""
+    yield 0, "ioh", "brand"
+    yield 0, view.host, "title"
     if snapshot is not None:
-        if not view.host:
-            found.append((2, (safe_name(snapshot.hostname, 24), "title")))
-        found.append((9, (safe_name(snapshot.kernel, 24), "dim")))
-    return found
-
-
-def _numbers(snapshot: Snapshot, view: HeaderView) -> list[tuple[int, Span]]:
-    host = snapshot.host
-    found: list[tuple[int, Span]] = [(0, (clock(snapshot.time_unix_s, utc=view.utc), "strong"))]
-    late = lateness(view, snapshot.interval_s)
-    if late and not view.lost:
-        found.append((0, (late, "crit")))
-    iops = lowest_iops(snapshot)
-    if iops is not None:
-        found.append((3, (f"IOPS {format_fixed(iops[1], 9, 0)} {iops[0]}", "")))
-    found.append((4, (f"cpu {_pct(host.cpu_pct)}", "")))
-    found.append((4, (f"iowait {_pct(host.iowait_pct)}", "")))
-    if host.steal_pct:
-        found.append((8, (f"steal {_pct(host.steal_pct)}", "")))
-    found.append((7, (f"load {format_fixed(host.load1, 6, 2)}", "")))
-    found.append((5, (f"dirty {format_scaled(host.dirty_bytes, 1024)}", "")))
-    if host.psi_io_some_pct is not None:
-        found.append((8, (f"io psi {_pct(host.psi_io_some_pct)}", "")))
-    costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
-    if costs:
-        found.append((10, (f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core", "dim")))
-    return found
+        yield 2, "" if view.host else safe_name(snapshot.hostname, _NAME), "title"
+        yield 9, safe_name(snapshot.kernel, 24), "dim"
+    yield 0, *_mode(view)
+    yield 6, safe_name(view.title, 32), ""
+    if snapshot is not None:
+        host = snapshot.host
+        yield 0, clock(snapshot.time_unix_s, utc=view.utc), "strong"
+        yield 0, "" if view.lost else lateness(view, snapshot.interval_s), "crit"
+        yield 3, _lowest_iops(snapshot), ""
+        yield 4, f"cpu {_pct(host.cpu_pct)}", ""
+        yield 4, f"iowait {_pct(host.iowait_pct)}", ""
+        yield 8, f"steal {_pct(host.steal_pct)}" if host.steal_pct else "", ""
+        yield 7, f"load {format_fixed(host.load1, 6, 2)}", ""
+        yield 5, f"dirty {format_scaled(host.dirty_bytes, 1024)}", ""
+        some = host.psi_io_some_pct
+        yield 8, "" if some is None else f"io psi {_pct(some)}", ""
+        costs = [cost for cost in (snapshot.self_cpu_pct, snapshot.bpf_cpu_pct) if cost is not None]
+        cost = f"ioh itself {format_fixed(sum(costs), 5, 1)}% of a core" if costs else ""
+        yield 10, cost, "dim"
+    yield 1, view.narrowed, "warn"
 
 
 def _pct(value: float | None) -> str:
@@ -150,16 +125,66 @@ def _pct(value: float | None) -> str:
     return f"{text}%" if text[0].isdigit() else text
 
 
-def _recording(view: HeaderView) -> list[Span]:
+def _recording(view: HeaderView) -> Span:
     state = view.recording
     if state.failure:
-        return [("REC FAILED ", "crit")]
+        return "REC FAILED ", "crit"
     if not state.path:
-        return []
+        return "", ""
     passed = max(0, int(view.now_unix_s - state.since_unix_s))
     length = f"{passed // 3600:02}:{passed // 60 % 60:02}:{passed % 60:02}"
     # At a kilobyte a second the first megabyte takes a quarter of an hour.
     is_small = state.size_bytes < 1e6
-    size = f"{state.size_bytes / (1e3 if is_small else 1e6):.{0 if is_small else 1}f} "
-    size += "KB" if is_small else "MB"
-    return [(f"{view.glyphs.record} REC {length} {size}", "crit")]
+    size = f"{state.size_bytes / 1e3:.0f} KB" if is_small else f"{state.size_bytes / 1e6:.1f} MB"
+    return f"● REC {length} {size}", "crit"
+
+
+def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFrame:
+    """One line: each host, what is wrong with it, and why with the one looked at; a click looks."""
+    texts = [f" {safe_name(state.name, _NAME)}{_wrong(state)} " for state in states]
+    first = 0
+    while first < at and sum(map(display_width, texts[first : at + 1])) + 1 > width:
+        first += 1
+    line, hits = Line(" " if first == 0 else "<"), []
+    for number, (state, text) in enumerate(zip(states, texts, strict=True)):
+        if number >= first:
+            start = line.width
+            line.add(text, "sel" if number == at else "" if state.is_here else "dim")
+            hits.append((start, line.width, "host", state.name))
+    if why := safe_name(states[at].why):
+        line.add(f" {why}", "warn")
+    frame = ScreenFrame()
+    frame.add(line.fitted(width), *hits)
+    return frame
+
+
+def where(states: Sequence[HostState], at: int) -> str:
+    """``db01 1/2``: the host looked at, and how many there are."""
+    return f"{safe_name(states[at].name, _NAME)} {at + 1}/{len(states)}"
+
+
+def lost(state: HostState) -> str:
+    """``LOST 12 s``; "" of a host that is here."""
+    if state.is_here:
+        return ""
+    return "NOT HERE" if state.lost_s is None else f"LOST {state.lost_s:.0f} s"
+
+
+def _wrong(state: HostState) -> str:
+    if not state.is_here:
+        return f" {lost(state).lower()}"
+    if state.clock_is_good:
+        return ""
+    if state.offset_s is None or state.error_s is None:
+        return " clock not known"
+    return f" clock {state.offset_s * 1e3:+.0f} ms, to {state.error_s * 1e3:.0f} ms"
+
+
+def render_path(found: Sequence[Pair], width: int, height: int) -> ScreenFrame:
+    """What ``ioh text`` prints of pairs, as far as so many lines show it."""
+    if not found or height <= 1:
+        return ScreenFrame()
+    _, head, *lines = pair_lines(found)
+    title = " nfs, means"
+    shown = [Line(title + head[len(title) :], "head"), *map(Line, lines[: height - 1])]
+    return ScreenFrame([line.fitted(width) for line in shown])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ioh.model.metric import LayerSpec
 from ioh.sinks.cells import safe_name
 from ioh.tui.keys import KEYS
 from ioh.tui.palette import found
-from ioh.tui.render.facts import metric_title
-from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.layers import metric_title
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.top import column_title
 
@@ -52,83 +51,76 @@ CHECKS = {
 }
 
 
-def render_help(
-    specs: Sequence[LayerSpec], width: int, glyphs: Glyphs, wanted: str = ""
-) -> ScreenFrame:
+_SIGNS_HELP = (
+    ("█", "on the time line: the interval shown"),
+    ("▼", "a mark"),
+    ("!", "a finding begins"),
+    ("╳", "a gap: nothing was measured"),
+    ("·", "not searched for findings yet"),
+)
+_COLOURS = "blue: reads; orange: writes; the warmer and fuller a cell, the more operations in it"
+_INDENT = 18  # of what entries mean
+
+
+def render_help(specs: Sequence[LayerSpec], width: int, wanted: str = "") -> ScreenFrame:
     """Everything a user can look up, as one long page; of it, what fits the words wanted."""
-    page = _Page(width, wanted)
+    lines: list[Line] = []
+    headings: list[Line] = []  # which are added with the first of their entries that is wanted
+    for style, name, meaning, words in _entries(specs):
+        if style == "title":
+            headings = [Line(" ").add(name, style)]
+        elif style == "head":
+            headings = [*headings[:1], Line(f"  {name}", style)]
+        elif found(wanted, f"{name} {meaning}", words):
+            for line in headings:
+                lines += [Line(), line] if lines and "title" in line.spans[-1] else [line]
+            headings = []
+            lines += _entry(name, meaning, style, width)
+    lines = lines or [Line(f' nothing about "{safe_name(wanted)}"', "warn")]
+    return ScreenFrame([line.fitted(width) for line in lines])
+
+
+def _entry(name: str, meaning: str, style: str, width: int) -> Iterator[Line]:
+    indent = _INDENT
+    if width < 2 * indent and name:  # no room beside it
+        yield Line("  ").add(name, style)
+        name, indent = "", 4
+    for part in textwrap.wrap(meaning, max(8, width - indent - 1)) or [""]:
+        yield Line("  ").left(name, indent - 3, style).add(" ").add(part)
+        name = ""
+
+
+def _entries(specs: Sequence[LayerSpec]) -> Iterator[tuple[str, str, str, str]]:
+    """A style, a name, its meaning, other words for it; a heading's is ``title`` or ``head``."""
     group = ""
     for key in KEYS:
         if key.group != group:
             group = key.group
-            page.heading(group)
+            yield "title", group, "", ""
         if key.action != "layer":
-            page.entry(key.label, key.help, words=key.words)
+            yield "key", key.label, key.help, key.words
         elif key.argument == 1:
             many = f"1-{len(specs)}" if specs else "1"
-            page.entry(many, "zoom into that layer of the path; again: back", words="layer")
-    page.heading("First lines")
-    for name, meaning in HEADER_HELP:
-        page.entry(name, meaning)
-    page.entry(glyphs.position, "on the time line: the interval shown")
-    page.entry(glyphs.mark, "a mark")
-    page.entry(glyphs.finding, "a finding begins")
-    page.entry(glyphs.gap, "a gap: nothing was measured")
-    page.entry(glyphs.ahead, "not searched for findings yet")
-    page.heading("Columns")
-    for name, meaning in COLUMNS_HELP:
-        page.entry(name, meaning)
+            yield "key", many, "zoom into that layer of the path; again: back", "layer"
+    for title, entries in (("First lines", HEADER_HELP + _SIGNS_HELP), ("Columns", COLUMNS_HELP)):
+        yield "title", title, "", ""
+        for name, meaning in entries:
+            yield "key", name, meaning, ""
     for spec in specs:
-        _layer(page, spec)
-    page.heading("Colours")
-    text = "blue: reads; orange: writes; the warmer and fuller a cell, the more operations in it"
-    page.entry("", text, words="color theme")
-    if not page.frame.lines:
-        page.frame.add(Line(f' nothing about "{safe_name(wanted)}"', "warn").fitted(width))
-    return page.frame
+        yield from _of_layer(spec)
+    yield "title", "Colours", "", ""
+    yield "key", "", _COLOURS, "color theme"
 
 
-class _Page:
-    """The page so far: a heading is added with the first of its entries that is wanted."""
-
-    def __init__(self, width: int, wanted: str) -> None:
-        self.frame = ScreenFrame()
-        self._width, self._wanted = width, wanted
-        self._headings: list[Line] = []
-
-    def heading(self, title: str) -> None:
-        self._headings = [Line(" ").add(title, "title")]
-
-    def subheading(self, title: str) -> None:
-        self._headings = [*self._headings[:1], Line(f"  {title}", "head")]
-
-    def entry(self, name: str, meaning: str, style: str = "key", words: str = "") -> None:
-        if not found(self._wanted, f"{name} {meaning}", words):
-            return
-        for line in self._headings:
-            if self.frame.lines and "title" in line.spans[-1]:
-                self.frame.add(Line())
-            self.frame.add(line.fitted(self._width))
-        self._headings = []
-        indent = 18
-        if self._width < 2 * indent and name:  # no room beside it
-            self.frame.add(Line("  ").add(name, style).fitted(self._width))
-            name, indent = "", 4
-        parts = textwrap.wrap(meaning, max(8, self._width - indent - 1)) or [""]
-        for at, part in enumerate(parts):
-            line = Line("  ").left(name if at == 0 else "", indent - 3, style).add(" ").add(part)
-            self.frame.add(line.fitted(self._width))
-
-
-def _layer(page: _Page, spec: LayerSpec) -> None:
-    page.heading(f"Layer {safe_name(spec.title)}")
+def _of_layer(spec: LayerSpec) -> Iterator[tuple[str, str, str, str]]:
+    yield "title", f"Layer {safe_name(spec.title)}", "", ""
     if spec.name in CHECKS:
-        page.entry("source", CHECKS[spec.name], "dim")
+        yield "dim", "source", CHECKS[spec.name], ""
     for metric in spec.metrics:
         if metric.title:
-            page.entry(safe_name(metric_title(metric)), safe_name(metric.help), "strong")
+            yield "strong", safe_name(metric_title(metric)), safe_name(metric.help), ""
     for table in spec.tables:
-        page.subheading(f"by {safe_name(table.title)}")
+        yield "head", f"by {safe_name(table.title)}", "", ""
         for column in table.columns:
             if column.title:
-                page.entry(safe_name(column_title(column)), safe_name(column.help), "strong")
+                yield "strong", safe_name(column_title(column)), safe_name(column.help), ""

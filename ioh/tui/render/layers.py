@@ -1,18 +1,24 @@
-"""A layer's table: one line for each kind of operation, with its last minute."""
+"""One layer: a line for each kind of operation, then its own numbers and its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from ioh.model.snapshot import OpStats
-from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled
-from ioh.tui.history import TrendPoint, series
-from ioh.tui.render.columns import Column, cells, fitting, of_stats, titles
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.spark import render_bars
-from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, binned, length_text
+from ioh.model.metric import MetricSpec
+from ioh.model.snapshot import LayerSnapshot, OpStats
+from ioh.sinks.cells import UNKNOWN, format_fixed, format_scaled, format_unit, safe_name
+from ioh.tui.history import series
+from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
+from ioh.tui.render.line import Line, ScreenFrame, wrapped
+from ioh.tui.render.panels import PanelView
+from ioh.tui.render.trends import (
+    STYLES,
+    TREND_INTERVALS,
+    TREND_STYLES,
+    length_text,
+    render_trend,
+)
 from ioh.tui.rows import LayerRow
 
 _MIN_TREND = 12
@@ -20,23 +26,10 @@ _SLOWEST = 13  # columns of a time and a size
 _TREND_FROM = 90  # columns from which the trend is worth a percentile
 _MIN_LABEL = 12
 _MAX_LABEL = 24
-
-
-@dataclass(frozen=True, slots=True)
-class LayersView:
-    """What the table shows beside its rows.
-
-    Shape:
-        ``points`` are the last TREND_INTERVALS intervals; ``chosen`` is the key of the row that
-        the other panels show; ``has_focus`` whether keys move it; ``hidden`` are rows that did
-        not fit.
-    """
-
-    points: Sequence[TrendPoint | None]
-    chosen: tuple[str, str]
-    has_focus: bool
-    glyphs: Glyphs
-    hidden: Sequence[LayerRow] = ()
+# Gauges that say what the layer may do at most, not what it does.
+_LIMIT_PREFIXES = ("max_", "rsize", "wsize", "speed_", "read_ahead", "chunk", "slots", "nconnect")
+_LIMIT_SUFFIXES = ("_limit", "_limit_bytes")
+_MAX_LIMITED = 3
 
 
 def _ms(value_us: float | None) -> str:
@@ -68,90 +61,169 @@ def _slowest(stats: OpStats) -> str:
     return format_fixed(stats.max_us / 1e3, min(6, _SLOWEST - len(size)), 3) + size
 
 
-COLUMNS: tuple[Column[LayerRow], ...] = (
-    Column("MB/s", 7, of_stats(_megabytes), style="strong"),
-    Column("ops/s", 7, of_stats(_rate)),
-    Column("avg KB", 6, of_stats(_kilobytes), rank=2),
-    Column("avg ms", 6, of_stats(lambda s: _ms(s.latency_us)), style="strong"),
-    Column("queue", 6, of_stats(lambda s: _ms(s.queue_us)), rank=5),
-    Column("service", 7, of_stats(lambda s: _ms(s.service_us)), rank=5),
-    Column("p50", 6, of_stats(lambda s: _ms(s.p50_us)), rank=6),
-    Column("p95", 6, of_stats(lambda s: _ms(s.p95_us)), rank=8),
-    Column("p99", 6, of_stats(lambda s: _ms(s.p99_us)), rank=1),
-    Column("p99.9", 6, of_stats(lambda s: _ms(s.p999_us)), rank=10),
-    Column("max ms (KB)", _SLOWEST, of_stats(_slowest), rank=4),
-    Column("in-fl", 5, of_stats(lambda s: format_fixed(s.inflight, 5, 0)), rank=3),
-    Column("avg-fl", 6, of_stats(lambda s: format_fixed(s.avg_inflight, 6, 2)), rank=9),
-    Column("err/s", 5, of_stats(lambda s: format_fixed(s.errors_per_s, 5, 1)), rank=7),
+COLUMNS = (
+    Column("MB/s", 7, _megabytes, style="strong"),
+    Column("ops/s", 7, _rate),
+    Column("avg KB", 6, _kilobytes, rank=2),
+    Column("avg ms", 6, lambda s: _ms(s.latency_us), style="strong"),
+    Column("queue", 6, lambda s: _ms(s.queue_us), rank=5),
+    Column("service", 7, lambda s: _ms(s.service_us), rank=5),
+    Column("p50", 6, lambda s: _ms(s.p50_us), rank=6),
+    Column("p95", 6, lambda s: _ms(s.p95_us), rank=8),
+    Column("p99", 6, lambda s: _ms(s.p99_us), rank=1),
+    Column("p99.9", 6, lambda s: _ms(s.p999_us), rank=10),
+    Column("max ms (KB)", _SLOWEST, _slowest, rank=4),
+    Column("in-fl", 5, lambda s: format_fixed(s.inflight, 5, 0), rank=3),
+    Column("avg-fl", 6, lambda s: format_fixed(s.avg_inflight, 6, 2), rank=9),
+    Column("err/s", 5, lambda s: format_fixed(s.errors_per_s, 5, 1), rank=7),
 )
+_NEEDED = [column for column in COLUMNS if column.rank == 0]
 
 
-def visible_columns(label_width: int, width: int) -> list[Column[LayerRow]]:
+def visible_columns(label_width: int, width: int) -> list[Column]:
     """The columns that fit beside the labels and, on a wide terminal, a short trend."""
     trend = _MIN_TREND + 2 if width >= _TREND_FROM else 0
     return fitting(COLUMNS, width - label_width - trend)
 
 
-def render_layers(rows: Sequence[LayerRow], view: LayersView, width: int, tick: int) -> ScreenFrame:
-    """A heading and a line for each row; a click chooses the row's op."""
+def render_layers(
+    view: PanelView, rows: Sequence[LayerRow], width: int, hidden: Sequence[LayerRow] = ()
+) -> ScreenFrame:
+    """A heading and a line for each row, a click chooses the row's op; ``hidden`` did not fit."""
     # Of hidden rows, too: as one of them comes into sight, the columns stay where they are.
-    widest = max((len(_label(row, view.glyphs)) for row in (*rows, *view.hidden)), default=0)
-    needed = sum(c.width + 1 for c in COLUMNS if c.rank == 0)
-    label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - needed))
+    widest = max((len(_label(row)) for row in (*rows, *hidden)), default=0)
+    label_width = max(_MIN_LABEL, min(_MAX_LABEL, widest, width - width_of(_NEEDED)))
     columns = visible_columns(label_width, width)
-    used = label_width + sum(c.width + 1 for c in columns)
+    used = label_width + width_of(columns)
     trend = min(TREND_INTERVALS, width - used - 2)
-    frame = ScreenFrame()
-    hidden = _hidden(view, label_width)
+    points = view.points[-TREND_INTERVALS:]
     is_flow = all(row.note for row in rows if row.op)  # of which the notes say the rest
-    head = Line().left(hidden, label_width, "dim" if hidden else "")
+    missing = _missing(len(hidden), label_width)
+    head = Line().left(missing, label_width, "dim" if hidden else "")
     head = titles(columns[:2] if is_flow else columns, head).to(used)
     if trend >= _MIN_TREND:
-        head.add("  ").add(f"trend {length_text(view.points, trend)}", "head")
-    frame.add(head.fitted(width))
+        head.add("  ").add(f"trend {length_text(points, trend)}", "head")
+    frame = ScreenFrame([head.fitted(width)])
     for row in rows:
         line = _render_row(row, view, columns, label_width)
         if trend >= _MIN_TREND and row.op and line.width <= used:
-            line.to(used).add("  ").add(_trend(row, view, trend, tick), TREND_STYLES[row.direction])
-        hit = (0, width, "choose", f"{row.layer}/{row.op}")
-        frame.add(line.fitted(width), hit)
+            values = series(points, row.key, "bytes_per_s")
+            if not any(values):
+                values = series(points, row.key, "ops_per_s")
+            bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+            line.to(used).add("  ").add(bars, TREND_STYLES[row.direction])
+        frame.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
     return frame
 
 
-def _hidden(view: LayersView, width: int) -> str:
+def _missing(count: int, width: int) -> str:
     """How many rows are missing, and what shows them, where the labels' heading would be."""
-    if not view.hidden:
-        return ""
-    text = f"+{len(view.hidden)} row{'s' if len(view.hidden) > 1 else ''}"
+    text = f"+{count} row{'s' if count > 1 else ''}" if count else ""
     said = f"{text} (taller)"
-    return said if len(said) <= width else text
+    return said if text and len(said) <= width else text
 
 
-def _label(row: LayerRow, glyphs: Glyphs) -> str:
-    mark = f" {glyphs.branch} " if row.is_part else " "
+def _label(row: LayerRow) -> str:
+    mark = " └ " if row.is_part else " "
     return f"{row.direction or ' '}{mark}{row.label}"
 
 
 def _render_row(
-    row: LayerRow,
-    view: LayersView,
-    columns: Sequence[Column[LayerRow]],
-    label_width: int,
+    row: LayerRow, view: PanelView, columns: Sequence[Column], label_width: int
 ) -> Line:
-    is_chosen = row.key == view.chosen and bool(row.op)
-    style = ("sel" if view.has_focus else "sel2") if is_chosen else STYLES[row.direction]
-    label = _label(row, view.glyphs)
-    line = Line().left(label, label_width, style if row.op or row.is_part else "dim")
+    style = STYLES[row.direction]
+    if row.op and row.key == view.state.chosen:
+        style = "sel" if view.state.focus == "layers" else "sel2"
+    line = Line().left(_label(row), label_width, style if row.op or row.is_part else "dim")
     if not row.op:
         return line.add(" ").add(row.note, "dim")
     if row.note:  # a flow: no latencies, so their place says what it has
-        cells(columns[:2], row, line)
-        return line.add("  ").add(row.note)
-    return cells(columns, row, line, "dim" if row.stats.count == 0 else "")
+        return cells(columns[:2], row.stats, line).add("  ").add(row.note)
+    return cells(columns, row.stats, line, "dim" if row.stats.count == 0 else "")
 
 
-def _trend(row: LayerRow, view: LayersView, width: int, tick: int) -> str:
-    values = series(view.points, row.key, "bytes_per_s")
-    if not any(values):
-        values = series(view.points, row.key, "ops_per_s")
-    return render_bars(binned(values, width, tick), 1, view.glyphs, gap=True)[0]
+def fitted_rows(
+    rows: Sequence[LayerRow], chosen: tuple[str, str], room: int
+) -> tuple[list[LayerRow], list[LayerRow]]:
+    """The lines for ``room`` of them, the chosen one always among them, and those left out.
+
+    Parts go first, then what is neither read nor write; reads and writes go last, and then those
+    about the chosen line are shown.
+    """
+    room = max(1, room)
+    kept = list(rows)
+    # Idle parts first; in each kind the last line first.
+    order = sorted(range(len(rows)), key=lambda at: (_usefulness(rows[at]), -at))
+    for row in (rows[at] for at in order):
+        if len(kept) <= room or _usefulness(row) == _MAIN:
+            break
+        if not row.op or row.key != chosen:
+            kept.remove(row)
+    at = next((at for at, row in enumerate(kept) if row.op and row.key == chosen), 0)
+    first = max(0, min(at - room // 2, len(kept) - room))
+    shown = kept[first : first + room]
+    return shown, [row for row in rows if row not in shown]
+
+
+_IDLE_PART, _PART, _BESIDE, _MAIN = range(4)
+
+
+def _usefulness(row: LayerRow) -> int:
+    if row.is_part:
+        return _PART if row.stats.count or not row.op else _IDLE_PART
+    return _MAIN if row.direction else _BESIDE
+
+
+def render_facts(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
+    """At most ``height`` lines: the layer's own numbers that are not zero, then its limits."""
+    items = [
+        f"{metric_title(spec)} {_text(spec, layer.metrics.get(spec.derived_name))}"
+        for spec in layer.spec.metrics
+        if spec.title and layer.metrics.get(spec.derived_name)
+    ]
+    limits = list(_limits(layer))
+    lines = _joined("", items, width)[: max(1, height - bool(limits))]
+    return (lines + _joined("  limits ", limits, width))[:height]
+
+
+def render_notes(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
+    """At most ``height`` lines: what the layer leaves out; of /proc the panels say it."""
+    notes = layer.notes if layer.source != "proc" else ()
+    lines = [wrapped(safe_name(note, 1000), width - 1, "warn", 2) for note in notes]
+    return list(chain.from_iterable(lines))[:height]
+
+
+def _limits(layer: LayerSnapshot) -> Iterator[str]:
+    """What the first rows of each breakdown that has limits are held to."""
+    for table in layer.spec.tables:
+        columns = [column for column in table.columns if column.title and _is_limit(column)]
+        for row in layer.tables.get(table.name, ())[:_MAX_LIMITED] if columns else ():
+            known = [(c, row.values.get(c.derived_name)) for c in columns]
+            shown = [f"{metric_title(c)} {_text(c, value)}" for c, value in known if value]
+            if shown:
+                yield f"{safe_name(row.key[0], 24)}: {' '.join(shown)}"
+
+
+def _is_limit(column: MetricSpec) -> bool:
+    name = column.derived_name
+    return column.kind == "gauge" and (
+        name.startswith(_LIMIT_PREFIXES) or name.endswith(_LIMIT_SUFFIXES)
+    )
+
+
+def metric_title(spec: MetricSpec) -> str:
+    """What a number is called; a time carries its unit itself."""
+    return spec.title.removesuffix("µs").rstrip()
+
+
+def _text(spec: MetricSpec, value: float | None) -> str:
+    return format_unit(spec.derived_name, spec.title.removesuffix("µs"), value)
+
+
+def _joined(head: str, items: list[str], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for item in items:
+        if not lines or lines[-1].width + len(item) + 2 > width:
+            lines.append(Line(head, "dim"))
+        lines[-1].add("  ").add(item)
+    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ from ioh.model.printable import printable
 from ioh.sinks.cells import cut_to, display_width
 
 Span = tuple[str, str]
+# Columns of a line, the last one outside; the action, and its argument: see Hit.
+Click = tuple[int, int, str, str | int | float]
 
 # Styles that show on a space, too; in any other one a space is a space.
 SHOWN_ON_SPACES = frozenset({"sel", "sel2", "cursor", "tab", "step0", "step1", "slowest"})
@@ -67,6 +70,12 @@ class Line:
                 spans[-1] = (before + text, last)
                 return
         spans.append((text, style))
+
+    def add_all(self, spans: Iterable[Span]) -> Line:
+        """Append several texts, each in its style."""
+        for text, style in spans:
+            self.add(text, style)
+        return self
 
     def left(self, text: str, width: int, style: str = "") -> Line:
         """Append text cut or filled to ``width`` columns."""
@@ -163,7 +172,7 @@ class ScreenFrame:
     lines: list[Line] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
 
-    def add(self, line: Line, *hits: tuple[int, int, str, str | int | float]) -> None:
+    def add(self, line: Line, *hits: Click) -> None:
         """Append a line and its clickable columns."""
         y = len(self.lines)
         self.lines.append(line)
@@ -200,10 +209,13 @@ def clipped(frame: ScreenFrame, height: int) -> ScreenFrame:
     return ScreenFrame(lines, [hit for hit in frame.hits if hit.y < height])
 
 
-def heading(title: Iterable[Span], width: int, rule: str = "─") -> Line:
+def heading(title: Iterable[Span], width: int) -> Line:
     """A section's heading, ruled to the end of the line."""
-    line = Line(rule * 2 + " ", "rule")
-    for text, style in title:
-        line.add(text, style or "title")
-    line.add(" ")
-    return line.add(rule * (width - line.width), "rule").fitted(width)
+    line = Line("── ", "rule").add_all((text, style or "title") for text, style in title).add(" ")
+    return line.add("─" * (width - line.width), "rule").fitted(width)
+
+
+def wrapped(text: str, width: int, style: str, indent: int = 1) -> list[Line]:
+    """A text in as many lines as it takes, indented."""
+    parts = textwrap.wrap(text, max(20, width - indent - 1))
+    return [Line(" " * indent).add(part, style) for part in parts]

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import display_width, safe_name
+from ioh.sinks.rows import is_flow
+from ioh.tui.render import panel_db, panel_flow, panel_ops, panel_pg
 from ioh.tui.render.fan_out import fan_out
-from ioh.tui.render.idle import busy_ops, folded
+from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
-from ioh.tui.render.line import Hit, Line, ScreenFrame, clipped
-from ioh.tui.render.panel import boxed
-from ioh.tui.render.panels import PanelView, breakdown
+from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped
+from ioh.tui.render.panel import TABLE_FROM, border
+from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
 from ioh.tui.rows import layer_rows
+
+_OWN_PANELS = {"db": panel_db, "pg": panel_pg}
+_SIDES = 4  # columns of a box's sides and of the space beside them
 
 _MIN_WIDTH = 76  # of a panel
 _WIDE = 100  # from which even a low one says more than lines do
@@ -24,8 +32,7 @@ _MIN_WATERFALL = 12  # lines from which the bars are shown
 
 def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
     """All of it, exactly ``height`` lines: panels where there is room, else lines."""
-    frame = ScreenFrame()
-    bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width, view.glyphs)
+    bars = render_waterfall(view.snapshot, {op for _, op in busy_ops(view)}, width)
     view = folded(view)
     shown = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
     inactive = _inactive(view, width)
@@ -38,13 +45,10 @@ def render_overview(view: PanelView, width: int, height: int) -> ScreenFrame:
         bars = []
     elif height - len(bars) < needed:  # reads and writes say most
         bars = bars[:-1]
-    for bar in bars:
-        frame.add(bar)
-    room = height - len(bars)
+    frame, room = ScreenFrame(bars), height - len(bars)
     if has_panels:
         frame.below(_panels(view, shown, width, room - len(inactive)))
-        for line in inactive:
-            frame.add(line)
+        frame.lines += inactive
     else:
         frame.below(_lines(view, inactive, width, room))
     return clipped(frame, height)
@@ -67,27 +71,65 @@ def _inactive(view: PanelView, width: int) -> list[Line]:
 
 
 def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) -> ScreenFrame:
-    """As high as each other; the uppermost have what is left over."""
+    """As high as each other; the uppermost have what is left over.  A click chooses the layer."""
     frame = ScreenFrame()
     each, left = divmod(room, len(shown))
-    for at, layer in enumerate(shown):
-        high = each + (at < left)
-        name = layer.spec.name
-        below = shown[at + 1] if at + 1 < len(shown) else None
+    ops = {row.layer: row.op for row in reversed(layer_rows(view.snapshot))}
+    ops[view.state.chosen[0]] = view.state.chosen[1]
+    for at, (layer, below) in enumerate(zip(shown, [*shown[1:], None], strict=True)):
+        high, name = each + (at < left), layer.spec.name
         piece = boxed(view, layer, below, width, high)
-        row = _row_of(view, name)
-        if row is not None:
-            argument = f"{name}/{row[1]}"
+        if name in ops:
+            argument = f"{name}/{ops[name]}"
             piece.hits += [Hit(y, 0, width, "choose", argument) for y in range(high)]
         frame.below(piece)
     return frame
 
 
-def _row_of(view: PanelView, layer: str) -> tuple[str, str] | None:
-    """What a click into a layer's panel chooses."""
-    if view.state.chosen[0] == layer:
-        return view.state.chosen
-    return next((row.key for row in layer_rows(view.snapshot) if row.layer == layer), None)
+def panel_of(spec: LayerSpec) -> ModuleType:
+    """The module with a layer's ``title()`` and ``content()``: its own, or its kind's."""
+    return _OWN_PANELS.get(spec.name) or (panel_flow if is_flow(spec) else panel_ops)
+
+
+def boxed(
+    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
+) -> ScreenFrame:
+    """A layer's panel with its box; its operations become those of the layer ``below``."""
+    style, panel = border(view, layer.spec.name), panel_of(layer.spec)
+    title = Line("╭─", style).extend(panel.title(view, layer, width))
+    title = title if title.width < width else title.fitted(width - 1)
+    title.add("─" * (width - 1 - title.width), style).add("╮", style)
+    frame = ScreenFrame([title])
+    content = clipped(panel.content(view, layer, width - _SIDES, height - 2), height - 2)
+    for inside in content.lines:
+        line = Line("│", style).add(" ").extend(inside.fitted(width - _SIDES))
+        frame.add(line.add(" ").add("│", style))
+    frame.hits += [hit.moved(_SIDES // 2, 1) for hit in content.hits]
+    frame.below(_last(view, layer, below, width))
+    return frame
+
+
+def _last(
+    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
+) -> ScreenFrame:
+    """The lower border: what calls became, and what the rows above it are."""
+    name = layer.spec.name
+    style, named = border(view, name), Line()
+    if width >= TABLE_FROM:
+        named.add_all(breakdown_name(view, layer))
+    line = Line("╰─", style)
+    line.add_all(fan_out(view.snapshot, layer, below, width - named.width - 6))
+    hits: list[Click] = []
+    if reasons(view.snapshot.findings, name):
+        hits.append((2, line.width, "findings", ""))
+    line.add("─" * (width - 2 - line.width - named.width), style)
+    start = line.width
+    line.extend(named).add("─" * (width - 1 - start - named.width), style)
+    if view.state.chosen[0] == name and named.width:
+        hits.append((start, start + named.width, "table", ""))
+    frame = ScreenFrame()
+    frame.add(line.add("╯", style).fitted(width), *hits)
+    return frame
 
 
 def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
@@ -99,15 +141,14 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
     fixed = 1 + len(inactive)
     first = max(0, min(at - (room - fixed) // 2, len(pieces) - (room - fixed)))
     last = first + max(1, room - fixed)
-    notes = {}
     spare = room - fixed - len(pieces) - _MIN_BREAKDOWN
+    notes: dict[str, list[Span]] = {}
     there = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
-    pairs = list(zip(there, [*there[1:], None], strict=False))
     found = {finding.layer for finding in view.snapshot.findings}
+    pairs = zip(there, [*there[1:], None], strict=False)
     for layer, below in sorted(pairs, key=lambda pair: pair[0].spec.name not in found):
         spans = fan_out(view.snapshot, layer, below, width - 3)
-        if spans and spare > 0:
-            spare -= 1
+        if spans and spare > len(notes):
             notes[layer.spec.name] = spans
     frame = head
     for number, piece in enumerate(pieces[first:last], first):
@@ -115,13 +156,9 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
         name = rows[number].layer
         is_last = number + 1 == len(rows) or rows[number + 1].layer != name
         if is_last and name in notes:
-            line = Line("   ")
-            for text, style in notes[name]:
-                line.add(text, style)
-            hits = [(0, width, "findings", "")] if name in found else []
-            frame.add(line.fitted(width), *hits)
-    for line in inactive:
-        frame.add(line)
+            line = Line("   ").add_all(notes[name]).fitted(width)
+            frame.add(line, *[(0, width, "findings", "")] * (name in found))
+    frame.lines += inactive
     rest = room - len(frame.lines)
     if rest >= 3:
         frame.below(breakdown(view, width, rest))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ioh.tui.palette import Command, commands
-from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.palette import commands
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.state import ViewState
 
@@ -60,24 +59,18 @@ class Page:
         return ScreenFrame(self.frame.lines[first : first + max(0, height)], hits)
 
 
-def render_commands(state: ViewState, layers: Sequence[str], width: int, glyphs: Glyphs) -> Page:
+def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page:
     """The palette: what fits the text typed, one line each; a click does it."""
-    frame, entries = ScreenFrame(), []
     fitting = commands(state.typed, layers)
-    for at, command in enumerate(fitting):
-        entries.append(Entry(command.title, at, command.action, command.argument))
-    page = Page(frame, entries)
+    page = Page(
+        ScreenFrame(), [Entry(c.title, y, c.action, c.argument) for y, c in enumerate(fitting)]
+    )
     chosen = page.chosen(state)
     for at, command in enumerate(fitting):
-        line = _command(command, width, glyphs, is_chosen=at == chosen)
-        frame.add(line, (0, width, command.action, command.argument))
+        line = Line(" ▸ " if at == chosen else "   ", "key").left(command.label, 7, "key")
+        line = line.add(command.title).fitted(width)
+        line = line.styled("sel") if at == chosen else line
+        page.frame.add(line, (0, width, command.action, command.argument))
     if not fitting:
-        frame.add(Line(" no command of that name; ? lists all keys", "warn").fitted(width))
+        page.frame.add(Line(" no command of that name; ? lists all keys", "warn").fitted(width))
     return page
-
-
-def _command(command: Command, width: int, glyphs: Glyphs, *, is_chosen: bool) -> Line:
-    mark = f" {glyphs.cursor} " if is_chosen else "   "
-    line = Line(mark, "key").left(command.label, 7, "key").add(command.title)
-    line = line.fitted(width)
-    return line.styled("sel") if is_chosen else line

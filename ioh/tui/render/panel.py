@@ -1,63 +1,49 @@
-"""What the panels of all layers share: the box, its numbers, and which panel a layer has.
-
-A layer's panel is the module ``panel_NAME`` of this package where there is one; else that of all
-flows or of all others.  It has ``title()`` and ``content()``, and nothing else names it.
-"""
+"""What the panels of all layers share: three blocks side by side, and a title of numbers."""
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import import_module
-from typing import Protocol, cast
+from dataclasses import dataclass
 
-from ioh.model.metric import LayerSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import ZERO, format_ms, format_scaled, format_short, safe_name
-from ioh.sinks.rows import direction, is_flow
+from ioh.sinks.rows import direction
 from ioh.tui.history import Measure, series
-from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Line, ScreenFrame, beside, clipped
-from ioh.tui.render.panels import PanelView, breakdown_name, busiest
+from ioh.tui.render.line import Line, ScreenFrame, beside
+from ioh.tui.render.panels import PanelView, busiest
 from ioh.tui.render.sizelat import SIZE_COLUMNS, Axis, axis_for
-from ioh.tui.render.trends import STYLES, TREND_STYLES, Trend, render_trends
+from ioh.tui.render.trends import (
+    STYLES,
+    TREND_INTERVALS,
+    TREND_STYLES,
+    Values,
+    binned,
+    length_text,
+    per_column,
+    render_bars,
+)
 
 GAP = 2
-SIDES = 4  # columns of the box's sides and of the space beside them
 _NAME = 15  # columns of a layer's number and title
 _LETTER = 3  # of an op's letter or word
 _ALL, _PERCENTILE = 110, 90  # columns from which a title has the rate, too, and the percentile
 SIZES = 3 + SIZE_COLUMNS  # of an op's letter, a size and a space
-_TABLE_FROM, _MIN_TABLE = 90, 30
+TABLE_FROM, _MIN_TABLE = 90, 30
 _MAX_TREND = 74
+_LABEL, _PEAK = 9, 6  # of a trend
 
 
-class Panel(Protocol):
-    """One kind of panel."""
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One number over time; ``rank`` says how soon it is left out, the largest first."""
 
-    def title(self, view: PanelView, layer: LayerSnapshot, width: int) -> Line:
-        """The layer's numbers."""
-
-    def content(
-        self, view: PanelView, layer: LayerSnapshot, width: int, height: int
-    ) -> ScreenFrame:
-        """What is in the box, at most that large."""
-
-
-def panel_of(spec: LayerSpec) -> Panel:
-    """The panel of a layer: its own, or its kind's."""
-    own = f"panel_{spec.name}"
-    name = own if own in _modules() else ("panel_flow" if is_flow(spec) else "panel_ops")
-    return cast("Panel", import_module(f"{__package__}.{name}"))
-
-
-@cache
-def _modules() -> frozenset[str]:
-    package = import_module(__package__)
-    return frozenset(module.name for module in pkgutil.iter_modules(package.__path__))
+    label: str
+    style: str
+    values: Values
+    text: Callable[[Value], str]
+    rank: int = 0
 
 
 def axis_of(inner: int) -> Axis:
@@ -66,11 +52,16 @@ def axis_of(inner: int) -> Axis:
     return axis_for(max(4, min(inner - SIZES, inner // 2 if inner < 60 else inner)), widest)
 
 
+def axis_line(axis: Axis) -> Line:
+    """The heading of a panel's histogram."""
+    return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
+
+
 def block_widths(inner: int, *, has_table: bool) -> tuple[int, int, int]:
     """Columns of the trends, of the histogram and of the table, 0 for one left out."""
     histogram = min(inner, SIZES + axis_of(inner).width)
     rest = inner - histogram - GAP
-    if inner < _TABLE_FROM:
+    if inner < TABLE_FROM:
         return (0, histogram, rest) if has_table else (rest, histogram, 0)
     table = max(_MIN_TABLE, (rest - GAP) * 11 // 20)
     trends = min(_MAX_TREND, rest - GAP - table)
@@ -84,7 +75,7 @@ def blocks(  # noqa: PLR0913
     trends: Sequence[Trend],
     middle: Callable[[int], ScreenFrame],
     *,
-    table_from: int = _TABLE_FROM,
+    table_from: int = TABLE_FROM,
 ) -> ScreenFrame:
     """Trends, what the ``middle`` makes of its columns, and the busiest rows, side by side.
 
@@ -95,7 +86,7 @@ def blocks(  # noqa: PLR0913
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
     has_table = bool(layer.spec.tables) and (width >= table_from or is_asked)
     left, center, right = block_widths(width, has_table=has_table)
-    lines = render_trends(trends, view.points, view.tick, (left, height), view.glyphs)
+    lines = _render_trends(trends, view, left, height)
     pieces = [(ScreenFrame(lines), left), (middle(center), center)]
     if right:
         pieces.append((busiest(view, layer, right, height), right))
@@ -105,6 +96,35 @@ def blocks(  # noqa: PLR0913
             made = beside(made, width, piece, GAP) if width else piece
             width += columns + (GAP if width else 0)
     return made
+
+
+def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height: int) -> list[Line]:
+    """A heading and the trends that fit, higher where there is room, with the highest value.
+
+    The highest of the single intervals: a column may be the mean of some.  What was nothing all
+    the time has none.
+    """
+    columns = max(1, min(TREND_INTERVALS, width - _LABEL - _PEAK))
+    room = max(1, height - 1)
+    trends = [trend for trend in trends if not _is_nothing(trend.values)] or trends
+    kept = sorted(trends, key=lambda trend: trend.rank)[:room]
+    shown = [trend for trend in trends if trend in kept]
+    each = max(1, min(4, room // max(1, len(shown))))
+    head = Line().left(length_text(view.points, columns), _LABEL + columns, "dim")
+    lines = [head.right("peak", _PEAK, "dim")]
+    for trend in shown:
+        values = binned(trend.values, columns, view.tick)
+        *upper, last = render_bars(values, each, is_ascii=view.is_ascii, gap=True)
+        lines += [Line().left("", _LABEL, "dim").add(text, trend.style) for text in upper]
+        line = Line().left(trend.label, _LABEL, "dim").add(last, trend.style)
+        known = (v for v in trend.values[-columns * per_column(columns) :] if v is not None)
+        lines.append(line.right(trend.text(max(known, default=None)), _PEAK, "dim"))
+    return lines
+
+
+def _is_nothing(values: Values) -> bool:
+    known = {value for value in values[-TREND_INTERVALS:] if value is not None}
+    return known == {0.0}
 
 
 def trends_of(
@@ -141,7 +161,7 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
     for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border says which
         line.add(f"{text[1]} ", style)
-    return line.add(view.glyphs.rule * (_NAME - line.width), _border(view, name))
+    return line.add("─" * (_NAME - line.width), border(view, name))
 
 
 def add_letter(
@@ -151,7 +171,7 @@ def add_letter(
     is_chosen = view.state.chosen == key
     chosen = "sel" if view.state.focus == "layers" else "sel2"
     length = _LETTER - len(letter) + (0 if is_first else 1)
-    line.add(view.glyphs.rule * length, _border(view, key[0])).add(" ")
+    line.add("─" * length, border(view, key[0])).add(" ")
     return line.add(letter, chosen if is_chosen else STYLES[direction(key[1])])
 
 
@@ -179,54 +199,9 @@ def add_numbers(
     if stats.count != 0:
         return line.extend(numbers)
     line.right(ZERO, 6, "dim").add(" ")
-    rule = view.glyphs.rule * (numbers.width - 7)
-    return line.add(rule, _border(view, layer.spec.name))
+    return line.add("─" * (numbers.width - 7), border(view, layer.spec.name))
 
 
-def _border(view: PanelView, name: str) -> str:
+def border(view: PanelView, name: str) -> str:
+    """The style of a panel's box."""
     return "accent" if view.state.chosen[0] == name else "rule"
-
-
-def boxed(
-    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
-) -> ScreenFrame:
-    """A layer's panel with its box; its operations become those of the layer ``below``."""
-    style, glyphs = _border(view, layer.spec.name), view.glyphs
-    panel = panel_of(layer.spec)
-    top_left, top_right, _, _, side = tuple(glyphs.box)
-    frame = ScreenFrame()
-    title = Line(top_left + glyphs.rule, style).extend(panel.title(view, layer, width))
-    title = title if title.width < width else title.fitted(width - 1)
-    title.add(glyphs.rule * (width - 1 - title.width), style).add(top_right, style)
-    frame.add(title)
-    content = clipped(panel.content(view, layer, width - SIDES, height - 2), height - 2)
-    for inside in content.lines:
-        line = Line(side, style).add(" ").extend(inside.fitted(width - SIDES))
-        frame.add(line.add(" ").add(side, style))
-    frame.hits += [hit.moved(SIDES // 2, 1) for hit in content.hits]
-    frame.below(_last(view, layer, below, width))
-    return frame
-
-
-def _last(
-    view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int
-) -> ScreenFrame:
-    """The lower border: what calls became, and what the rows above it are."""
-    style, glyphs = _border(view, layer.spec.name), view.glyphs
-    _, _, left, right, _ = tuple(glyphs.box)
-    named = Line()
-    for text, kind in breakdown_name(view, layer) if width >= _TABLE_FROM else ():
-        named.add(text, kind)
-    line = Line(left + glyphs.rule, style)
-    for text, kind in fan_out(view.snapshot, layer, below, width - named.width - 6):
-        line.add(text, kind)
-    is_found = bool(reasons(view.snapshot.findings, layer.spec.name))
-    hits: list[tuple[int, int, str, str]] = [(2, line.width, "findings", "")] if is_found else []
-    line.add(glyphs.rule * (width - 2 - line.width - named.width), style)
-    start = line.width
-    line.extend(named).add(glyphs.rule * (width - 1 - start - named.width), style)
-    frame = ScreenFrame()
-    is_chosen = view.state.chosen[0] == layer.spec.name
-    hits += [(start, start + named.width, "table", "")] if is_chosen and named.width else []
-    frame.add(line.add(right, style).fitted(width), *hits)
-    return frame

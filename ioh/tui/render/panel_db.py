@@ -6,16 +6,9 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.history import Measure, series
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import (
-    SIZES,
-    add_letter,
-    axis_of,
-    begin_title,
-    blocks,
-)
+from ioh.tui.render.panel import SIZES, Trend, add_letter, axis_line, axis_of, begin_title, blocks
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import histogram_of, shaded
-from ioh.tui.render.trends import Trend
 
 # What has a line, the most wanted first, by a word that fits beside it.
 _STEPS = {
@@ -54,21 +47,19 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
         rate, latency = (series(view.points, (layer.spec.name, op), each) for each in _MEASURES)
         trends.append(Trend(f"{short}/s", "trend_o", rate, format_scaled, rank))
         trends.append(Trend(f"{short} ms", "trend_o", latency, format_ms, 2 + rank))
-    steps = ScreenFrame(_steps(view, layer, width, height))
+    steps = ScreenFrame(_steps(layer, width, height))
     return blocks(view, layer, (width, height), trends, lambda _: steps)
 
 
-def _steps(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:
+def _steps(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
     """A line for each kind of operation that happened."""
     axis = axis_of(width)
-    lines = [Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")]
+    lines = [axis_line(axis)]
     for op, (word, style) in _STEPS.items():
         stats = layer.ops.get(op)
         hist = histogram_of(layer, stats) if stats is not None and stats.count else None
         if hist is not None and len(lines) < height:
             counts = hist.by_latency()
             line = Line().left(word, SIZES - 1, style).add(" ")
-            lines.append(
-                shaded(line, counts, axis, view.glyphs, style, largest=max(counts, default=0))
-            )
+            lines.append(shaded(line, counts, axis, style, largest=max(counts, default=0)))
     return lines if len(lines) > 1 else [*lines, Line(" nothing in this interval", "dim")]

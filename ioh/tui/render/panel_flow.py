@@ -9,9 +9,11 @@ from ioh.tui.history import fact_series
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import (
     SIZES,
+    Trend,
     add_letter,
     add_numbers,
     add_rates,
+    axis_line,
     axis_of,
     begin_title,
     blocks,
@@ -20,7 +22,6 @@ from ioh.tui.render.panel import (
 )
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import shaded
-from ioh.tui.render.trends import Trend
 
 RETRANS_PCT = 0.5  # as the rule about them has it
 
@@ -62,30 +63,29 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
     trends.append(Trend("retr %", style, again, format_short, 1))
     rtt = fact_series(view.points, (name, "srtt_us"))
     trends.append(Trend("rtt ms", "trend_o", rtt, format_ms, 2))
-    middle = ScreenFrame(_middle(view, layer, width))
+    middle = ScreenFrame(_middle(layer, width))
     return blocks(view, layer, (width, height), trends, lambda _: middle)
 
 
-def _middle(view: PanelView, layer: LayerSnapshot, width: int) -> list[Line]:
+def _middle(layer: LayerSnapshot, width: int) -> list[Line]:
     """Connections by round-trip time on the axis of the other panels, then what was sent again."""
     axis = axis_of(width)
-    lines = [Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")]
+    lines = [axis_line(axis)]
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name) or ()
         line = Line().left(safe_name(spec.title), SIZES, "dim")
         if any(counts):
-            shaded(line, counts, axis, view.glyphs, "other", largest=max(counts))
+            shaded(line, counts, axis, "other", largest=max(counts))
         lines.append(line)
     metrics, style = layer.metrics, "crit" if is_losing(layer) else ""
+    share_pct, segments = metrics.get("retrans_pct"), metrics.get("retrans_segs_per_s")
     line = Line().left("retrans", SIZES, style or "dim")
-    if not metrics.get("retrans_segs_per_s"):
-        line.add("-" if metrics.get("retrans_pct") is None else "none", "dim")
+    if segments:
+        megabytes_per_s = megabytes(metrics.get("retrans_bytes_per_s"))
+        text = f"{_percent(share_pct)}  {format_scaled(segments)}/s  {megabytes_per_s} MB/s"
+        lines.append(line.add(text, style))
     else:
-        line.add(_percent(metrics.get("retrans_pct")), style)
-        line.add(f"  {format_scaled(metrics.get('retrans_segs_per_s'))}/s", style)
-        line.add(f"  {megabytes(metrics.get('retrans_bytes_per_s'))} MB/s", style)
-    lines.append(line)
-    line = Line().left("min rtt", SIZES, "dim")
-    unit = "" if metrics.get("min_rtt_us") is None else " ms"
-    lines.append(line.add(f"{format_ms(metrics.get('min_rtt_us'))}{unit}", "dim"))
-    return lines
+        lines.append(line.add("-" if share_pct is None else "none", "dim"))
+    shortest_us = metrics.get("min_rtt_us")
+    text = f"{format_ms(shortest_us)}{'' if shortest_us is None else ' ms'}"
+    return [*lines, Line().left("min rtt", SIZES, "dim").add(text, "dim")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from ioh.model.hist import SizeLatencyHist
@@ -10,7 +9,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import direction, main_stats
 from ioh.tui.history import Measure
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.panel import (
     SIZES,
     add_letter,
@@ -40,7 +39,7 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     notes += ["from /proc"] if layer.source == "proc" else []
     for note in notes:
         if line.width + len(note) + 5 <= width - 3:
-            line.add(view.glyphs.rule * 2, "rule").add(f" {note} ", "dim")
+            line.add("──", "rule").add(f" {note} ", "dim")
     return line
 
 
@@ -66,7 +65,7 @@ def _histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int) -
     known = {op: hist for op, stats in _main(layer) if (hist := histogram_of(layer, stats))}
     is_whole = len(known) == len(_main(layer))
     if not is_whole and not any(hist.total for hist in known.values()):
-        return _no_histogram(view, layer, SIZES + axis.width - 1, height)
+        return _no_histogram(view, layer, SIZES + axis.width + 1, height)
     kept, hidden = _busiest_sizes(known, height - 1)
     more = f"+{hidden}" if hidden else ""
     lines = [Line().left(more, SIZES - 4, "dim").add(axis.heading(4), "dim")]
@@ -74,9 +73,8 @@ def _histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int) -
         where = direction(op)
         line = Line().left(where, 2, STYLES[where]).right(size_label(size), SIZE_COLUMNS).add(" ")
         largest = max(known[op].counts, default=0)
-        lines.append(
-            shaded(line, known[op].row(size), axis, view.glyphs, STYLES[where], largest=largest)
-        )
+        row = known[op].row(size)
+        lines.append(shaded(line, row, axis, STYLES[where], largest=largest))
     return lines
 
 
@@ -98,5 +96,4 @@ def _no_histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int
     text = "no latencies by size from /proc" if layer.source == "proc" else ""
     if view.state.narrow is not None:
         text = f"latencies by size are not kept for each {view.state.narrow.kind}"
-    parts = textwrap.wrap(safe_name(text or "no latencies by size"), max(20, width))
-    return [Line(" ").add(part, "dim") for part in parts[:height]]
+    return wrapped(safe_name(text or "no latencies by size"), width, "dim")[:height]

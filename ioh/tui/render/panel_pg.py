@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ioh.model.metric import TableSpec
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.history import Measure, series
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import add_letter, begin_title, blocks, megabytes
+from ioh.tui.render.panel import Trend, add_letter, begin_title, blocks, megabytes
 from ioh.tui.render.panels import PanelView, table_spec
-from ioh.tui.render.top import TopView, render_top
-from ioh.tui.render.trends import Trend
+from ioh.tui.render.top import render_top
 from ioh.tui.rows import cached_share
+from ioh.tui.state import TableState
 
 _WAITS = "wait"
 # Of each op: what it is called, what is shown of it, its unit and its colour.
@@ -39,7 +38,7 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         line.extend(added)
     note = f" cached {share} " if (share := cached_share(layer)) else ""
     if note and line.width + len(note) + 2 <= width - 3:
-        line.add(view.glyphs.rule * 2, "rule").add(note, "dim")
+        line.add("──", "rule").add(note, "dim")
     return line
 
 
@@ -65,13 +64,8 @@ def _beside(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
     chosen = table_spec(layer, view.state.table_of(layer.spec.name))
     spec = next((t for t in layer.spec.tables if t.name == _WAITS and t is not chosen), None)
     spec = spec or layer.spec.tables[0]
-    frame = render_top(
-        _narrow(spec), layer.tables.get(spec.name, ()), TopView(view.glyphs), width, height
-    )
-    return replace(frame, hits=[])
-
-
-def _narrow(spec: TableSpec) -> TableSpec:
-    """A breakdown with the number alone that ranks it."""
+    # With the number alone that ranks it.
     ranked = tuple(column for column in spec.columns if column.derived_name in spec.sort_by)
-    return replace(spec, columns=ranked)
+    rows = layer.tables.get(spec.name, ())
+    frame = render_top(replace(spec, columns=ranked), rows, TableState(), width, height)
+    return ScreenFrame(frame.lines)

@@ -1,26 +1,28 @@
-"""The panels below the layers: the chosen op's table, heat map or graph, and the breakdown."""
+"""The zoom's panels: the chosen op's table, heat map or graph, and the layer's breakdown."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ioh.model.hist import LATENCY_BUCKETS
 from ioh.model.metric import TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, Unavailable
-from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import cut_to, display_width, safe_name
 from ioh.sinks.rows import direction, is_flow
-from ioh.tui.history import Measure, TrendPoint, latencies, series
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.heat import render_heat_map
-from ioh.tui.render.line import Line, ScreenFrame, Span, heading
-from ioh.tui.render.sizelat import column_label, hidden_sizes, histogram_of, render_size_latency
-from ioh.tui.render.spark import render_chart
-from ioh.tui.render.top import TopView, chosen_rows, render_top
-from ioh.tui.render.trends import STYLES, TREND_STYLES
+from ioh.tui.history import Measure, TrendPoint, is_busy, latencies, series
+from ioh.tui.render.line import Click, Line, ScreenFrame, Span, heading, wrapped
+from ioh.tui.render.sizelat import (
+    column_label,
+    hidden_sizes,
+    histogram_of,
+    render_heat_map,
+    render_size_latency,
+)
+from ioh.tui.render.top import chosen_rows, render_top
+from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, render_chart
 from ioh.tui.state import Narrow, TableState, ViewState
 
 _FILTER = 20  # columns of a filter's text in a heading
@@ -33,6 +35,7 @@ _TITLES = {
     "heat": "latency over time",
     "graph": "throughput and rate over time",
 }
+_IDLE = Unavailable("idle", is_idle=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,8 @@ class PanelView:
     state: ViewState
     snapshot: Snapshot
     points: Sequence[TrendPoint | None]
-    glyphs: Glyphs
     tick: int = 0
+    is_ascii: bool = False
 
 
 def shown_layer(view: PanelView) -> LayerSnapshot | None:
@@ -58,58 +61,74 @@ def table_spec(layer: LayerSnapshot, table: TableState) -> TableSpec | None:
     return next((t for t in tables if t.name == table.name), tables[0] if tables else None)
 
 
-def chosen_title(view: PanelView) -> str:
-    """``block read``."""
-    layer = shown_layer(view)
-    op = view.state.chosen[1]
-    return f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}" if layer else ""
+def busy_ops(view: PanelView) -> Collection[tuple[str, str]]:
+    """The (layer, op) pairs that did anything in the interval or in the trends' time before it."""
+    known = [point.ops for point in view.points[-TREND_INTERVALS:] if point is not None]
+    layers = (x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot))
+    now = {(x.spec.name, op) for x in layers for op, stats in x.ops.items() if is_busy(stats)}
+    return now.union(*known)
+
+
+def folded(view: PanelView) -> PanelView:
+    """The same with its idle layers as inactive ones.
+
+    The layer chosen and those of a finding stay, and all do where none is busy.  A layer whose
+    numbers are not known is not idle.
+    """
+    kept = {layer for layer, _ in busy_ops(view)}
+    if not kept:
+        return view
+    kept |= {view.state.chosen[0], *(finding.layer for finding in view.snapshot.findings)}
+    layers = dict(view.snapshot.layers)
+    for name, layer in view.snapshot.layers.items():
+        if name in kept or isinstance(layer, Unavailable):
+            continue
+        if any(stats.count == 0 for stats in layer.ops.values()):
+            layers[name] = _IDLE
+    return replace(view, snapshot=replace(view.snapshot, layers=layers))
 
 
 def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFrame:
     """The table, heat map or graph of the chosen op, with its heading."""
     kind = kind or view.state.panel
-    frame = ScreenFrame()
-    layer = shown_layer(view)
-    is_rtt = kind == "hist" and layer is not None and is_flow(layer.spec)
-    what = "connections by round-trip time" if is_rtt else _TITLES[kind]
-    spans: list[Span] = [(chosen_title(view), "title"), (f"  {what}", "dim")]
+    layer, op = shown_layer(view), view.state.chosen[1]
+    title, what, hidden = "", _TITLES[kind], 0
+    if layer is not None:
+        title = f"{safe_name(layer.spec.title)} {op.replace('_', ' ')}"
     if kind == "hist" and layer is not None:
-        stats = layer.ops.get(view.state.chosen[1], OpStats())
+        stats = layer.ops.get(op, OpStats())
         if _has_no_bytes(stats):
-            spans[1] = ("  latency, counts", "dim")
+            what = "latency, counts"
+        elif is_flow(layer.spec):
+            what = "connections by round-trip time"
         hidden = hidden_sizes(stats.size_lat, height - 1)
-        spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
-    frame.add(heading(spans, width, view.glyphs.rule))
-    for line in _body(view, layer, kind, width, height - 1):
-        frame.add(line.fitted(width))
-    return frame
+    spans = [(title, "title"), (f"  {what}", "dim"), (f"  +{hidden} sizes" * bool(hidden), "warn")]
+    lines = [heading(spans, width), *_body(view, layer, kind, width, height - 1)]
+    return ScreenFrame([line.fitted(width) for line in lines])
 
 
 def _body(
     view: PanelView, layer: LayerSnapshot | None, kind: str, width: int, height: int
-) -> Iterator[Line]:
+) -> Sequence[Line]:
     if layer is None:
-        yield from _not_there(view, width)
-        return
+        return wrapped(safe_name(_why_missing(view), 1000), width, "dim")
+    if kind == "graph":
+        return list(_graphs(view, width, height))
+    if kind == "hist" and is_flow(layer.spec):
+        return list(_gauges(layer, width))
     stats = layer.ops.get(view.state.chosen[1], OpStats())
-    is_kept = stats.size_lat is not None or view.state.narrow is None
-    if kind == "hist":
-        if is_flow(layer.spec):
-            yield from _gauges(layer, width, view.glyphs)
-            return
-        if view.state.narrow is not None and not is_kept:
-            yield from _not_kept(view.state.narrow, width)
-            return
-        yield from _size_latency(view, layer, stats, width, height)
-    elif kind == "heat":
-        intervals = latencies(view.points, view.state.chosen)
-        if view.state.narrow is not None and not is_kept and not any(intervals):
-            yield from _not_kept(view.state.narrow, width)
-            return
+    intervals = latencies(view.points, view.state.chosen) if kind == "heat" else []
+    if view.state.narrow is not None and stats.size_lat is None and not any(intervals):
+        return _not_kept(view.state.narrow, width)
+    if kind == "heat":
         lengths_s = [None if point is None else point.interval_s for point in view.points]
-        yield from render_heat_map(intervals, width, height, view.glyphs, lengths_s)
-    else:
-        yield from _graphs(view, width, height)
+        return render_heat_map(intervals, width, height, lengths_s)
+    style, hist = STYLES[direction(view.state.chosen[1])], histogram_of(layer, stats)
+    lines = render_size_latency(hist, width, height, style, has_bytes=not _has_no_bytes(stats))
+    if hist is None and layer.source == "proc":  # others' notes stand above
+        for note in layer.notes:
+            lines += wrapped(safe_name(note), width - 1, "dim", 2)
+    return lines
 
 
 def _has_no_bytes(stats: OpStats) -> bool:
@@ -117,44 +136,28 @@ def _has_no_bytes(stats: OpStats) -> bool:
     return bool(stats.count) and stats.bytes == 0
 
 
-def _size_latency(
-    view: PanelView, layer: LayerSnapshot, stats: OpStats, width: int, height: int
-) -> Iterator[Line]:
-    style = STYLES[direction(view.state.chosen[1])]
-    hist = histogram_of(layer, stats)
-    has_bytes = not _has_no_bytes(stats)
-    yield from render_size_latency(hist, width, height, view.glyphs, style, has_bytes=has_bytes)
-    if hist is None and layer.source == "proc":  # others' notes stand above
-        for note in layer.notes:
-            for part in textwrap.wrap(safe_name(note), max(20, width - 4)):
-                yield Line("  ").add(part, "dim")
-
-
-def _not_there(view: PanelView, width: int) -> Iterator[Line]:
+def _why_missing(view: PanelView) -> str:
     """Why a layer has nothing to show, in its own words."""
     name = view.state.layer or view.state.chosen[0]
     layer = view.snapshot.layers.get(name)
-    text = "nothing to show: choose an active layer"
-    if isinstance(layer, Unavailable):
-        spec = view.snapshot.specs.get(name)
-        text = f"{spec.title if spec else name} is inactive: {layer.reason}"
-        text += f"; {layer.hint}" if layer.hint else ""
-    for part in textwrap.wrap(safe_name(text, 1000), max(20, width - 2)):
-        yield Line(" ").add(part, "dim")
+    if not isinstance(layer, Unavailable):
+        return "nothing to show: choose an active layer"
+    spec = view.snapshot.specs.get(name)
+    text = f"{spec.title if spec else name} is inactive: {layer.reason}"
+    return f"{text}; {layer.hint}" if layer.hint else text
 
 
-def _not_kept(narrow: Narrow, width: int) -> Iterator[Line]:
+def _not_kept(narrow: Narrow, width: int) -> list[Line]:
     """Why there is no histogram of one row, and how to get one."""
-    texts = [f"percentiles and latencies are not kept for each {narrow.kind}"]
+    text = f"percentiles and latencies are not kept for each {narrow.kind}"
+    lines = wrapped(text, width, "dim")
     if narrow.kind in _OPTIONS and narrow.key[0] != OTHERS:
         option = f"{_OPTIONS[narrow.kind]} {printable(narrow.key[0], 40)}"
-        texts.append(f"ioh {option} keeps them, also in a recording")
-    for text in texts:
-        for part in textwrap.wrap(text, max(20, width - 2)):
-            yield Line(" ").add(part, "dim")
+        lines += wrapped(f"ioh {option} keeps them, also in a recording", width, "dim")
+    return lines
 
 
-def _gauges(layer: LayerSnapshot, width: int, glyphs: Glyphs) -> Iterator[Line]:
+def _gauges(layer: LayerSnapshot, width: int) -> Iterator[Line]:
     """Distributions of things as they are now, such as connections by round-trip time."""
     for spec in layer.spec.gauge_hists:
         counts = layer.gauge_hists.get(spec.name) or ()
@@ -166,7 +169,7 @@ def _gauges(layer: LayerSnapshot, width: int, glyphs: Glyphs) -> Iterator[Line]:
         for bucket in range(min(used), max(used) + 1):
             bar = round(counts[bucket] / largest * max(1, width - 16))
             line = Line().right(column_label(bucket), 6, "head").right(str(counts[bucket]), 7)
-            yield line.add(" ").add(glyphs.shades[-1] * bar, "trend_o")
+            yield line.add(" ").add("█" * bar, "trend_o")
 
 
 def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
@@ -179,36 +182,30 @@ def _graphs(view: PanelView, width: int, height: int) -> Iterator[Line]:
     for measure, title, rows in graphs:
         yield Line(f" {title}", "head")
         values = series(view.points, view.state.chosen, measure)
-        yield from render_chart(values, width, rows, view.glyphs, style)
+        yield from render_chart(values, width, rows, style, is_ascii=view.is_ascii)
 
 
 def breakdown(view: PanelView, width: int, height: int) -> ScreenFrame:
     """The chosen layer's breakdown, with the names of its others in the heading."""
-    frame = ScreenFrame()
     layer = shown_layer(view)
     if layer is None:
-        frame.add(heading([("Top", "title")], width, view.glyphs.rule))
-        return frame
-    name = layer.spec.name
-    table = view.state.table_of(name)
+        return ScreenFrame([heading([("Top", "title")], width)])
+    table = view.state.table_of(layer.spec.name)
     spec = table_spec(layer, table)
     spans: list[Span] = [(f"{safe_name(layer.spec.title)} by", "dim")]
-    hits: list[tuple[int, int, str, str | int | float]] = []
+    hits: list[Click] = []
     at = 3 + display_width(spans[0][0])
-    pattern = f"  filter: {cut_to(safe_name(table.pattern), _FILTER)}" if table.pattern else ""
-    for other, title in _named_tables(layer, spec, width - at - 1 - display_width(pattern)):
+    filtered = f"  {_filter_text(table)}" if table.pattern else ""
+    for other, title in _named_tables(layer, spec, width - at - 1 - display_width(filtered)):
         gap = "  " if other else " "
         spans += [(gap, ""), (title, "tab" if other and other is spec else "dim")]
         at += len(gap) + display_width(title)
         if other:
             hits.append((at - display_width(title), at, "table", other.name))
-    if pattern:
-        spans.append((pattern, "warn"))
-    frame.add(heading(spans, width, view.glyphs.rule), *hits)
+    frame = ScreenFrame()
+    frame.add(heading([*spans, (filtered, "warn")], width), *hits)
     if spec is not None:
-        rows = layer.tables.get(spec.name, ())
-        top = _top_view(view, table, rows, height - 1)
-        frame.below(render_top(spec, rows, top, width, height - 1))
+        frame.below(_rows(view, layer, spec, width, height - 1))
     return frame
 
 
@@ -217,28 +214,36 @@ def breakdown_name(view: PanelView, layer: LayerSnapshot) -> list[Span]:
     table = view.state.table_of(layer.spec.name)
     spec = table_spec(layer, table)
     spans = [(f" by {safe_name(spec.title)} ", "dim")] if spec else []
-    if table.pattern:
-        spans.append((f"filter: {cut_to(safe_name(table.pattern), _FILTER)} ", "warn"))
-    return spans
+    return [*spans, (f"{_filter_text(table)} ", "warn")] if table.pattern else spans
+
+
+def _filter_text(table: TableState) -> str:
+    return f"filter: {cut_to(safe_name(table.pattern), _FILTER)}"
 
 
 def busiest(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """The first rows of a layer's breakdown; those of the chosen layer can be walked."""
-    table = view.state.table_of(layer.spec.name)
-    spec = table_spec(layer, table)
+    name = layer.spec.name
+    spec = table_spec(layer, view.state.table_of(name))
     if spec is None:
         return ScreenFrame()
-    rows = layer.tables.get(spec.name, ())
-    if view.state.chosen[0] != layer.spec.name:
-        top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
-        frame = render_top(spec, rows, top, width, height)
+    frame = _rows(view, layer, spec, width, height)
+    if view.state.chosen[0] != name:
         frame.hits = [
-            replace(hit, action="row_of", argument=f"{layer.spec.name}/{hit.argument}")
+            replace(hit, action="row_of", argument=f"{name}/{hit.argument}")
             for hit in frame.hits
             if hit.action == "row"
         ]
-        return frame
-    return render_top(spec, rows, _top_view(view, table, rows, height), width, height)
+    return frame
+
+
+def _rows(
+    view: PanelView, layer: LayerSnapshot, spec: TableSpec, width: int, height: int
+) -> ScreenFrame:
+    name, state = layer.spec.name, view.state
+    rows, table = layer.tables.get(spec.name, ()), state.table_of(name)
+    has_focus = state.focus == "top" and name in {state.layer, state.chosen[0]}
+    return render_top(spec, rows, table, width, height, has_focus=has_focus)
 
 
 def _named_tables(
@@ -268,33 +273,11 @@ def _named_tables(
         yield None, "~"
 
 
-def _top_view(view: PanelView, table: TableState, rows: Sequence[TableRow], height: int) -> TopView:
-    top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
-    if view.state.focus != "top":
-        return top
-    keys = [row.key for row in chosen_rows(rows, top)]
-    count = len(keys)
-    cursor = cursor_in(keys, table)
-    room = max(1, height - 1)
-    offset = max(cursor - room + 1, min(table.offset, cursor, count - room), 0)
-    return replace(top, cursor=cursor, offset=offset)
-
-
-def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
-    """Where the cursor is: on its row, wherever that has gone, else where that was last."""
-    if table.key in keys:
-        return keys.index(table.key)
-    return max(0, min(table.cursor, len(keys) - 1))
-
-
 def visible_rows(view: PanelView) -> tuple[TableSpec | None, list[tuple[str, ...]]]:
     """The breakdown shown and the keys of its rows, filtered and sorted as on the screen."""
     layer = shown_layer(view)
-    if layer is None:
+    table = view.state.table_of(layer.spec.name) if layer else TableState()
+    spec = table_spec(layer, table) if layer else None
+    if layer is None or spec is None:
         return None, []
-    table = view.state.table_of(layer.spec.name)
-    spec = table_spec(layer, table)
-    if spec is None:
-        return None, []
-    top = TopView(view.glyphs, table.sort, table.is_ascending, table.pattern)
-    return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), top)]
+    return spec, [row.key for row in chosen_rows(layer.tables.get(spec.name, ()), table)]

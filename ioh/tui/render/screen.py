@@ -15,29 +15,19 @@ from ioh.sinks.rows import is_flow
 from ioh.sinks.text import render_lost
 from ioh.tui.history import TrendPoint
 from ioh.tui.render.compare import Compared, render_compare
-from ioh.tui.render.facts import render_facts, render_notes
 from ioh.tui.render.findings import render_findings, render_strip
-from ioh.tui.render.fit import fitted_rows
-from ioh.tui.render.footer import render_keys, render_message, render_page_keys, render_prompt
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.header import HeaderView, render_header
+from ioh.tui.render.footer import render_keys, render_page_keys, render_prompt
+from ioh.tui.render.glyphs import drawn_in_ascii
+from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts, render_path, where
 from ioh.tui.render.help import render_help
-from ioh.tui.render.hosts import lost, render_hosts, render_path, where
 from ioh.tui.render.layer_lines import hidden_count
-from ioh.tui.render.layers import LayersView, render_layers
+from ioh.tui.render.layers import fitted_rows, render_facts, render_layers, render_notes
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.pages import Page, render_commands
-from ioh.tui.render.panels import (
-    SIDE_BY_SIDE,
-    PanelView,
-    breakdown,
-    panel,
-    shown_layer,
-)
+from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, panel, shown_layer
 from ioh.tui.render.sizelat import NUMBERS_FROM
 from ioh.tui.render.timeline import TimelineView, render_timeline
-from ioh.tui.render.trends import TREND_INTERVALS
 from ioh.tui.rows import layer_rows
 from ioh.tui.state import ViewState
 
@@ -65,7 +55,6 @@ class ScreenData:
 
     snapshot: Snapshot | None
     header: HeaderView
-    glyphs: Glyphs
     points: Sequence[TrendPoint | None] = ()
     timeline: TimelineView | None = None
     status: str = ""
@@ -77,6 +66,7 @@ class ScreenData:
     line: str = ""
     hosts: Sequence[HostState] = ()
     host_at: int = 0
+    is_ascii: bool = False
 
     @property
     def is_following(self) -> bool:
@@ -86,40 +76,44 @@ class ScreenData:
 
 def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenFrame:
     """The whole screen, exactly ``height`` lines of ``width`` columns."""
-    frame = ScreenFrame()
-    header = data.header
-    if data.hosts:
-        state_ = data.hosts[data.host_at]
-        header = replace(header, host=where(data.hosts, data.host_at), lost=lost(state_))
-    frame.add(render_header(data.snapshot, header, width))
+    header, page = data.header, page_of(state, data, width)
+    host = data.hosts[data.host_at] if data.hosts else None
+    if host is not None:
+        header = replace(header, host=where(data.hosts, data.host_at), lost=lost(host))
+    frame = ScreenFrame([render_header(data.snapshot, header, width)])
     if data.line:
-        frame.add(Line(" ").add(data.line, "accent").fitted(width))
+        frame.add(Line(" ").add(data.line, "accent"))
     if data.hosts:
         frame.below(render_hosts(data.hosts, data.host_at, width))
-    _add_timeline(frame, data, width, height)
-    room = body_height(data, height)
-    page = page_of(state, data, width)
-    first = 0
+    timeline = _shown_timeline(data, height)
+    if timeline is not None:
+        frame.below(render_timeline(timeline, width))
+    room, first = body_height(data, height), 0
     if page is not None:
         first = page.scrolled(state, room)
         body = page.seen(first, room)
     elif data.snapshot is None:
-        body = _waiting(data, width)
+        text = data.status or "waiting for the first interval"
+        body = ScreenFrame([Line(), Line(" ").add(text, "accent").fitted(width)])
     else:
         body = _main(state, data, data.snapshot, width, room)
-    if page is None and data.hosts and not data.hosts[data.host_at].is_here and data.is_following:
+    if page is None and host is not None and not host.is_here and data.is_following:
         body.lines = [line.styled("dim") for line in body.lines]  # of what is not so any more
     frame.below(clipped(body, max(0, room)))
     seen = None if page is None else (first, room, len(page.frame.lines))
-    _add_footer(frame, state, data, width, seen)
+    frame.below(_footer(state, data, width, seen))
     made = clipped(frame, height)
     made.lines = [line.fitted(width) for line in made.lines]
+    if data.is_ascii:
+        for line in made.lines:
+            line.spans = [(drawn_in_ascii(text), style) for text, style in line.spans]
     return made
 
 
 def body_height(data: ScreenData, height: int) -> int:
     """Lines between the first ones and the footer."""
-    return height - 2 - bool(data.line) - bool(data.hosts) - _has_timeline(data, height)
+    has_timeline = _shown_timeline(data, height) is not None
+    return height - 2 - bool(data.line) - bool(data.hosts) - has_timeline
 
 
 def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
@@ -133,10 +127,10 @@ def page_length(state: ViewState, data: ScreenData, frame: ScreenFrame) -> int:
 def page_of(state: ViewState, data: ScreenData, width: int) -> Page | None:
     """The whole of a screen that scrolls; None for any other."""
     if state.screen == "help":
-        return Page(render_help(data.specs, width, data.glyphs, state.typed))
+        return Page(render_help(data.specs, width, state.typed))
     if state.screen == "commands":
         titles = [safe_name(spec.title) for spec in data.specs]
-        return render_commands(state, titles, width, data.glyphs)
+        return render_commands(state, titles, width)
     if state.screen == "compare" and data.snapshot is not None and data.compared is not None:
         return render_compare(state, data.compared, data.snapshot, width, utc=data.header.utc)
     if state.screen == "findings" and data.snapshot is not None:
@@ -153,71 +147,48 @@ def _just_begun(timeline: TimelineView | None, now_unix_s: float) -> float | Non
     return max((at for at in times if now_unix_s - TELL_S < at <= now_unix_s), default=None)
 
 
-def _has_timeline(data: ScreenData, height: int) -> bool:
-    return data.timeline is not None and (height >= ROOMY or not data.is_following)
+def _shown_timeline(data: ScreenData, height: int) -> TimelineView | None:
+    return data.timeline if height >= ROOMY or not data.is_following else None
 
 
-def _add_timeline(frame: ScreenFrame, data: ScreenData, width: int, height: int) -> None:
-    if data.timeline is None or not _has_timeline(data, height):
-        return
-    line, hits = render_timeline(data.timeline, width)
-    piece = ScreenFrame([line], hits)
-    frame.below(piece)
-
-
-def _waiting(data: ScreenData, width: int) -> ScreenFrame:
-    frame = ScreenFrame()
-    frame.add(Line())
-    frame.add(
-        Line(" ").add(data.status or "waiting for the first interval", "accent").fitted(width)
-    )
-    return frame
-
-
-def _add_footer(
-    frame: ScreenFrame,
-    state: ViewState,
-    data: ScreenData,
-    width: int,
-    seen: tuple[int, int, int] | None,
-) -> None:
-    if state.is_typing:
+def _footer(
+    state: ViewState, data: ScreenData, width: int, seen: tuple[int, int, int] | None
+) -> ScreenFrame:
+    """The last line; ``seen`` of a text: its first line in sight, how many fit, and all."""
+    if state.is_typing or state.prompt:
         pattern = state.table_of(state.chosen[0]).pattern
-        frame.add(render_prompt("filter", pattern, width))
-        return
-    if state.prompt:
-        frame.add(render_prompt(state.prompt, state.typed, width))
-        return
+        what, typed = ("filter", pattern) if state.is_typing else (state.prompt, state.typed)
+        return ScreenFrame([render_prompt(what, typed, width)])
+    text, style = data.message
     missing = 0 if seen else hidden_count(width)
-    if data.message[0]:
-        frame.add(render_message(data.message[0], width, data.message[1]))
-    elif missing:
-        text = f"{missing} column{'s' if missing > 1 else ''} hidden: too narrow"
-        frame.add(render_message(text, width))
-    else:
-        is_replay = data.header.mode == "replay"
-        layers = data.snapshot.layers if data.snapshot is not None else {}
-        line, hits = render_keys(
-            width,
-            len(layers),
-            is_replay=is_replay,
-            is_zoomed=bool(state.layer),
-            has_hosts=len(data.hosts) > 1,
+    if missing and not text:
+        text, style = f"{missing} column{'s' if missing > 1 else ''} hidden: too narrow", "warn"
+    if text:
+        return ScreenFrame([Line(" ").add(text, style)])
+    snapshot = data.snapshot
+    if seen:
+        is_empty = state.screen == "findings" and not (
+            data.found or (snapshot and snapshot.findings)
         )
-        if seen:
-            found = data.found or (data.snapshot.findings if data.snapshot is not None else ())
-            is_empty = state.screen == "findings" and not found
-            line, hits = render_page_keys(*seen, width, "" if is_empty else state.screen)
-        frame.below(ScreenFrame([line], hits))
+        return render_page_keys(*seen, width, "" if is_empty else state.screen)
+    return render_keys(
+        width,
+        len(snapshot.layers) if snapshot else 0,
+        is_replay=data.header.mode == "replay",
+        is_zoomed=bool(state.layer),
+        has_hosts=len(data.hosts) > 1,
+    )
 
 
 def _main(
     state: ViewState, data: ScreenData, snapshot: Snapshot, width: int, height: int
 ) -> ScreenFrame:
     high = 2 if height >= (ROOMY if state.layer else _TWO_LINES) else 1
-    strip = _strip(data, snapshot, width, high)
-    while len(strip.lines) < high:  # a finding moves nothing
-        strip.add(Line())
+    strip = render_strip(snapshot.findings, width, high)
+    strip.lines += [
+        Line(" ").add(remark, "warn").fitted(width) for remark in _remarks(data, snapshot)
+    ]
+    strip = clipped(strip, high)  # a finding moves nothing
     if data.hosts and not state.layer and state.narrow is None:
         name = data.hosts[data.host_at].name
         own = [pair for pair in snapshot.pairs if name in {pair.client, pair.server}]
@@ -225,7 +196,7 @@ def _main(
         path.below(strip)
         strip = path
     room = max(0, height - len(strip.lines))
-    view = PanelView(state, snapshot, data.points, data.glyphs, data.tick)
+    view = PanelView(state, snapshot, data.points, data.tick, data.is_ascii)
     shown = _zoom if state.layer else render_overview
     frame = clipped(shown(view, width, room), room)
     empty = next((part for part in (strip, frame) if part.lines and not part.lines[-1].width), None)
@@ -237,22 +208,16 @@ def _main(
 
 def _zoom(view: PanelView, width: int, height: int) -> ScreenFrame:
     """One layer: every kind of operation, its own numbers and limits, panels, breakdown."""
-    state, snapshot = view.state, view.snapshot
-    frame = ScreenFrame()
-    frame.add(_heading(view, width))
+    state, is_roomy = view.state, height >= ROOMY - 5
+    rows = layer_rows(view.snapshot, only=state.layer)
     # The table has a heading; the panels below have one and what they need.
-    rows, hidden = fitted_rows(
-        layer_rows(snapshot, only=state.layer), state.chosen, height - 1 - _MIN_PANEL - 3
-    )
-    points = view.points[-TREND_INTERVALS:]
-    table = LayersView(points, state.chosen, state.focus == "layers", view.glyphs, hidden)
-    frame.below(render_layers(rows, table, width, view.tick))
-    layer = snapshot.layers.get(state.layer)
+    rows, hidden = fitted_rows(rows, state.chosen, height - 1 - _MIN_PANEL - 3)
+    frame = ScreenFrame([_heading(view, width)])
+    frame.below(render_layers(view, rows, width, hidden))
+    layer = view.snapshot.layers.get(state.layer)
     if isinstance(layer, LayerSnapshot):
-        for line in render_facts(layer, width, 3 if height >= ROOMY - 5 else 1):
-            frame.add(line)
-        for line in render_notes(layer, width, 4 if height >= ROOMY - 5 else 1):
-            frame.add(line)
+        frame.lines += render_facts(layer, width, 3 if is_roomy else 1)
+        frame.lines += render_notes(layer, width, 4 if is_roomy else 1)
     rest = height - len(frame.lines)
     if rest >= 2:
         frame.below(_zoomed(view, width, rest))
@@ -266,19 +231,11 @@ def _heading(view: PanelView, width: int) -> Line:
     spans = [(title, "title")]
     if isinstance(layer, LayerSnapshot):
         spans.append((f"  source: {_SOURCES.get(layer.source, safe_name(layer.source))}", "dim"))
-    return heading(spans, width, view.glyphs.rule)
-
-
-def _strip(data: ScreenData, snapshot: Snapshot, width: int, height: int) -> ScreenFrame:
-    """The worst findings; where there is room, what is lost or not measured by the probes."""
-    strip = render_strip(snapshot.findings, width, height)
-    for remark in _remarks(data, snapshot):
-        if len(strip.lines) < height:
-            strip.add(Line(" ").add(remark, "warn").fitted(width))
-    return strip
+    return heading(spans, width)
 
 
 def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
+    """What is waited for, is lost, or is not measured by the probes."""
     if data.status:
         yield data.status
     proc: list[str] = []
@@ -295,18 +252,14 @@ def _remarks(data: ScreenData, snapshot: Snapshot) -> Iterator[str]:
         yield f"{', '.join(proc)} {why}"
 
 
-def _second(view: PanelView) -> str:
-    """What stands beside the first panel: a flow has no latencies to show over time."""
-    layer = shown_layer(view)
-    return "graph" if layer is not None and is_flow(layer.spec) else "heat"
-
-
 def _zoomed(view: PanelView, width: int, height: int) -> ScreenFrame:
     """The chosen op's panels, and the layer's breakdown below them."""
     upper = max(_MIN_PANEL, height // 2) if height >= _MIN_PANEL + 3 else height
     if view.state.focus == "top" and upper == height:
         return breakdown(view, width, height)
-    second = _second(view) if view.state.panel == "hist" else "hist"
+    layer, second = shown_layer(view), "hist"
+    if view.state.panel == "hist":  # a flow has no latencies to show over time
+        second = "graph" if layer is not None and is_flow(layer.spec) else "heat"
     if width < SIDE_BY_SIDE:
         frame = panel(view, width, upper)
     elif width < NUMBERS_FROM:

@@ -1,10 +1,11 @@
-"""The size × latency histogram on one latency axis: the same for all panels and all time."""
+"""Histograms: size × latency on one axis, the same for all panels and all time; heat maps."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import groupby
 
 from ioh.model.hist import (
@@ -16,12 +17,13 @@ from ioh.model.hist import (
 )
 from ioh.model.snapshot import LayerSnapshot, OpStats
 from ioh.sinks.cells import format_scaled, latency_label
-from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
 
-HEAT_LEVELS = 8
+_SHADES = " ░░▒▒▓▓█"  # of each heat level; one above 0 is always seen
+HEAT_LEVELS = len(_SHADES)
 SIZE_COLUMNS = 5
 _SUM = 6
+_TIME = 5  # columns of a heat map's labels
 _NUMBERS, _WITH_LABEL = 4, 5  # columns of a cell that holds its count, and of one with its label
 NUMBERS_FROM = SIZE_COLUMNS + 2 + _SUM + _NUMBERS * LATENCY_BUCKETS  # of the whole table
 
@@ -86,8 +88,7 @@ class Axis:
     def heading(self, before: int) -> str:
         """The longest time of each labelled column, above its right end.
 
-        Args:
-            before: Columns to the left of the axis that the first label may use, after a space.
+        The first one may use ``before`` columns to the left of the axis, after a space.
         """
         text = " " * (before + self.width)
         for bucket in range(self.first, LATENCY_BUCKETS):
@@ -111,15 +112,13 @@ def axis_for(room: int, widest: int = 2) -> Axis:
     return Axis(max(0, LATENCY_BUCKETS - max(1, room // cell)), cell)
 
 
-def shaded(  # noqa: PLR0913 (one argument per thing drawn)
-    line: Line, counts: Sequence[int], axis: Axis, glyphs: Glyphs, style: str, *, largest: int
-) -> Line:
+def shaded(line: Line, counts: Sequence[int], axis: Axis, style: str, *, largest: int) -> Line:
     """A row of cells, the fuller the more operations, appended to ``line``."""
     scale = heat_scale(max(1, largest))
     cells = [
-        (shade(heat_level(count, scale), glyphs), style)
+        (_SHADES[heat_level(count, scale)], style)
         if count
-        else (glyphs.ahead if axis.is_labelled(bucket) else " ", "rule")
+        else ("·" if axis.is_labelled(bucket) else " ", "rule")
         for bucket, count in enumerate(axis.joined(counts), axis.first)
     ]
     for (char, kind), run in groupby(cells):
@@ -131,23 +130,9 @@ def shaded(  # noqa: PLR0913 (one argument per thing drawn)
     return line
 
 
-def shade(level: int, glyphs: Glyphs) -> str:
-    """The character of a heat level; one above 0 is always seen."""
-    full = len(glyphs.shades) - 1
-    return glyphs.shades[0 if not level else max(1, round(level / (HEAT_LEVELS - 1) * full))]
-
-
 def used_sizes(hist: SizeLatencyHist) -> list[int]:
     """Sizes that have any operation."""
     return [size for size in range(SIZE_BUCKETS) if any(hist.row(size))]
-
-
-def busiest_sizes(hist: SizeLatencyHist, count: int) -> list[int]:
-    """The sizes with most operations, at most ``count``, the smallest first."""
-    sizes = used_sizes(hist)
-    if len(sizes) > count:
-        sizes = sorted(sorted(sizes, key=lambda size: -sum(hist.row(size)))[: max(0, count)])
-    return sizes
 
 
 def _count(value: int) -> str:
@@ -171,41 +156,86 @@ def hidden_sizes(hist: SizeLatencyHist | None, height: int) -> int:
     return max(0, len(used_sizes(hist)) - max(1, height - 1)) if hist is not None else 0
 
 
-def render_size_latency(  # noqa: PLR0913 (one argument per thing drawn)
-    hist: SizeLatencyHist | None,
-    width: int,
-    height: int,
-    glyphs: Glyphs,
-    style: str,
-    *,
-    has_bytes: bool = True,
+def render_size_latency(
+    hist: SizeLatencyHist | None, width: int, height: int, style: str, *, has_bytes: bool = True
 ) -> list[Line]:
     """A heading and one line for each size in use, the busiest ones where not all fit.
 
-    Operations without bytes, such as a sync, are one line.
-
-    A column holds times up to its heading and above the one before; its cells are counts where
-    there is room for them, else shades.
+    Operations without bytes, such as a sync, are one line.  A column holds times up to its heading
+    and above the one before; its cells are counts where there is room for them, else shades.
     """
     if hist is None:
         return [Line("this source has no histogram", "dim")]
     if not hist.total:
         return [Line(" nothing in this interval", "dim")]
     axis = axis_for(width - SIZE_COLUMNS - 2 - _SUM, _WITH_LABEL)
-    sizes = busiest_sizes(hist, max(1, height - 1))
-    rows = [axis.joined(hist.row(size)) for size in sizes]
-    largest = max(max(row) for row in rows)
+    busiest = nlargest(max(1, height - 1), used_sizes(hist), key=lambda size: sum(hist.row(size)))
+    rows = {size: hist.row(size) for size in sorted(busiest)}
+    largest = max(max(axis.joined(row)) for row in rows.values())
     scale = heat_scale(largest)
     head = Line().right("size", SIZE_COLUMNS, "head").cell("count", _SUM, "head")
     lines = [head.add(axis.heading(1), "head")]
-    for size, counts in zip(sizes, rows, strict=True):
+    for size, row in rows.items():
         line = Line().right(size_label(size) if has_bytes else "all", SIZE_COLUMNS, "strong")
-        line.cell(str(sum(counts)), _SUM).add(" ")
+        line.cell(str(sum(row)), _SUM).add(" ")
         if axis.cell < _NUMBERS:
-            lines.append(shaded(line, hist.row(size), axis, glyphs, style, largest=largest))
-            continue
-        for count in counts:
+            shaded(line, row, axis, style, largest=largest)
+        for count in axis.joined(row) if axis.cell >= _NUMBERS else ():
             heat = f"heat{heat_level(count, scale)}" if count else "dim"
             line.cell(_count(count), axis.cell - 1, heat)
         lines.append(line)
     return lines
+
+
+def render_heat_map(
+    intervals: Sequence[tuple[int, ...] | None],
+    width: int,
+    height: int,
+    lengths_s: Sequence[float | None] = (),
+) -> list[Line]:
+    """Latency over time: columns are intervals, lines times, colour how many.
+
+    The newest intervals that fit, the latest at the right; a space where nothing is known.  Where
+    not all times fit, each line stands for two or more of them, its label being the longest.
+
+    Args:
+        intervals: Counts by LATENCY_EDGES_US of each interval, oldest first; ``()`` for none.
+        width: Columns, the labels' included.
+        height: Lines, the time axis' included.
+        lengths_s: Of each interval, for the time axis; those not known as long as the others.
+    """
+    columns = max(1, width - _TIME - 1)
+    known = list(intervals[-columns:])
+    shown: list[tuple[int, ...] | None] = [*[None] * (columns - len(known)), *known]
+    found = [counts for counts in shown if counts]
+    used = [b for b, total in enumerate(map(sum, zip(*found, strict=True))) if total]
+    if not used:
+        return [Line("no operations with a known latency in this time", "dim")]
+    low, high = used[0], used[-1]
+    step = -(-(high - low + 1) // max(1, height - 1))
+    nothing = (0,) * (high + 1)
+    by_bucket = list(zip(*((counts or nothing)[low : high + 1] for counts in shown), strict=True))
+    rows = {
+        min(low + at + step - 1, high): list(map(sum, zip(*by_bucket[at : at + step], strict=True)))
+        for at in range(0, len(by_bucket), step)
+    }
+    scale = heat_scale(max(map(max, rows.values())))
+    lines = []
+    for bucket, row in reversed(rows.items()):
+        line = Line().right(column_label(bucket), _TIME, "head").add(" ")
+        for level, run in groupby([heat_level(count, scale) for count in row]):
+            line.add(_SHADES[level] * len(list(run)), f"heat{level}" if level else "")
+        lines.append(line)
+    return [*lines, _time_axis(columns, lengths_s)]
+
+
+def _time_axis(columns: int, lengths_s: Sequence[float | None]) -> Line:
+    newest = [*[None] * (columns - len(lengths_s)), *lengths_s[-columns:]]
+    known = sorted(length for length in newest if length is not None)
+    usual = known[len(known) // 2] if known else 1.0
+    spent = [usual if length is None else length for length in newest]
+    right_half = spent[columns - columns // 2 :]
+    left, middle = f"-{sum(spent):.0f} s", f"-{sum(right_half):.0f} s"
+    line = Line().to(_TIME + 1)
+    line.add(left, "dim").to(_TIME + 1 + columns // 2 - len(middle) // 2).add(middle, "dim")
+    return line.to(_TIME + 1 + columns - 3).add("now", "dim")

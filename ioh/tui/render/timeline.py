@@ -8,10 +8,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from ioh.model.feed import Extent, TimelineEvent
-from ioh.sinks.cells import cut_to, display_width
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.header import clock
-from ioh.tui.render.line import Hit, Line
+from ioh.sinks.cells import clock, cut_to, display_width
+from ioh.tui.render.line import Hit, Line, ScreenFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +26,13 @@ class TimelineView:
     at_unix_s: float
     moments: Sequence[TimelineEvent]
     findings: Sequence[float]
-    glyphs: Glyphs
     utc: bool = False
     text: str = ""
     looked_until_unix_s: float | None = None
 
 
-def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
-    """One line; a click on its track goes there (a hit on line 0, its argument a time)."""
+def render_timeline(view: TimelineView, width: int) -> ScreenFrame:
+    """One line; a click on its track goes there, the argument being a time."""
     extent = view.extent
     begin, end = extent.start_unix_s, extent.end_unix_s
     spans_days = end - begin > 86_400
@@ -48,32 +45,31 @@ def render_timeline(view: TimelineView, width: int) -> tuple[Line, list[Hit]]:
     line.add(right, "dim")
     step_s = (end - begin) / track
     # A click goes to the middle of what its column stands for.
-    hits = [Hit(0, len(left), len(left) + track, "seek", begin + step_s / 2, step_s)]
-    return line.fitted(width), hits
+    hit = Hit(0, len(left), len(left) + track, "seek", begin + step_s / 2, step_s)
+    return ScreenFrame([line.fitted(width)], [hit])
 
 
 def _cells(view: TimelineView, track: int) -> list[tuple[str, str]]:
     """What stands on the track, later entries covering earlier ones."""
     begin, end = view.extent.start_unix_s, view.extent.end_unix_s
     length = end - begin
-    glyphs = view.glyphs
 
     def place(time_unix_s: float) -> int:
         share = (time_unix_s - begin) / length if length > 0 else 1.0
         return min(track - 1, max(0, int(share * track)))
 
     looked = track if view.looked_until_unix_s is None else place(view.looked_until_unix_s)
-    found = [(glyphs.track if at < looked else glyphs.ahead, "rule") for at in range(track)]
+    found = [("─" if at < looked else "·", "rule") for at in range(track)]
     for time_unix_s in view.findings:
-        found[place(time_unix_s)] = (glyphs.finding, "warn")
+        found[place(time_unix_s)] = ("!", "warn")
     for moment in view.moments:
         if moment.until_unix_s is None:
-            found[place(moment.time_unix_s)] = (glyphs.mark, "mark")
+            found[place(moment.time_unix_s)] = ("▼", "mark")
             continue
         for at in range(place(moment.time_unix_s), place(moment.until_unix_s) + 1):
-            found[at] = (glyphs.gap, "crit")
+            found[at] = ("╳", "crit")
     at = place(view.at_unix_s)
-    found[at] = (glyphs.position, "strong")
+    found[at] = ("█", "strong")
     _label(found, at, view.text)
     return found
 

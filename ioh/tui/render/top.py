@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from ioh.model.metric import MetricSpec, TableSpec
@@ -18,8 +17,8 @@ from ioh.sinks.cells import (
     is_known,
     safe_name,
 )
-from ioh.tui.render.glyphs import Glyphs
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Click, Line, ScreenFrame
+from ioh.tui.state import TableState
 
 _NUMBER = 6
 _KEYS, _MIN_KEYS = 22, 14
@@ -27,36 +26,24 @@ _MAX_KEY_PART = 24
 _LETTERS = {"r": "R", "w": "W"}
 
 
-@dataclass(frozen=True, slots=True)
-class TopView:
-    """How a breakdown is to be shown.
-
-    Shape:
-        ``sort`` is the derived name of a column, or "" for the table's own order;
-        ``is_ascending`` turns it round; ``pattern`` keeps rows whose names hold it, whatever the
-        case; ``cursor`` is the row that keys act upon, ``None`` without focus; ``offset`` the
-        first row shown.
-    """
-
-    glyphs: Glyphs
-    sort: str = ""
-    is_ascending: bool = False
-    pattern: str = ""
-    cursor: int | None = None
-    offset: int = 0
-
-
-def chosen_rows(rows: Sequence[TableRow], view: TopView) -> list[TableRow]:
+def chosen_rows(rows: Sequence[TableRow], table: TableState) -> list[TableRow]:
     """The rows that the filter leaves, in the order asked for; unknown values last."""
-    wanted = view.pattern.casefold()
+    wanted = table.pattern.casefold()
     kept = [r for r in rows if not wanted or any(wanted in part.casefold() for part in r.key)]
-    if view.sort:
-        known = [r for r in kept if r.values.get(view.sort) is not None]
-        known.sort(key=lambda r: r.values[view.sort] or 0, reverse=not view.is_ascending)
-        kept = known + [r for r in kept if r.values.get(view.sort) is None]
-    elif view.is_ascending:
+    if table.sort:
+        known = [r for r in kept if r.values.get(table.sort) is not None]
+        known.sort(key=lambda r: r.values[table.sort] or 0, reverse=not table.is_ascending)
+        kept = known + [r for r in kept if r.values.get(table.sort) is None]
+    elif table.is_ascending:
         kept.reverse()
     return kept
+
+
+def cursor_in(keys: Sequence[tuple[str, ...]], table: TableState) -> int:
+    """Where the cursor is: on its row, wherever that has gone, else where that was last."""
+    if table.key in keys:
+        return keys.index(table.key)
+    return max(0, min(table.cursor, len(keys) - 1))
 
 
 def shown_columns(spec: TableSpec, width: int) -> list[MetricSpec]:
@@ -101,47 +88,54 @@ def key_text(row: TableRow, width: int) -> str:
     return head + cut_middle(safe_name(last), max(4, width - display_width(head)))
 
 
-def render_top(
-    spec: TableSpec, rows: Sequence[TableRow], view: TopView, width: int, height: int
+def render_top(  # noqa: PLR0913
+    spec: TableSpec,
+    rows: Sequence[TableRow],
+    table: TableState,
+    width: int,
+    height: int,
+    *,
+    has_focus: bool = False,
 ) -> ScreenFrame:
-    """A heading and as many rows as fit; a click on a heading sorts, on a row chooses it."""
+    """A heading and as many rows as fit; a click on a heading sorts, on a row chooses it.
+
+    With the focus the cursor is shown, and rows scroll with it.
+    """
     columns = shown_columns(spec, width)
     keys_width = max(4, width - sum(_width(column) + 1 for column in columns) - 1)
     frame = ScreenFrame()
-    head, hits = _heading(spec, columns, view, keys_width)
-    frame.add(head, *hits)
-    shown = chosen_rows(rows, view)
+    head, hits = _heading(columns, table)
+    frame.add(head.left(" ".join(spec.keys), keys_width, "head"), *hits)
+    shown = chosen_rows(rows, table)
     if not shown:
-        text = "nothing in this interval"
-        if rows:
-            text = f'no rows match "{safe_name(view.pattern)}"'
-        frame.add(Line(" " + text, "dim" if view.cursor is None else "sel"))
+        text = f'no rows match "{safe_name(table.pattern)}"' if rows else "nothing in this interval"
+        frame.add(Line(" " + text, "sel" if has_focus else "dim"))
         return frame
-    for at, row in enumerate(shown[view.offset : view.offset + height - 1], view.offset):
-        is_cursor = at == view.cursor
+    cursor = cursor_in([row.key for row in shown], table) if has_focus else -1
+    room = max(1, height - 1)
+    first = max(cursor - room + 1, min(table.offset, cursor, len(shown) - room), 0)
+    for at, row in enumerate(shown[first : first + height - 1], first):
         line = Line()
         for column in columns:
             text = cell_text(column, row.values.get(column.derived_name))
             line.right(text, _width(column), "dim" if text in {".", "-"} else "").add(" ")
         line.left(key_text(row, keys_width), keys_width, "name")
         line = line.fitted(width)
-        frame.add(line.styled("sel") if is_cursor else line, (0, width, "row", at))
+        frame.add(line.styled("sel") if at == cursor else line, (0, width, "row", at))
     return frame
 
 
-def _heading(
-    spec: TableSpec, columns: Sequence[MetricSpec], view: TopView, keys_width: int
-) -> tuple[Line, list[tuple[int, int, str, str | int | float]]]:
+def _heading(columns: Sequence[MetricSpec], table: TableState) -> tuple[Line, list[Click]]:
+    """The numbers' headings, and clicks that sort."""
     line = Line()
-    hits: list[tuple[int, int, str, str | int | float]] = []
+    hits: list[Click] = []
     for column in columns:
-        name = column.derived_name
-        is_sort = name == view.sort
-        mark = (view.glyphs.up if view.is_ascending else view.glyphs.down) if is_sort else ""
-        hits.append((line.width, line.width + _width(column), "sort", name))
-        style = "strong" if is_sort else "head"
-        # The mark stands between the columns: a heading may need all of its own.
-        line.right(column_title(column), _width(column), style).add(
-            mark or " ", style if mark else ""
-        )
-    return line.left(" ".join(spec.keys), keys_width, "head"), hits
+        name, width = column.derived_name, _width(column)
+        hits.append((line.width, line.width + width, "sort", name))
+        if name == table.sort:
+            # The mark stands between the columns: a heading may need all of its own.
+            mark = "↑" if table.is_ascending else "↓"
+            line.right(column_title(column), width, "strong").add(mark, "strong")
+        else:
+            line.right(column_title(column), width, "head").add(" ")
+    return line, hits

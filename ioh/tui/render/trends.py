@@ -1,36 +1,56 @@
-"""Trends: a layer's last minute as bars, each column the same intervals until it is full."""
+"""Bars: a layer's last minute in one line, and charts of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ioh.model.sample import Value
+from ioh.sinks.cells import format_scaled
 from ioh.tui.history import TrendPoint
-from ioh.tui.render.glyphs import Glyphs
+from ioh.tui.render.glyphs import ASCII_BARS, BARS
 from ioh.tui.render.line import Line
-from ioh.tui.render.spark import Values, render_bars
+
+Values = Sequence[float | None]
 
 TREND_INTERVALS = 60
 STYLES = {"R": "read", "W": "write", "": "other"}
 TREND_STYLES = {"R": "trend_r", "W": "trend_w", "": "trend_o"}
-_LABEL, _PEAK = 9, 6
 _USUAL = 4  # intervals from which the middle one is usual: the first ones are short
+_SCALE = 8  # columns of a chart's numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """One number over time.
+def render_bars(
+    values: Values, height: int, *, is_ascii: bool = False, gap: bool = False
+) -> list[str]:
+    """A bar for each value, ``height`` lines from the top, none where a value is not known.
 
-    Shape:
-        ``rank`` says how soon it is left out where not all fit, the largest first.
+    With ``gap`` the highest bar ends below its line's upper edge, apart from what is above.
     """
+    highest = max((v for v in values if v is not None), default=0.0)
+    bars = ASCII_BARS if is_ascii else BARS
+    full = len(bars) - 1
+    eighths = [0] * len(values)
+    if highest > 0:  # divided first: 1 / highest may be more than a number can be
+        most = height * full - gap
+        eighths = [max(1, round(v / highest * most)) if v else 0 for v in values]
+    return [
+        "".join([bars[max(0, min(full, high - floor))] for high in eighths])
+        for floor in range((height - 1) * full, -1, -full)
+    ]
 
-    label: str
-    style: str
-    values: Values
-    text: Callable[[Value], str]
-    rank: int = 0
+
+def render_chart(
+    values: Values, width: int, height: int, style: str = "", *, is_ascii: bool = False
+) -> list[Line]:
+    """A bar chart of ``width`` columns, the newest value at the right, its scale at the left."""
+    columns = max(1, width - _SCALE - 1)
+    known = list(values[-columns:])
+    shown: list[float | None] = [*[None] * (columns - len(known)), *known]
+    highest = max((v for v in shown if v is not None), default=0.0)
+    lines = []
+    for row, text in enumerate(render_bars(shown, height, is_ascii=is_ascii)):
+        label = format_scaled(highest) if row == 0 else ("0" if row == height - 1 else "")
+        lines.append(Line().right(label, _SCALE, "dim").add(" ").add(text, style))
+    return lines
 
 
 def per_column(width: int) -> int:
@@ -39,15 +59,10 @@ def per_column(width: int) -> int:
 
 
 def binned(values: Values, width: int, tick: int) -> list[float | None]:
-    """The newest ``values`` in ``width`` columns, each the mean of those that are known.
+    """The newest ``values``, up to number ``tick``, in ``width`` columns: means of those known.
 
     Which column an interval is in depends on its number alone: bars move on one column at a time
     and do not change on the way.
-
-    Args:
-        values: Of the intervals up to ``tick``.
-        width: Columns.
-        tick: The number of the newest one.
     """
     each = per_column(width)
     if each == 1:
@@ -61,6 +76,11 @@ def binned(values: Values, width: int, tick: int) -> list[float | None]:
     return [*[None] * (width - len(newest)), *newest]
 
 
+def render_trend(values: Values, width: int, tick: int, *, is_ascii: bool) -> str:
+    """The newest values as bars in one line."""
+    return render_bars(binned(values, width, tick), 1, is_ascii=is_ascii, gap=True)[0]
+
+
 def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
     """How long the trends are: ``60s``; "" where that is not known yet."""
     shown = points[-width * per_column(width) :]
@@ -70,50 +90,3 @@ def length_text(points: Sequence[TrendPoint | None], width: int) -> str:
     usual = sorted(known)[len(known) // 2]  # one may be long, as when nothing was measured
     seconds = usual * len(shown)
     return f"{seconds:.{0 if seconds >= 1 else 1}f}s"
-
-
-def render_trends(
-    trends: Sequence[Trend],
-    points: Sequence[TrendPoint | None],
-    tick: int,
-    size: tuple[int, int],
-    glyphs: Glyphs,
-) -> list[Line]:
-    """A heading and the trends that fit, higher where there is room, with the highest value.
-
-    The highest of the single intervals: a column may be the mean of some.  What was nothing all
-    the time has none.
-
-    Args:
-        trends: In the order shown.
-        points: The intervals that they are about.
-        tick: The number of the newest.
-        size: Columns and lines.
-        glyphs: Characters to draw with.
-    """
-    width, height = size
-    columns = max(1, min(TREND_INTERVALS, width - _LABEL - _PEAK))
-    room = max(1, height - 1)
-    trends = [trend for trend in trends if not _is_nothing(trend.values)] or trends
-    kept = sorted(range(len(trends)), key=lambda at: trends[at].rank)[:room]
-    shown = [trends[at] for at in sorted(kept)]
-    each = max(1, min(4, room // max(1, len(shown))))
-    head = Line().left(length_text(points, columns), _LABEL + columns, "dim")
-    lines = [head.right("peak", _PEAK, "dim")]
-    for trend in shown:
-        values = binned(trend.values, columns, tick)
-        bars = render_bars(values, each, glyphs, gap=True)
-        for at, text in enumerate(bars):
-            line = Line().left(trend.label if at == each - 1 else "", _LABEL, "dim")
-            line.add(text, trend.style)
-            if at == each - 1:
-                shown_values = trend.values[-columns * per_column(columns) :]
-                peak = max((v for v in shown_values if v is not None), default=None)
-                line.right(trend.text(peak), _PEAK, "dim")
-            lines.append(line)
-    return lines
-
-
-def _is_nothing(values: Values) -> bool:
-    known = {value for value in values[-TREND_INTERVALS:] if value is not None}
-    return known == {0.0}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from ioh.model.path import DIRECTIONS, Path, Segment, paths
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import cut_to, display_width, format_ms
-from ioh.tui.render.glyphs import Glyphs
 from ioh.tui.render.line import Line
 
 _STYLES = {"read": "read", "write": "write", "sync": "other"}
@@ -24,23 +23,17 @@ _SHORT = {
 }
 
 
-def render_waterfall(
-    snapshot: Snapshot, ops: Collection[str], width: int, glyphs: Glyphs
-) -> list[Line]:
+def render_waterfall(snapshot: Snapshot, ops: Collection[str], width: int) -> list[Line]:
     """One line each for reads, writes and syncs, as far as there were any lately.
 
-    Args:
-        snapshot: The interval.
-        ops: What any layer did lately: a line stays while its operations pause.
-        width: Columns.
-        glyphs: Characters to draw with.
+    ``ops`` is what any layer did lately: a line stays while its operations pause.
     """
     found = paths(snapshot)
     names = [name for name in DIRECTIONS if name in found or _OPS.get(name, name) in ops]
-    return [_line(name, found.get(name), width, glyphs) for name in names or DIRECTIONS[:1]]
+    return [_line(name, found.get(name), width) for name in names or DIRECTIONS[:1]]
 
 
-def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
+def _line(name: str, path: Path | None, width: int) -> Line:
     line = Line(f" {name.upper():<6}", _STYLES[name])
     if path is None:
         return line.right(".", _LABEL - 10, "dim").fitted(width)
@@ -48,9 +41,9 @@ def _line(name: str, path: Path | None, width: int, glyphs: Glyphs) -> Line:
     said = max(0, min(80, (width - _LABEL) * 3 // 7)) if width >= 60 else 0
     bar = width - _LABEL - said - 1
     if bar >= 8:
-        _bar(line, path, bar, glyphs)
+        _bar(line, path, bar)
     if said:
-        line.add(cut_to(f" {glyphs.slowest} {_largest(path, said - 3)}", said), "strong")
+        line.add(cut_to(f" ◂ {_largest(path, said - 3)}", said), "strong")
         for note in path.notes:
             room = width - line.width - 2
             whole = (part for part in (note, note.split(":")[0]) if display_width(part) <= room)
@@ -73,14 +66,14 @@ def _largest(path: Path, room: int) -> str:
     return text
 
 
-def _bar(line: Line, path: Path, width: int, glyphs: Glyphs) -> None:
+def _bar(line: Line, path: Path, width: int) -> None:
     """The segments whose time is known, each as wide as its share, with its name where it fits."""
     known = [segment for segment in path.segments if segment.us]
     for at, (segment, columns) in enumerate(zip(known, _columns(known, width), strict=True)):
         style = "slowest" if segment is path.slowest else f"step{at % 2}"
         text = _text(path, segment, columns - 1)
         left = (columns - 1 - display_width(text)) // 2
-        line.add(glyphs.step if at else " ", style)
+        line.add("▏" if at else " ", style)
         line.add(" " * left + text + " " * (columns - 1 - left - display_width(text)), style)
 
 
@@ -98,7 +91,6 @@ def _columns(segments: Sequence[Segment], width: int) -> list[int]:
     """How wide each is: at least one column, together exactly ``width``."""
     spare = width - len(segments)
     total = sum(segment.us or 0.0 for segment in segments)
-    ends = [0.0]
-    for segment in segments:
-        ends.append(ends[-1] + (segment.us or 0.0) / total * spare)
+    shares = ((segment.us or 0.0) / total * spare for segment in segments)
+    ends = accumulate(shares, initial=0.0)
     return [1 + round(end) - round(begin) for begin, end in pairwise(ends)]
