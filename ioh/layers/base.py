@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
@@ -26,9 +26,8 @@ _COPIES = 6
 PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
 
 
-@dataclass(frozen=True, slots=True)
-class AttachPoint:
-    """One way to learn of an event: a raw tracepoint and the C function that it runs."""
+class AttachPoint(NamedTuple):
+    """A raw tracepoint and the C function that it runs; never skipped, untyped arguments."""
 
     event: str
     function: str
@@ -36,21 +35,33 @@ class AttachPoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing a probe must learn of, with the ways to do it, best first.
+    """One thing a probe must learn of.
 
     Shape:
-        ``needed`` events make the layer unavailable when no point of theirs exists; the
-        others cost only the numbers that ``gives`` names.  ``usable`` says whether this
-        kernel's structs and arguments allow it, where that the event exists is not enough.
-        ``hands_on`` names a program array of the probe: what lies in it runs next on the event.
+        ``tracepoints``: those that tell of it, best first, apart by spaces.  An event that
+        ``gives`` something costs only that where there is none of them; without any other event
+        the layer is unavailable.  ``usable`` says whether this kernel's structs and arguments
+        allow it, where that the event exists is not enough.  ``hands_on`` names a program array
+        of the probe: what lies in it runs next on the event.  ``function``: ``on_<name>`` if "".
     """
 
     name: str
-    points: tuple[AttachPoint, ...]
+    tracepoints: str
     gives: str = ""
-    needed: bool = True
     usable: Callable[[Btf], bool] | None = None
     hands_on: str = ""
+    function: str = ""
+
+    @property
+    def points(self) -> tuple[AttachPoint, ...]:
+        """The ways to learn of it, best first."""
+        function = self.function or f"on_{self.name}"
+        return tuple(AttachPoint(event, function) for event in self.tracepoints.split())
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is no layer without it."""
+        return not self.gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +90,6 @@ class Late:
     without: str
     module: str = ""
     offsets: tuple[tuple[str, str], ...] = ()
-
-
-def raw(event: str, function: str) -> AttachPoint:
-    """A raw tracepoint: never skipped, untyped arguments."""
-    return AttachPoint(event, function)
 
 
 class Layer(ABC):

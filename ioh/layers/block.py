@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import PROGRESS, WORDS, advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import Event, Late, Layer, raw
+from ioh.layers.base import AttachPoint, Event, Late, Layer
 from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows
@@ -154,6 +154,7 @@ _NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 # No dev_t; they stand for the devices for which the probe has no room: disks, and those on others.
 _OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
 _BOTH_OTHERS = (_OTHERS, _STACKED)
+_MERGED = "processes' merged bytes"
 _COUNTED = "all"  # the owner of what devices do that are part of the layer's sums
 
 
@@ -164,31 +165,17 @@ class Block(Layer):
     probe = "block"
     prefers_typed = True
     events = (
-        Event("complete", (raw("block_rq_complete", "on_complete"),), hands_on="after_complete"),
-        Event(
-            "submit",
-            (raw("block_getrq", "on_submit"),),
-            gives="processes",
-            needed=False,
-            hands_on="after_submit",
-        ),
-        Event(
-            "backmerge",
-            (raw("block_bio_backmerge", "on_merge"),),
-            gives="processes' merged bytes",
-            needed=False,
-        ),
-        Event(
-            "frontmerge",
-            (raw("block_bio_frontmerge", "on_merge"),),
-            gives="processes' merged bytes",
-            needed=False,
-        ),
-        Event("requeue", (raw("block_rq_requeue", "on_requeue"),), gives="requeues", needed=False),
-        Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
+        Event("complete", "block_rq_complete", hands_on="after_complete"),
+        Event("submit", "block_getrq", "processes", hands_on="after_submit"),
+        Event("backmerge", "block_bio_backmerge", _MERGED, function="on_merge"),
+        Event("frontmerge", "block_bio_frontmerge", _MERGED, function="on_merge"),
+        Event("requeue", "block_rq_requeue", "requeues"),
+        Event("split", "block_split", "splits"),
     )
 
-    late = Late((raw("block_rq_issue", "on_issue"),), without="the time in queues is not known")
+    late = Late(
+        (AttachPoint("block_rq_issue", "on_issue"),), without="the time in queues is not known"
+    )
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of, raw
+from ioh.layers.base import Event, Layer, members_of
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
@@ -143,13 +143,13 @@ class NfsClient(Layer):
     takes_turns = True
     idle = "no NFS file system is mounted"
     events = (
-        Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),
-        Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),
-        Event("write_done", (raw("nfs_writeback_done", "on_write_done"),)),
-        Event("commit_done", (raw("nfs_commit_done", "on_commit_done"),)),
-        Event("read_start", (raw("nfs_initiate_read", "on_read_start"),)),
-        Event("write_start", (raw("nfs_initiate_write", "on_write_start"),)),
-        Event("commit_start", (raw("nfs_initiate_commit", "on_commit_start"),)),
+        Event("rpc", "rpc_stats_latency"),
+        Event("read_done", "nfs_readpage_done"),
+        Event("write_done", "nfs_writeback_done"),
+        Event("commit_done", "nfs_commit_done"),
+        Event("read_start", "nfs_initiate_read"),
+        Event("write_start", "nfs_initiate_write"),
+        Event("commit_start", "nfs_initiate_commit"),
     )
 
     @classmethod

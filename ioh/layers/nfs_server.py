@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.base import Event, Layer, members_of, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
@@ -140,15 +140,15 @@ class NfsServer(Layer):
     takes_turns = True
     idle = "no NFS server is running"
     events = (
-        Event("reply", (raw("svc_stats_latency", "on_reply"),)),
-        Event("read_done", (raw("nfsd_read_done", "on_read_done"),)),
-        Event("write_done", (raw("nfsd_write_done", "on_write_done"),)),
-        Event("compound", (raw("nfsd_compound_status", "on_compound_op"),)),
-        Event("bio", (raw("block_bio_queue", "on_bio"),)),
-        Event("file", (raw("nfsd_file_acquire", "on_file"),)),
-        Event("read_start", (raw("nfsd_read_start", "on_read_start"),)),
-        Event("write_start", (raw("nfsd_write_start", "on_write_start"),)),
-        Event("call", (raw("svc_process", "on_call"),)),
+        Event("reply", "svc_stats_latency"),
+        Event("read_done", "nfsd_read_done"),
+        Event("write_done", "nfsd_write_done"),
+        Event("compound", "nfsd_compound_status", function="on_compound_op"),
+        Event("bio", "block_bio_queue"),
+        Event("file", "nfsd_file_acquire"),
+        Event("read_start", "nfsd_read_start"),
+        Event("write_start", "nfsd_write_start"),
+        Event("call", "svc_process"),
     )
 
     @classmethod

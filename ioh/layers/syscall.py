@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import Event, Late, Layer, Step, raw
+from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.syscall_probe import (
@@ -179,50 +179,18 @@ class Syscall(Layer):
     joins = "block"
     welcome_modules = ("btrfs", "xfs")
     events = (
-        Event("exit", (raw("sys_exit", "on_exit"),)),
-        Event(
-            "uring_complete",
-            (raw("io_uring_complete", "on_uring_complete"),),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event(
-            "request_end",
-            (raw("block_rq_complete", "on_request_end"),),
-            gives="fault_read",
-            needed=False,
-            usable=sees_faults,
-        ),
-        Event(
-            "bio_end",
-            (raw("block_bio_complete", "on_bio_end"),),
-            gives="fault_read",
-            needed=False,
-            usable=sees_faults,
-        ),
-        Event("bio", (raw("block_bio_queue", "on_bio"),), gives="cached", needed=False),
-        Event("request", (raw("block_getrq", "on_request"),), gives="requests", needed=False),
-        Event("backmerge", (raw("block_bio_backmerge", "on_merge"),), gives="merges", needed=False),
-        Event(
-            "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="merges", needed=False
-        ),
-        Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
-        Event(
-            "uring_submit",
-            tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event(
-            "uring_worker",
-            (raw("io_uring_queue_async_work", "on_uring_worker"),),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event("enter", (raw("sys_enter", "on_enter"),)),
+        Event("exit", "sys_exit"),
+        Event("uring_complete", "io_uring_complete", "io_uring", has_uring),
+        Event("request_end", "block_rq_complete", "fault_read", sees_faults),
+        Event("bio_end", "block_bio_complete", "fault_read", sees_faults),
+        Event("bio", "block_bio_queue", "cached"),
+        Event("request", "block_getrq", "requests"),
+        Event("backmerge", "block_bio_backmerge", "merges", function="on_merge"),
+        Event("frontmerge", "block_bio_frontmerge", "merges", function="on_merge"),
+        Event("split", "block_split", "splits"),
+        Event("uring_submit", " ".join(URING_SUBMIT_TRACEPOINTS), "io_uring", has_uring),
+        Event("uring_worker", "io_uring_queue_async_work", "io_uring", has_uring),
+        Event("enter", "sys_enter"),
     )
 
     steps = (
@@ -231,7 +199,10 @@ class Syscall(Layer):
         Step("reap_step", "sys_exit", "on_reap_step"),
     )
     late = Late(
-        (raw("nfs_initiate_read", "on_nfs_read"), raw("nfs_initiate_write", "on_nfs_write")),
+        (
+            AttachPoint("nfs_initiate_read", "on_nfs_read"),
+            AttachPoint("nfs_initiate_write", "on_nfs_write"),
+        ),
         without="calls on NFS files look cached",
         module="nfs",
         offsets=(("nfs_pgio_header", "args.count"),),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.base import Event, Layer, members_of, offset_defines
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
@@ -157,7 +157,7 @@ class Tcp(Layer):
 
     spec = SPEC
     probe = "tcp"
-    events = (Event("close", (raw("inet_sock_set_state", "on_inet_sock_set_state"),)),)
+    events = (Event("close", "inet_sock_set_state", function="on_inet_sock_set_state"),)
     takes_turns = True
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:

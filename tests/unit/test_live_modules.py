@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ioh.commands.doctor_verdicts import judge_layers
-from ioh.layers.base import Late, Layer, raw
+from ioh.layers.base import AttachPoint, Late, Layer
 from ioh.model.sample import LayerSample, Unavailable
 from tests.unit.live_host import Host, make_layer, open_descriptors, source
 
@@ -107,7 +107,7 @@ class Visitor:
     def __init__(self, host: Host) -> None:
         self.is_here = False
         layer = make_layer("a", 10, probe="a")
-        points = (raw("guest_came", "on_guest"),)
+        points = (AttachPoint("guest_came", "on_guest"),)
         layer.late = Late(points, without="guests are not counted", module="guest")
         host.patch.setattr(layer, "wants_late", lambda _: self.is_here)
         host.know(layer)
