@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.per_owner_totals import Ops
-from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.metric import tables
 from ioh.model.sample import Row, Table
 from ioh.procfs.server_processes import session_name
 
@@ -33,49 +33,29 @@ _WAIT_KEY = struct.Struct("=II")
 _IDLE_TICKS = 60
 
 
-def _columns(op: str) -> tuple[MetricSpec, ...]:
+def _columns(op: str) -> str:
     what = op.replace("_", " ")
-    return (
-        counter(f"{op}s_total", f"Number of {what}s.", f"{what}/s"),
-        counter(f"{op}_ns_total", f"Time of each {what}, added up.", ""),
-        mean_us(f"{op}_us", f"{op}_ns_total", f"{op}s_total", f"Mean {what}.", f"{what} µs"),
-    )
+    return f"""
+        {op}s_total | {what}/s | Number of {what}s.
+        {op}_ns_total | | Time of each {what}, added up.
+        {op}_us = 1e-3 * {op}_ns_total / {op}s_total | {what} µs | Mean {what}.
+        """
 
 
-SESSION_TABLE = TableSpec(
-    "session",
-    "sessions",
-    ("pid", "session", "server"),
-    tuple(column for op in SESSION_OPS for column in _columns(op)),
-    ("statements_per_s", "commits_per_s", "log_syncs_per_s"),
-)
-WAIT_TABLE = TableSpec(
-    "wait",
-    "waits",
-    ("within", "wait", "server"),
-    (
-        counter("waits_total", "Times.", "times/s"),
-        counter("wait_ns_total", "Time of all of them.", ""),
-        counter("whole_ns_total", "Time of all statements, or of all commits.", ""),
-        ratio(
-            "avg_inflight",
-            "wait_ns_total",
-            "",
-            "Threads that were at it, on average: active sessions.",
-            scale=1e-9,
-            title="active",
-        ),
-        mean_us("wait_us", "wait_ns_total", "waits_total", "Mean time.", "mean µs"),
-        ratio(
-            "share_pct",
-            "wait_ns_total",
-            "whole_ns_total",
-            "Share of the time of all statements, or of all commits.",
-            scale=100.0,
-            title="share%",
-        ),
-    ),
-    ("avg_inflight",),
+TABLES = tables(
+    f"""
+    wait | waits | within, wait, server | avg_inflight
+        waits_total    | times/s | Times.
+        wait_ns_total  |         | Time of all of them.
+        whole_ns_total |         | Time of all statements, or of all commits.
+        avg_inflight = 1e-9 * wait_ns_total | active |
+            Threads that were at it, on average: active sessions.
+        wait_us = 1e-3 * wait_ns_total / waits_total | mean µs | Mean time.
+        share_pct = 100 * wait_ns_total / whole_ns_total | share% |
+            Share of the time of all statements, or of all commits.
+    session | sessions | pid, session, server | statements_per_s, commits_per_s, log_syncs_per_s
+        {"".join(map(_columns, SESSION_OPS))}
+    """
 )
 
 

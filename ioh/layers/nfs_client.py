@@ -14,19 +14,17 @@ from ioh.layers.mount_roots import mount_root_defines
 from ioh.layers.nfs_calls import SampledCalls, call_defines
 from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_mounts import (
-    MOUNTS,
-    SERVERS,
     MountCounters,
     is_any_mounted,
     proc_ops,
     procedure_rows,
 )
 from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW
+from ioh.layers.nfs_specs import BY_BYTES, FLOW
 from ioh.layers.nfs_superblocks import ProcTotals
 from ioh.layers.part_totals import PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.mountstats import SAME_AS, add_procedures, read_mountstats
@@ -36,50 +34,50 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Maps
 
 
-def _rpc_metrics(op: str) -> tuple[MetricSpec, ...]:
+def _rpc_metrics(op: str) -> str:
     """Where the time of one procedure's calls went, as mountstats splits it."""
     calls, verb = f"rpc_{op}s_total", op.upper()
-    return (
-        counter(calls, f"{verb} calls, each attempt counted, as in mountstats.", ""),
-        counter(f"rpc_{op}_queue_ns_total", f"Time {verb} calls waited to be sent.", ""),
-        counter(f"rpc_{op}_rtt_ns_total", f"Time from sending a {verb} to its reply.", ""),
-        counter(f"rpc_{op}_execute_ns_total", f"Time of {verb} calls in all.", ""),
-        mean_us(
-            f"rpc_{op}_queue_us",
-            f"rpc_{op}_queue_ns_total",
-            calls,
-            f"Mean time a {verb} waited to be sent.",
-            f"{op} queue",
-        ),
-        mean_us(
-            f"rpc_{op}_rtt_us",
-            f"rpc_{op}_rtt_ns_total",
-            calls,
-            f"Mean time from sending a {verb} to its reply: network and server.",
-            "rtt",
-        ),
-        mean_us(
-            f"rpc_{op}_execute_us",
-            f"rpc_{op}_execute_ns_total",
-            calls,
-            f"Mean time of a {verb} call in all.",
-            "exe",
-        ),
-    )
+    return f"""
+        {calls} | | {verb} calls, each attempt counted, as in mountstats.
+        rpc_{op}_queue_ns_total | | Time {verb} calls waited to be sent.
+        rpc_{op}_rtt_ns_total | | Time from sending a {verb} to its reply.
+        rpc_{op}_execute_ns_total | | Time of {verb} calls in all.
+        rpc_{op}_queue_us = 1e-3 * rpc_{op}_queue_ns_total / {calls} | {op} queue |
+            Mean time a {verb} waited to be sent.
+        rpc_{op}_rtt_us = 1e-3 * rpc_{op}_rtt_ns_total / {calls} | rtt |
+            Mean time from sending a {verb} to its reply: network and server.
+        rpc_{op}_execute_us = 1e-3 * rpc_{op}_execute_ns_total / {calls} | exe |
+            Mean time of a {verb} call in all.
+        """
 
 
 # In the order of struct answers in probes/nfs_client.c.
-ANSWERS = (
-    counter("granted_unstable_total", "WRITEs that the server answered UNSTABLE.", ""),
-    counter("granted_data_sync_total", "WRITEs that the server answered DATA_SYNC.", ""),
-    counter("granted_file_sync_total", "WRITEs that the server answered FILE_SYNC.", ""),
-    counter(
-        "short_reads_total", "READs that got less than asked before the end of file.", "shortR/s"
-    ),
-    counter("eof_reads_total", "READs that got less than asked at the end of file.", ""),
-    counter("short_writes_total", "WRITEs of which the server took a part only.", "shortW/s"),
-    counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+ANSWERS = numbers(
+    """
+    granted_unstable_total      |                | WRITEs that the server answered UNSTABLE.
+    granted_data_sync_total     |                | WRITEs that the server answered DATA_SYNC.
+    granted_file_sync_total     |                | WRITEs that the server answered FILE_SYNC.
+    short_reads_total | shortR/s | READs that got less than asked before the end of file.
+    eof_reads_total | | READs that got less than asked at the end of file.
+    short_writes_total          | shortW/s       | WRITEs of which the server took a part only.
+    unlisted_total | | Operations in the totals but not in the tables (full).
+    """
 )
+
+# What each mount has as each server.
+_COUNTERS = """
+reads_total       | r/s       | READs, each attempt counted.
+read_bytes_total  | rB/s      | Bytes that READs moved.
+read_ns_total     |           | Time of all READs.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
+writes_total      | w/s       | WRITEs, each attempt counted.
+write_bytes_total | wB/s      | Bytes that WRITEs moved.
+write_ns_total    |           | Time of all WRITEs.
+write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
+commits_total     | c/s       | COMMITs.
+retransmits_total | retrans/s | Requests sent again.
+timeouts_total    | timeo/s   | Times that a reply was not waited for longer.
+"""
 
 SPEC = LayerSpec(
     name="nfs_client",
@@ -89,29 +87,51 @@ SPEC = LayerSpec(
     groups={"write": ("write_unstable", "write_data_sync", "write_file_sync")},
     part="mount",
     metrics=(
-        counter("app_read_bytes_total", "Bytes that programs read of NFS files.", ""),
-        counter("cached_read_bytes_total", "Of these, bytes that no READ fetched.", ""),
-        ratio(
-            "cached_pct",
-            "cached_read_bytes_total",
-            "app_read_bytes_total",
-            "Share of bytes read that came from this client's page cache.",
-            scale=100.0,
-            title="cached%",
+        *numbers(
+            f"""
+            app_read_bytes_total        |                | Bytes that programs read of NFS files.
+            cached_read_bytes_total     |                | Of these, bytes that no READ fetched.
+            cached_pct = 100 * cached_read_bytes_total / app_read_bytes_total | cached% |
+                Share of bytes read that came from this client's page cache.
+            {_rpc_metrics("read")}
+            {_rpc_metrics("write")}
+            {_rpc_metrics("commit")}
+            rpc_retransmits_total       | rpc retrans/s  | Requests sent again, all procedures.
+            rpc_timeouts_total          | rpc timeouts/s | Times a reply was not waited for longer.
+            """
         ),
-        *_rpc_metrics("read"),
-        *_rpc_metrics("write"),
-        *_rpc_metrics("commit"),
-        counter("rpc_retransmits_total", "Requests sent again, all procedures.", "rpc retrans/s"),
-        counter("rpc_timeouts_total", "Times a reply was not waited for longer.", "rpc timeouts/s"),
         *ANSWERS,
     ),
-    tables=(
-        MOUNTS,
-        SERVERS,
-        TableSpec("process", "processes", ("pid", "comm"), FLOW, BY_BYTES),
-        TableSpec("file", "files", ("path",), FLOW, BY_BYTES),
-        CLIENT_PROCEDURES,
+    tables=tables(
+        f"""
+        mount | mounts | mount, export, vers, sec, proto | {BY_BYTES}
+            {_COUNTERS}
+            rsize_bytes       | rsize     | Largest READ.
+            wsize_bytes       | wsize     | Largest WRITE.
+            connections       | conns     | Connections to the server (nconnect).
+            slots_used        | slots     | Most requests ever in flight on these connections.
+            slots_limit | of | Most requests that this host lets be in flight (the server may allow
+                fewer): nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.
+            unanswered        |           | Requests sent less replies; those given up stay in it.
+            silent_s | | How long a request has waited with no reply at all; 0 if none is known to.
+        server | servers | server, address | {BY_BYTES}
+            {_COUNTERS}
+        process | processes | pid, comm | {BY_BYTES}
+            {FLOW}
+        file | files | path | {BY_BYTES}
+            {FLOW}
+        procedure | procedures | version, procedure | calls_per_s
+            calls_total       | calls/s   | Calls, each attempt counted.
+            errors_total      | err/s     | Calls that failed; ENOENT is normal for LOOKUP.
+            queue_ns_total    |           | Time spent waiting to be sent.
+            rtt_ns_total      |           | Time from sending to the reply.
+            execute_ns_total  |           | Time of whole calls.
+            retransmits_total | retrans/s | Requests sent again.
+            timeouts_total    | timeo/s   | Times that the client gave up waiting for a reply.
+            queue_us = 1e-3 * queue_ns_total / calls_total | queue µs | Mean wait before sending.
+            rtt_us = 1e-3 * rtt_ns_total / calls_total | rtt µs | Mean time to the reply.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time in all.
+        """
     ),
     lost=("map_full", "no_start"),
 )

@@ -8,9 +8,7 @@ from functools import cache
 from operator import add
 from pathlib import Path
 
-from ioh.layers.nfs_specs import BY_BYTES
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
-from ioh.model.metric import TableSpec, counter, gauge, mean_us
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
@@ -25,45 +23,6 @@ _SHARED = (
     "mounts of one file system of a server have the same counters (one superblock): each of their "
     "rows shows what was done on all of them; sums count it once"
 )
-
-_COUNTERS = (
-    counter("reads_total", "READs, each attempt counted.", "r/s"),
-    counter("read_bytes_total", "Bytes that READs moved.", "rB/s"),
-    counter("read_ns_total", "Time of all READs.", ""),
-    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
-    counter("writes_total", "WRITEs, each attempt counted.", "w/s"),
-    counter("write_bytes_total", "Bytes that WRITEs moved.", "wB/s"),
-    counter("write_ns_total", "Time of all WRITEs.", ""),
-    mean_us("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
-    counter("commits_total", "COMMITs.", "c/s"),
-    counter("retransmits_total", "Requests sent again.", "retrans/s"),
-    counter("timeouts_total", "Times that a reply was not waited for longer.", "timeo/s"),
-)
-
-MOUNTS = TableSpec(
-    "mount",
-    "mounts",
-    ("mount", "export", "vers", "sec", "proto"),
-    (
-        *_COUNTERS,
-        gauge("rsize_bytes", "Largest READ.", "rsize"),
-        gauge("wsize_bytes", "Largest WRITE.", "wsize"),
-        gauge("connections", "Connections to the server (nconnect).", "conns"),
-        gauge("slots_used", "Most requests ever in flight on these connections.", "slots"),
-        gauge(
-            "slots_limit",
-            "Most requests that this host lets be in flight (the server may allow fewer): "
-            "nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.",
-            "of",
-        ),
-        gauge("unanswered", "Requests sent less replies; those given up stay in it."),
-        gauge(
-            "silent_s", "How long a request has waited with no reply at all; 0 if none is known to."
-        ),
-    ),
-    BY_BYTES,
-)
-SERVERS = TableSpec("server", "servers", ("server", "address"), _COUNTERS, BY_BYTES)
 
 
 def is_any_mounted(root: Path) -> bool:

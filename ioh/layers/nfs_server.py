@@ -14,10 +14,10 @@ from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
 from ioh.layers.nfs_maps import nfs_defines, read_procedures
 from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
+from ioh.layers.nfs_specs import BY_BYTES, FLOW
 from ioh.layers.part_totals import PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
@@ -43,28 +43,33 @@ SPEC = LayerSpec(
         "write": ("write_unstable", "write_data_sync", "write_file_sync"),
     },
     part="file system",
-    metrics=(
-        gauge("threads", "Threads of nfsd.", "threads"),
-        gauge("busy_threads", "Threads serving a call at the sample instant.", "busy"),
-        gauge("max_block_bytes", "Largest READ or WRITE that the server offers.", ""),
-        counter("replayed_calls_total", "Calls answered from the cache of replies.", "replays/s"),
-        counter("queued_total", "Times that a connection had a request for a thread.", ""),
-        counter("woken_total", "Times that an idle thread took it at once.", ""),
-        ratio(
-            "at_once_pct",
-            "woken_total",
-            "queued_total",
-            "Share of requests for which a thread was idle; the others wait for one.",
-            scale=100.0,
-            title="at once%",
-        ),
-        counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+    metrics=numbers(
+        """
+        threads              | threads   | Threads of nfsd.
+        busy_threads         | busy      | Threads serving a call at the sample instant.
+        max_block_bytes      |           | Largest READ or WRITE that the server offers.
+        replayed_calls_total | replays/s | Calls answered from the cache of replies.
+        queued_total         |           | Times that a connection had a request for a thread.
+        woken_total          |           | Times that an idle thread took it at once.
+        at_once_pct = 100 * woken_total / queued_total | at once% |
+            Share of requests for which a thread was idle; the others wait for one.
+        unlisted_total       |           | Operations in the totals but not in the tables (full).
+        """
     ),
-    tables=(
-        TableSpec("file", "files", ("path", "client"), FLOW, BY_BYTES),
-        TableSpec("client", "clients", ("client",), FLOW, BY_BYTES),
-        TableSpec("export", "file systems", ("mount", "fstype"), FLOW, BY_BYTES),
-        SERVER_PROCEDURES,
+    tables=tables(
+        f"""
+        file | files | path, client | {BY_BYTES}
+            {FLOW}
+        client | clients | client | {BY_BYTES}
+            {FLOW}
+        export | file systems | mount, fstype | {BY_BYTES}
+            {FLOW}
+        procedure | procedures | version, procedure | calls_per_s
+            calls_total      | calls/s | Calls, each attempt counted.
+            errors_total     | err/s   | Calls that failed; ENOENT is normal for LOOKUP.
+            execute_ns_total |         | Time of whole calls.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time to serve one.
+        """
     ),
     lost=("map_full", "no_start"),
 )

@@ -62,9 +62,32 @@ def ratio(  # noqa: PLR0913 (one argument per field)
     return MetricSpec(name, "ratio", help, title, numerator, denominator, scale)
 
 
-def mean_us(name: str, total_ns: str, count: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
-    """A mean time: summed nanoseconds over a count."""
-    return ratio(name, total_ns, count, help, scale=1e-3, title=title)
+def numbers(text: str) -> tuple[MetricSpec, ...]:
+    """Numbers of a layer, one a line: ``name | title | help``.
+
+    A name that ends in ``_total`` is a counter's, ``busy_pct = 100 * busy_us_total / us_total``
+    a ratio's, any other a gauge's.  A line without ``|`` continues the help.
+    """
+    return tuple(_number(*row) for row in _rows(text))
+
+
+def _rows(text: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if "|" in line:
+            rows.append([part.strip() for part in line.split("|")])
+        else:
+            rows[-1][-1] = f"{rows[-1][-1]} {line}".lstrip()
+    return rows
+
+
+def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002
+    name, _, formula = left.partition(" = ")
+    if not formula:
+        return (counter if name.endswith("_total") else gauge)(name, help, title)
+    scale, _, quotient = formula.rpartition(" * ")
+    numerator, _, denominator = quotient.partition(" / ")
+    return ratio(name, numerator, denominator, help, scale=float(scale or 1), title=title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +109,20 @@ class TableSpec:
     def raw_columns(self) -> tuple[MetricSpec, ...]:
         """The columns a Sample stores, in the order in which a row stores them."""
         return tuple(c for c in self.columns if c.kind != "ratio")
+
+
+def tables(text: str) -> tuple[TableSpec, ...]:
+    """Breakdowns of a layer, each a line ``name | title | keys | sort_by`` above its numbers()."""
+    found: list[tuple[list[str], list[MetricSpec]]] = []
+    for row in _rows(text):
+        if len(row) == len(("name", "title", "keys", "sort_by")):
+            found.append((row, []))
+        else:
+            found[-1][1].append(_number(*row))
+    return tuple(
+        TableSpec(name, title, tuple(keys.split(", ")), tuple(columns), tuple(sort_by.split(", ")))
+        for (name, title, keys, sort_by), columns in found
+    )
 
 
 @dataclass(frozen=True, slots=True)
