@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -191,22 +191,27 @@ class Layer(ABC):
         """Read what the kernel reports without BPF; what is not known that way stays None."""
 
 
-def members_of(*structs: str) -> list[tuple[str, str]]:
-    """Each struct with each of its members, from ``"struct member member …"``."""
-    split = [words.split() for words in structs]
-    return [(owner, member) for owner, *its in split for member in its]
-
-
-def offset_defines(btf: Btf, members: Iterable[tuple[str, str]]) -> dict[str, int] | Unavailable:
+def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
     """``OFF_<struct>_<member>`` constants; a dotted path becomes underscores.
+
+    Args:
+        btf: This kernel's types.
+        structs: Each a struct and its members: ``"task_struct pid tgid"``.
 
     Returns:
         Unavailable, naming the first member that this kernel does not have.
     """
     defines: dict[str, int] = {}
-    for owner, path in members:
-        offset = btf.offset(owner, path)
-        if offset is None:
-            return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
-        defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
+    for owner, *paths in map(str.split, structs):
+        for path in paths:
+            offset = btf.offset(owner, path)
+            if offset is None:
+                return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
+            defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
     return defines
+
+
+def known_offsets(btf: Btf, *structs: str) -> dict[str, int]:
+    """The same of what a probe can do without; nothing where this kernel lacks a member."""
+    found = offset_defines(btf, *structs)
+    return {} if isinstance(found, Unavailable) else found

@@ -54,13 +54,7 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = (
-    ("task_struct", "tgid"),
-    ("task_struct", "comm"),
-    ("task_struct", "real_parent"),
-    ("task_struct", "se.prev_sum_exec_runtime"),
-    ("task_struct", "sched_info.last_arrival"),
-)
+_MEMBERS = "task_struct tgid comm real_parent se.prev_sum_exec_runtime sched_info.last_arrival"
 _OPEN_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
 _SHARED = 1 << 31  # of a key that is no thread's
 _SERVER = struct.Struct("=24xI")  # of struct open_op

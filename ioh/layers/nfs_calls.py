@@ -6,12 +6,12 @@ import ipaddress
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import offset_defines
+from ioh.layers.base import known_offsets
 from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
-from ioh.model.sample import OpTotals, Unavailable
+from ioh.model.sample import OpTotals
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -25,14 +25,10 @@ _ENOUGH = 256  # calls of a sample
 _FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
 
 
-def call_defines(
-    host: HostFacts, filters: Filters, members: Iterable[tuple[str, str]]
-) -> dict[str, int]:
+def call_defines(host: HostFacts, filters: Filters, *structs: str) -> dict[str, int]:
     """What makes the probe keep calls; nothing where nobody asks, or this kernel has no such."""
-    found = offset_defines(host.btf, members) if filters.sample_calls else {}
-    if not found or isinstance(found, Unavailable):
-        return {}
-    return {**found, "SAMPLED_CALLS": MOST_CALLS}
+    found = known_offsets(host.btf, *structs) if filters.sample_calls else {}
+    return {**found, "SAMPLED_CALLS": MOST_CALLS} if found else {}
 
 
 def address_text(family: int, address: bytes) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of
+from ioh.layers.base import Event, Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
@@ -136,7 +136,7 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = members_of(
+_MEMBERS = (
     "nfs_pgio_header inode args.count args.stable res.count res.eof res.verf",
     "nfs_writeverf committed",
     "nfs_commit_data inode",
@@ -149,7 +149,7 @@ _MEMBERS = members_of(
     "dentry d_parent d_name.name d_name.hash",
     "task_struct flags",
 )
-_CALL_MEMBERS = members_of("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
+_CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
 _FLOW_BYTES = 40
 
@@ -186,7 +186,7 @@ class NfsClient(Layer):
         return {
             **shared,
             **mount_root_defines(host.btf),
-            **call_defines(host, filters, _CALL_MEMBERS),
+            **call_defines(host, filters, *_CALL_MEMBERS),
             "PF_KTHREAD": _PF_KTHREAD,
         }
 

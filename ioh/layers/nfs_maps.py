@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ioh.layers.base import PLEASE_REPORT, offset_defines
@@ -21,17 +20,17 @@ _FLOWS_MOST_BYTES = 16 << 20
 
 
 def nfs_defines(
-    host: HostFacts, members: Iterable[tuple[str, str]], flow_bytes: int, lost: int
+    host: HostFacts, structs: tuple[str, ...], flow_bytes: int, lost: int
 ) -> dict[str, int | str] | Unavailable:
     """What both of NFS' probes are compiled with.
 
     Args:
         host: How large per-CPU maps may be, and the kernel's structs.
-        members: Whose offsets are wanted.
+        structs: Whose offsets are wanted, as for offset_defines().
         flow_bytes: Of one value of map ``flows``.
         lost: How many reasons there are.
     """
-    offsets = offset_defines(host.btf, members)
+    offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets
     # In union d_u until it lost its name, between Linux 6.12 and 7.2.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of, offset_defines
+from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
 from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
@@ -74,7 +74,7 @@ SPEC = LayerSpec(
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = members_of(
+_MEMBERS = (
     "svc_rqst rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
     "svc_procedure pc_name",
     "svc_fh fh_dentry",
@@ -85,8 +85,8 @@ _MEMBERS = members_of(
     "super_block s_dev s_root",
     "dentry d_inode d_parent d_name.name d_name.hash d_sb",
 )
-_CALL_MEMBERS = members_of("svc_rqst rq_xid")
-_STABLE = members_of("nfsd4_op u.write", "nfsd4_write wr_stable_how")
+_CALL_MEMBERS = ("svc_rqst rq_xid",)
+_STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
 _FLOW_BYTES = 40
 
@@ -168,13 +168,13 @@ class NfsServer(Layer):
         shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
         if isinstance(shared, Unavailable):
             return shared
-        stable = offset_defines(host.btf, _STABLE)
+        stable = offset_defines(host.btf, *_STABLE)
         if isinstance(stable, Unavailable):
             return stable
         opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
             **shared,
-            **call_defines(host, filters, _CALL_MEMBERS),
+            **call_defines(host, filters, *_CALL_MEMBERS),
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
             "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, members_of, offset_defines
+from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
@@ -153,19 +153,18 @@ class Tcp(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
         # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
-        wanted = members_of(
+        has_ipv6 = host.btf.offset("sock_common", "skc_v6_daddr") is not None  # CONFIG_IPV6
+        offsets = offset_defines(
+            host.btf,
             "sock sk_protocol",
             "sock_common skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr",
             "net ns.inum",
             "inet_sock inet_sport",
             "tcp_sock bytes_received bytes_sent bytes_retrans total_retrans",
             "tcp_sock data_segs_in data_segs_out srtt_us",
+            *(["sock_common skc_v6_daddr skc_v6_rcv_saddr"] if has_ipv6 else []),
+            *(["tcp_sock write_seq rcv_nxt"] if cls.copies(host) > 1 else []),
         )
-        if host.btf.offset("sock_common", "skc_v6_daddr") is not None:  # CONFIG_IPV6
-            wanted += members_of("sock_common skc_v6_daddr skc_v6_rcv_saddr")
-        if cls.copies(host) > 1:
-            wanted += members_of("tcp_sock write_seq rcv_nxt")
-        offsets = offset_defines(host.btf, wanted)
         if isinstance(offsets, Unavailable):
             return offsets
         defines: dict[str, int | str] = {
