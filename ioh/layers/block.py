@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import PROGRESS, WORDS, advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import AttachPoint, Event, Late, Layer
-from ioh.layers.block_others import StackedDevices
 from ioh.layers.block_probe import block_defines
-from ioh.layers.block_rows import DeviceRows
-from ioh.layers.block_specs import MachineTables
+from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable

@@ -14,8 +14,7 @@ from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer, offset_defines
 from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
 from ioh.layers.event_rate import PAUSE_S, EventRate
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.part_totals import PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers
 from ioh.model.sample import LayerSample, OpTotals, Unavailable

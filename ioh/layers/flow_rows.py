@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from heapq import nlargest
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from heapq import nlargest, nsmallest
 from itertools import islice
 from operator import add
 from typing import Generic, TypeVar
@@ -160,3 +160,36 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
             break
         chosen[what] = None
     return list(chosen)
+
+
+_KEPT_TICKS = 5  # beyond the rest, of what is not at work
+_SPARE = 256
+
+
+class RoundRobin(Generic[Id]):
+    """What was looked at longest ago comes first.
+
+    Args:
+        most: As many in one tick.
+        rest: Ticks in which none is looked at again.
+        is_known: Whether what is new was looked at just now, by others; else it comes first.
+    """
+
+    def __init__(self, most: int, rest: int, *, is_known: bool) -> None:
+        self._most, self._rest, self._is_known = most, rest, is_known
+        self._looked: dict[Id, int] = {}
+
+    def take(self, at_work: Collection[Id], tick: int) -> list[Id]:
+        """Those that are to be looked at now."""
+        looked, new = self._looked, tick if self._is_known else 0
+        for what in at_work:
+            looked.setdefault(what, new)
+        due = [what for what in at_work if tick - looked[what] >= self._rest]
+        chosen = nsmallest(self._most, due, key=looked.__getitem__)
+        looked.update(dict.fromkeys(chosen, tick))
+        if len(looked) > 2 * len(at_work) + _SPARE:
+            oldest = tick - self._rest - _KEPT_TICKS
+            self._looked = {
+                what: when for what, when in looked.items() if when > oldest or what in at_work
+            }
+        return chosen

@@ -16,9 +16,9 @@ from ioh.layers.flow_rows import (
     SYNC,
     WRITE,
     FlowRows,
+    RoundRobin,
 )
 from ioh.layers.mount_roots import MountRoots
-from ioh.layers.round_robin import RoundRobin
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev

@@ -11,18 +11,21 @@ from ioh.layers.base import Event, Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
-from ioh.layers.nfs_calls import SampledCalls, call_defines
-from ioh.layers.nfs_maps import nfs_defines, read_procedures
+from ioh.layers.nfs_maps import (
+    BY_BYTES,
+    FLOW,
+    SampledCalls,
+    nfs_defines,
+    read_procedures,
+)
 from ioh.layers.nfs_mounts import (
     MountCounters,
     is_any_mounted,
     proc_ops,
     procedure_rows,
 )
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, FLOW
 from ioh.layers.nfs_superblocks import ProcTotals
-from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
@@ -151,7 +154,6 @@ _MEMBERS = (
 )
 _CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
-_FLOW_BYTES = 40
 
 
 class NfsClient(Layer):
@@ -180,15 +182,10 @@ class NfsClient(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and of sunrpc."""
-        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
-        return {
-            **shared,
-            **mount_root_defines(host.btf),
-            **call_defines(host, filters, *_CALL_MEMBERS),
-            "PF_KTHREAD": _PF_KTHREAD,
-        }
+        return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)

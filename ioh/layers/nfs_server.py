@@ -11,11 +11,15 @@ from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
-from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
-from ioh.layers.nfs_maps import nfs_defines, read_procedures
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, FLOW
-from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.layers.nfs_maps import (
+    BY_BYTES,
+    FLOW,
+    SampledCalls,
+    address_text,
+    nfs_defines,
+    read_procedures,
+)
+from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
@@ -88,7 +92,6 @@ _MEMBERS = (
 _CALL_MEMBERS = ("svc_rqst rq_xid",)
 _STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
-_FLOW_BYTES = 40
 
 
 Client = tuple[int, bytes, bytes]  # family, port, address
@@ -165,7 +168,7 @@ class NfsServer(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server side."""
-        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
         stable = offset_defines(host.btf, *_STABLE)
@@ -174,7 +177,6 @@ class NfsServer(Layer):
         opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
             **shared,
-            **call_defines(host, filters, *_CALL_MEMBERS),
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
             "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,

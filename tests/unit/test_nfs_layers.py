@@ -13,9 +13,8 @@ from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
 from ioh.layers import nfs_client
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
-from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
-from ioh.layers.part_totals import OTHER_PARTS, PartTotals, sum_parts
+from ioh.layers.part_totals import OTHER_PARTS, Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters
 from ioh.procfs.mountstats import NfsMount
 from tests.unit.fake_kernel import CPUS, install

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.layers.block_specs import MachineTables
+from ioh.layers.block_rows import MachineTables
 from ioh.procfs.blockdev import BlockDevices
 from ioh.procfs.io_limits import IoLimits, parse_io_max, parse_throttle, read_limits
 from ioh.procfs.maintenance import Job, parse_mdstat, read_jobs
