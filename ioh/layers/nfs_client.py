@@ -30,7 +30,7 @@ from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
-from ioh.procfs.mountstats import SAME_AS, add_procedures, read_mountstats
+from ioh.procfs.mountstats import SAME_AS, read_mountstats
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -220,7 +220,7 @@ class NfsClient(Layer):
                 **tables,
                 "process": flows["process"],
                 "file": flows["file"],
-                "procedure": {key: tuple(row) for key, row in procedures.items()},
+                "procedure": procedures,
             },
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
@@ -243,14 +243,12 @@ class NfsClient(Layer):
         return LayerSample(
             source="proc",
             ops={
-                **proc_ops(add_procedures(versions), versions),
+                **proc_ops(versions),
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
-            tables={**tables, "procedure": {key: tuple(row) for key, row in procedures.items()}},
-            parts={
-                name: proc_ops(part.procedures, [part]) for name, part in self._proc.parts.items()
-            },
+            tables={**tables, "procedure": procedures},
+            parts={name: proc_ops([part]) for name, part in self._proc.parts.items()},
             notes=(
                 *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),
@@ -263,7 +261,7 @@ class NfsClient(Layer):
         return None if found is None else f"{found.source} on {found.mount_point}"
 
 
-def _rpc_values(procedures: Mapping[tuple[str, str], Sequence[int]]) -> dict[str, Value]:
+def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:
     """The layer's metrics out of the procedures' counters, versions added up."""
     values: dict[str, Value] = {}
     for op in ("read", "write", "commit"):

@@ -61,9 +61,9 @@ def nfs_defines(
     }
 
 
-def read_procedures(procedures: Map) -> dict[tuple[str, str], tuple[int, ...]]:
+def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure in struct procedure's order, by version and name."""
-    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    found: dict[tuple[str, ...], tuple[int, ...]] = {}
     for key, counters in procedures.sums(PROCEDURE_WORDS):
         version, name = PROCEDURE_KEY.unpack(key)
         shown = printable(name.split(b"\0")[0]).removeprefix("OP_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import add
 from pathlib import Path
@@ -12,7 +12,7 @@ from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
-from ioh.procfs.mountstats import NfsMount, ProcedureStats, slots_limit, stats_of
+from ioh.procfs.mountstats import NfsMount, add_procedures, slots_limit, stats_of
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
@@ -56,8 +56,8 @@ def _counted(mount: NfsMount) -> tuple[int, ...]:
     )
 
 
-def _added(row: list[int] | None, counted: tuple[int, ...]) -> list[int]:
-    return list(counted) if row is None else list(map(add, row, counted))
+def _added(row: tuple[int, ...] | None, counted: tuple[int, ...]) -> tuple[int, ...]:
+    return counted if row is None else tuple(map(add, row, counted))
 
 
 class MountCounters:
@@ -76,8 +76,8 @@ class MountCounters:
         self._root = root
         self._superblocks = Superblocks(root)
         self.superblocks: list[Superblock] = []  # as of the last reading
-        self._by_mount: dict[tuple[str, ...], list[int]] = {}
-        self._by_server: dict[tuple[str, ...], list[int]] = {}
+        self._by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._silences: dict[SuperblockId, _Silence] = {}
         self._ahead: dict[SuperblockId, int] = {}  # bytes fetched and not yet read
         self.app_bytes = 0
@@ -87,8 +87,8 @@ class MountCounters:
         """Take in one reading of mountstats."""
         now_s = self._clock()
         self.superblocks = self._superblocks.take_in(mounts, now_s)
-        by_mount: dict[tuple[str, ...], list[int]] = {}
-        by_server: dict[tuple[str, ...], list[int]] = {}
+        by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
+        by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         gauges: dict[tuple[str, ...], Row] = {}
         read_setting = cache(lambda name: read_line(path_under(self._root, name)))
         for superblock in self.superblocks:
@@ -107,7 +107,7 @@ class MountCounters:
         self._forget()
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
-            "server": {key: tuple(row) for key, row in by_server.items()},
+            "server": by_server,
         }
 
     def notes(self) -> tuple[str, ...]:
@@ -200,21 +200,20 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
     )
 
 
-def proc_ops(
-    procedures: Mapping[str, ProcedureStats], mounts: Iterable[NfsMount]
-) -> dict[str, OpTotals]:
+def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
     """READ, WRITE and COMMIT as mountstats has them; it does not distinguish kinds of WRITE."""
-    listed = list(mounts)
     moved = {
-        "READ": sum(mount.server_read_bytes for mount in listed),
-        "WRITE": sum(mount.server_write_bytes for mount in listed),
+        "READ": sum(mount.server_read_bytes for mount in mounts),
+        "WRITE": sum(mount.server_write_bytes for mount in mounts),
+        "COMMIT": 0,
     }
+    procedures = add_procedures(mounts)
     ops: dict[str, OpTotals] = {}
-    for name in ("READ", "WRITE", "COMMIT"):
+    for name, size in moved.items():
         stats = stats_of(procedures, name)
         ops[name.lower()] = OpTotals(
             count_total=stats.calls,
-            bytes_total=moved.get(name, 0),
+            bytes_total=size,
             errors_total=stats.errors,
             latency_ns_total=stats.execute_ms * _MS,
             queue_ns_total=stats.queue_ms * _MS,
@@ -223,23 +222,21 @@ def proc_ops(
     return ops
 
 
-def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int]]:
+def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure in struct procedure's order, by version and name."""
-    rows: dict[tuple[str, str], list[int]] = {}
+    rows: dict[tuple[str, ...], tuple[int, ...]] = {}
     for mount in mounts:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
         for name, stats in mount.procedures.items():
-            row = rows.setdefault((printable(version), printable(name)), [0] * 7)
-            for at, value in enumerate(
-                (
-                    stats.calls,
-                    stats.errors,
-                    stats.queue_ms * _MS,
-                    stats.rtt_ms * _MS,
-                    stats.execute_ms * _MS,
-                    stats.transmissions - stats.calls,
-                    stats.timeouts,
-                )
-            ):
-                row[at] += value
+            counted = (
+                stats.calls,
+                stats.errors,
+                stats.queue_ms * _MS,
+                stats.rtt_ms * _MS,
+                stats.execute_ms * _MS,
+                stats.transmissions - stats.calls,
+                stats.timeouts,
+            )
+            key = printable(version), printable(name)
+            rows[key] = _added(rows.get(key), counted)
     return rows
