@@ -75,15 +75,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Programs of a probe that run only while its layer ``wants_late()``.
-
-    They are compiled and loaded with the probe; the rest of it goes on meanwhile.
+    """Programs of a probe, compiled and loaded with it, that run only while ``wants_late()``.
 
     Shape:
-        ``without`` says what holds where they cannot be attached.  ``module`` is the kernel
-        module whose tracepoints ``points`` are, "" where they are the kernel's own.  A module's
-        types are not known when the probe is compiled: where ``offsets`` (struct, member) are,
-        its array map ``late_offsets`` says, in their order.
+        ``without`` says what holds where they cannot be attached.  ``module``: the kernel module
+        that has ``points``, "" for the kernel itself.  Its types are not known when the probe is
+        compiled: the array map ``late_offsets`` gets the ``offsets`` (struct, member), in order.
     """
 
     points: tuple[AttachPoint, ...]
@@ -96,10 +93,8 @@ class Layer(ABC):
     """One layer of the stack: what it offers, how to attach it, how to read it.
 
     ``events`` are attached in their order: what ends an operation comes before what begins
-    one, else operations that begin in between would be under way for ever.
-
-    A subclass in a module of ``ioh/layers`` registers itself.  An instance belongs to one
-    run of ioh and may keep names and baselines between reads.
+    one, else operations that begin in between would be under way for ever.  A subclass in a
+    module of ``ioh/layers`` registers itself.  An instance belongs to one run of ioh.
     """
 
     spec: ClassVar[LayerSpec]
@@ -192,11 +187,7 @@ class Layer(ABC):
 
 
 def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
-    """``OFF_<struct>_<member>`` constants; a dotted path becomes underscores.
-
-    Args:
-        btf: This kernel's types.
-        structs: Each a struct and its members: ``"task_struct pid tgid"``.
+    """``OFF_<struct>_<member>`` constants of ``"task_struct pid tgid"`` …; a dot becomes ``_``.
 
     Returns:
         Unavailable, naming the first member that this kernel does not have.

@@ -29,11 +29,8 @@ def block_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
-    Args:
-        host: What this kernel is like.
-        filters: With ``device``, requests of that disk alone.
-        lost: How many reasons of losses there are.
-        nvme_disk: The name of that disk if it has several ways to it, whose requests are its.
+    ``lost`` reasons of losses; ``nvme_disk`` names the filters' disk where it has several ways
+    to it, whose requests are its.
     """
     btf = host.btf
     # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)

@@ -40,12 +40,7 @@ class DeviceRows:
         self._names: set[str] = set()
 
     def merge(self, rows: Table, parts: Parts) -> Table:
-        """As of this tick.
-
-        Args:
-            rows: Those of diskstats.
-            parts: The probe's totals by device.
-        """
+        """diskstats' rows with the probe's totals by device, as of this tick."""
         bases = {key: self._base(key) for key in rows}
         merged: dict[tuple[str, ...], Row] = {}
         for key, row in rows.items():
@@ -111,14 +106,7 @@ class StackedDevices:
         self._told: set[int] = set()
 
     def tell(self, stacked: Map, devices: Iterable[int], used: int, room: int) -> None:
-        """Once a tick.
-
-        Args:
-            stacked: The probe's map of them.
-            devices: Those that lie on others now.
-            used: Entries of the probe's totals.
-            room: How many there can be.
-        """
+        """Once a tick: these devices lie on others; ``used`` entries of ``room`` are taken."""
         if used * _SCARCE_SHARE < room:
             return
         now = set(devices)

@@ -30,14 +30,8 @@ class FlowRows(Generic[Id]):
 
     All rows of a table add up to all that was ever added: what has no row of its own, and the
     total of each row that is dropped, goes into the row of the others.  A row is dropped only
-    in a tick in which nothing was added to it.
-
-    Args:
-        parts: Parts of a key.
-        name: Finds the key of what is added; asked only for what gets a row.
-        most: FlowRows of their own.
-        newcomers: FlowRows that may come in one tick.
-        columns: Of a row; with faults or without.
+    in a tick in which nothing was added to it.  Keys have ``parts`` parts; ``name``, which finds
+    one, is asked only for what gets a row.
     """
 
     def __init__(
@@ -167,12 +161,10 @@ _SPARE = 256
 
 
 class RoundRobin(Generic[Id]):
-    """What was looked at longest ago comes first.
+    """Whose turn it is to be looked at again, ``most`` in a tick: what was looked at longest ago.
 
-    Args:
-        most: As many in one tick.
-        rest: Ticks in which none is looked at again.
-        is_known: Whether what is new was looked at just now, by others; else it comes first.
+    Nothing is looked at again within ``rest`` ticks.  ``is_known``: what is new was looked at
+    just now, by others; else it comes first.
     """
 
     def __init__(self, most: int, rest: int, *, is_known: bool) -> None:

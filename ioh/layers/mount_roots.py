@@ -40,12 +40,7 @@ class MountRoots:
 
     @staticmethod
     def decode(value: bytes, size: int) -> tuple[int, ...]:
-        """The dentries of a path, from the file upwards; none unless it lies on NFS.
-
-        Args:
-            value: The probe's struct file_path.
-            size: Where they begin; it may end there.
-        """
+        """Dentries behind ``size`` bytes of struct file_path, from the file up; () if not NFS."""
         if len(value) < size + _PARTS.size:
             return ()
         dentries = _PARTS.unpack_from(value, size)

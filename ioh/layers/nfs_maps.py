@@ -33,15 +33,7 @@ def nfs_defines(
     of_call: tuple[str, ...],
     lost: tuple[str, ...],
 ) -> dict[str, int | str] | Unavailable:
-    """What both of NFS' probes are compiled with.
-
-    Args:
-        host: How large per-CPU maps may be, and the kernel's structs.
-        filters: Whether anybody asks for a sample of calls.
-        structs: Whose offsets are wanted, as for offset_defines().
-        of_call: The same of what keeps calls; without one of these no calls are kept.
-        lost: The reasons that there are.
-    """
+    """What both of NFS' probes are compiled with; ``of_call`` is needed where calls are sampled."""
     offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets
@@ -106,8 +98,7 @@ def address_text(family: int, address: bytes) -> str:
 class SampledCalls:
     """Takes the calls out of the map, and has the probe keep fewer where there are many.
 
-    Args:
-        kinds: The layer's ops in the probe's order, each as one of CALL_OPS.
+    ``kinds``: the layer's ops in the probe's order, each as one of CALL_OPS.
     """
 
     def __init__(self, kinds: Sequence[str]) -> None:
@@ -116,12 +107,7 @@ class SampledCalls:
         self._done = 0
 
     def read(self, maps: Maps, ops: Mapping[str, OpTotals]) -> Calls:
-        """The newest calls and those of the samples before; nothing where the probe keeps none.
-
-        Args:
-            maps: The probe's.
-            ops: The layer's totals: the calls to choose from.
-        """
+        """The newest calls of ``ops`` and those of the samples before; () if none are kept."""
         if "sampled" not in maps:
             return ()
         done = sum(op.count_total or 0 for op in ops.values())

@@ -65,10 +65,6 @@ class MountCounters:
 
     Rows add up what their superblocks have grown by since the first reading: where a mount comes
     or goes, its superblock's history is no traffic of that moment.
-
-    Args:
-        root: Where /proc and sysfs are.
-        clock: Seconds of a clock that never goes back.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:

@@ -34,10 +34,8 @@ def part_defines(host: HostFacts) -> dict[str, int | str]:
 class PartTotals:
     """Totals of each part and op; remembers the last reading to spare idle ops.
 
-    Shape:
-        ``retired`` has what parts did that are no more, by op.
-
-    Each op has an entry from the start for the parts that find the table full.
+    Each op has an entry from the start for the parts that find the table full.  ``retired`` has
+    what parts did that are no more, by op.
     """
 
     def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
@@ -91,10 +89,7 @@ def sum_parts(
 class Parts:
     """Names the probe's totals, which outlive the mounts: dev_t are used again, names are.
 
-    A file system that is no longer mounted keeps its name.
-
-    Args:
-        find_name: What a dev_t is called now; None where it is not mounted (here).
+    ``find_name`` says what is mounted (here) now; what is no longer mounted keeps its name.
     """
 
     def __init__(self, find_name: Callable[[int], str | None]) -> None:

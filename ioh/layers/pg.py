@@ -85,11 +85,7 @@ class Postgres(Layer):
             self._reader.close()
 
     def read(self, maps: Maps) -> LayerSample:
-        """Never called, since there is no probe.
-
-        Raises:
-            NotImplementedError: It was.
-        """
+        """Never called, since there is no probe."""
         raise NotImplementedError
 
     def read_proc(self) -> LayerSample | Unavailable:

@@ -13,10 +13,8 @@ from ioh.model.sample import OpTotals
 class Distribution:
     """Histograms and percentiles of an op; None where its totals lack histograms of either kind.
 
-    Args:
-        older: Totals whose histograms, added up, are those of the earlier reading.
-        newer: The same of the later reading.
-        max_us: The slowest operation of the interval.
+    Those of all ``older`` totals, added up, are the earlier reading; ``max_us`` is the slowest
+    operation of the interval.
     """
 
     __slots__ = ("_max_us", "_newer", "_older")
@@ -52,12 +50,7 @@ class Distribution:
     def percentiles_us(
         self, latency: LatencyHist | None, quantiles: tuple[float, ...]
     ) -> tuple[float | None, ...]:
-        """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket.
-
-        Args:
-            latency: What latency() has made.
-            quantiles: 0 to 1.
-        """
+        """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
         if latency is None:
             return (None,) * len(quantiles)
         found, max_us = latency.percentiles_us(quantiles), self._max_us

@@ -147,10 +147,7 @@ class Feed(Protocol):
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """The same with its findings, for which several intervals before it are looked at.
 
-        Args:
-            tick: Its number.
-            is_wanted: Asked before each, given how many are yet to be looked at; where it says
-                no, None is returned at once.
+        None as soon as ``is_wanted``, given how many are yet to be looked at, says no.
         """
 
     def walk(
@@ -180,12 +177,7 @@ class Feed(Protocol):
         """Report no new interval of a recording until play_from(); a live feed goes on."""
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line; returns one printable line saying what happened.
-
-        Args:
-            text: As it was typed.
-            time_unix_s: A moment of the past; None for now, in a recording under way, too.
-        """
+        """Put a mark on the time line, now if it has no time; returns one printable line on it."""
 
     def toggle_recording(self) -> str:
         """Start or end a recording; returns one printable line saying what happened."""

@@ -85,12 +85,9 @@ def pairs(
 ) -> tuple[Pair, ...]:
     """Every client with every host that serves one of its mounts.
 
-    An address that several of the hosts have (a bridge for containers) tells none of them.
-
-    Args:
-        hosts: An interval of each.
-        known: The pairs found so far, client and server; new ones are added.  A client that did
-            nothing in an interval does not name its server, which may still have served it.
+    An address that several of the hosts have (a bridge for containers) tells none of them.  New
+    pairs are added to ``known``: a client that did nothing in an interval does not name its
+    server, which may still have served it.
     """
     known = set() if known is None else known
     own = {host.name: set(_addresses(host.addresses)) for host in hosts}
