@@ -51,8 +51,8 @@ class UnseenRequests:
         ``disks`` is what diskstats has grown by since its first reading, ``probed`` the probe's
         totals since attach; a device that is not among them may have no requests at all (dm, md,
         zram) and is left out.  Read diskstats before the probe's maps, at the first call after
-        them: then what ends in between never looks unseen, and the result is at most what was missed;
-        it is all of it as soon as the device has been idle for a moment.
+        them: then what ends in between never looks unseen, and the result is at most what was
+        missed; it is all of it as soon as the device has been idle for a moment.
         """
         old_disks, old_probed = self._last
         self._last = disks, probed

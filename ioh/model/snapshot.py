@@ -142,6 +142,11 @@ class LayerSnapshot:
     earlier_calls: Calls = ()
 
 
+def rows_of(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
+    """The rows of a layer that may not be there."""
+    return layer.tables.get(table, ()) if layer is not None else ()
+
+
 @dataclass(frozen=True, slots=True)
 class HostStats:
     """The machine over one interval.
