@@ -81,11 +81,12 @@ class Sessions:
                 self._last.pop(key, None)
                 self._names.pop(key, None)
                 continue
-            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)
-            counts, times = words[: len(SESSION_OPS)], words[len(SESSION_OPS) :]
-            pairs = zip(SESSION_OPS, zip(counts, times, strict=True), strict=True)
-            row = [pair if op in seen else (None, None) for op, pair in pairs]
-            rows[self._row_key(key, servers)] = tuple(n for pair in row for n in pair)
+            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)  # counts, then times
+            rows[self._row_key(key, servers)] = tuple(
+                words[at + of] if op in seen else None
+                for at, op in enumerate(SESSION_OPS)
+                for of in (0, len(SESSION_OPS))
+            )
         return rows
 
     def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
@@ -114,9 +115,8 @@ class Waits:
         found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
         for key, words in waits.sums(2 * len(WAITS)):
             server, outer = _WAIT_KEY.unpack(key)
-            pairs = zip(words[: len(WAITS)], words[len(WAITS) :], strict=True)
-            named = dict(zip(WAITS, pairs, strict=True))
-            found[server, _OUTERS[outer]] = {w: pair for w, pair in named.items() if pair[0]}
+            named = zip(WAITS, words, words[len(WAITS) :], strict=False)
+            found[server, _OUTERS[outer]] = {w: (times, ns) for w, times, ns in named if times}
         known = {*seen, "cpu", "rest"}
         rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():
