@@ -39,29 +39,6 @@ class MetricSpec:
         return self.name
 
 
-def counter(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002 (Prometheus' word)
-    """A running total since attach; ``name`` ends in ``_total``."""
-    return MetricSpec(name, "counter", help, title)
-
-
-def gauge(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
-    """A value at the sample instant."""
-    return MetricSpec(name, "gauge", help, title)
-
-
-def ratio(  # noqa: PLR0913 (one argument per field)
-    name: str,
-    numerator: str,
-    denominator: str,
-    help: str,  # noqa: A002
-    *,
-    scale: float = 1.0,
-    title: str = "",
-) -> MetricSpec:
-    """A quotient of two counters over one interval, such as a mean latency or a share."""
-    return MetricSpec(name, "ratio", help, title, numerator, denominator, scale)
-
-
 def numbers(text: str) -> tuple[MetricSpec, ...]:
     """Numbers of a layer, one a line: ``name | title | help``.
 
@@ -81,13 +58,13 @@ def _rows(text: str) -> list[list[str]]:
     return rows
 
 
-def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002
+def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002 (Prometheus' word)
     name, _, formula = left.partition(" = ")
     if not formula:
-        return (counter if name.endswith("_total") else gauge)(name, help, title)
+        return MetricSpec(name, "counter" if name.endswith("_total") else "gauge", help, title)
     scale, _, quotient = formula.rpartition(" * ")
     numerator, _, denominator = quotient.partition(" / ")
-    return ratio(name, numerator, denominator, help, scale=float(scale or 1), title=title)
+    return MetricSpec(name, "ratio", help, title, numerator, denominator, float(scale or 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +92,7 @@ def tables(text: str) -> tuple[TableSpec, ...]:
     """Breakdowns of a layer, each a line ``name | title | keys | sort_by`` above its numbers()."""
     found: list[tuple[list[str], list[MetricSpec]]] = []
     for row in _rows(text):
-        if len(row) == len(("name", "title", "keys", "sort_by")):
+        if len(row) == 4:
             found.append((row, []))
         else:
             found[-1][1].append(_number(*row))

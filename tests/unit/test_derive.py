@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ioh.model.derive import derive
 from ioh.model.derive_op import add_ops, derive_op
 from ioh.model.derive_table import derive_table
-from ioh.model.metric import TableSpec, counter, gauge, ratio
+from ioh.model.metric import tables
 from ioh.model.rates import delta, rate_per_s
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Sample, Table, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -229,17 +229,14 @@ def test_lost_events_are_a_share_of_all() -> None:
     assert found.lost_pct == 25.0
 
 
-TABLE = TableSpec(
-    "t",
-    "things",
-    ("name",),
-    (
-        counter("read_bytes_total", "Bytes.", "rB/s"),
-        counter("reads_total", "Reads.", "r/s"),
-        ratio("mean_bytes", "read_bytes_total", "reads_total", "Mean size."),
-        gauge("inflight", "Now."),
-    ),
-    ("read_bytes_per_s",),
+(TABLE,) = tables(
+    """
+    t | things | name | read_bytes_per_s
+        read_bytes_total | rB/s | Bytes.
+        reads_total      | r/s  | Reads.
+        mean_bytes = read_bytes_total / reads_total | | Mean size.
+        inflight         |      | Now.
+    """
 )
 
 
