@@ -24,22 +24,21 @@ from ioh.model.hist import (
     latency_index,
     size_index,
 )
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import HostSample, LayerSample, OpTotals, Row, Sample, Unavailable
 
 EPOCH_S = 1335282287.25  # ioh.sh's README: 24/4/2012 15:44:47 UTC
 SECOND_NS = 1_000_000_000
 
-_FLOW = (
-    counter("reads_total", "Reads.", "r/s"),
-    counter("read_bytes_total", "Bytes read.", "rB/s"),
-    counter("read_ns_total", "Time in reads.", ""),
-    ratio("read_latency_us", "read_ns_total", "reads_total", "Mean.", scale=1e-3, title="r_lat"),
-    counter("writes_total", "Writes.", "w/s"),
-    counter("write_bytes_total", "Bytes written.", "wB/s"),
-    gauge("inflight", "In flight.", "in-fl"),
-)
-_BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s")
+_FLOW = """
+reads_total      | r/s   | Reads.
+read_bytes_total | rB/s  | Bytes read.
+read_ns_total    |       | Time in reads.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r_lat | Mean.
+writes_total     | w/s   | Writes.
+write_bytes_total | wB/s | Bytes written.
+inflight         | in-fl | In flight.
+"""
 
 APP = LayerSpec(
     name="program",
@@ -47,14 +46,20 @@ APP = LayerSpec(
     rank=10,
     ops=("read_buffered", "read_direct", "write_buffered", "write_sync", "fsync"),
     groups={"read": ("read_buffered", "read_direct"), "write": ("write_buffered", "write_sync")},
-    metrics=(
-        counter("calls_total", "Calls.", ""),
-        counter("cached_total", "Calls served from cache.", ""),
-        ratio("cached_pct", "cached_total", "calls_total", "Hits.", scale=100.0, title="cached%"),
+    metrics=numbers(
+        """
+        calls_total  | | Calls.
+        cached_total | | Calls served from cache.
+        cached_pct = 100 * cached_total / calls_total | cached% | Hits.
+        """
     ),
-    tables=(
-        TableSpec("process", "processes", ("pid", "comm"), _FLOW, _BY_BYTES),
-        TableSpec("file", "files", ("path",), _FLOW, _BY_BYTES),
+    tables=tables(
+        f"""
+        process | processes | pid, comm | read_bytes_per_s, write_bytes_per_s
+            {_FLOW}
+        file | files | path | read_bytes_per_s, write_bytes_per_s
+            {_FLOW}
+        """
     ),
     lost=("no_start", "map_full"),
 )
@@ -65,24 +70,21 @@ WIRE = LayerSpec(
     rank=30,
     ops=("in", "out"),
     groups={},
-    metrics=(
-        counter("retrans_bytes_total", "Bytes sent again.", "retrans"),
-        gauge("srtt_us", "Smoothed round trip.", "rtt"),
+    metrics=numbers(
+        """
+        retrans_bytes_total | retrans | Bytes sent again.
+        srtt_us             | rtt     | Smoothed round trip.
+        """
     ),
-    tables=(
-        TableSpec(
-            "connection",
-            "connections",
-            ("local", "remote"),
-            (
-                counter("in_bytes_total", "Bytes in.", "in"),
-                counter("out_bytes_total", "Bytes out.", "out"),
-                gauge("srtt_us", "Smoothed round trip.", "rtt"),
-            ),
-            ("in_bytes_per_s", "out_bytes_per_s"),
-        ),
+    tables=tables(
+        """
+        connection | connections | local, remote | in_bytes_per_s, out_bytes_per_s
+            in_bytes_total  | in  | Bytes in.
+            out_bytes_total | out | Bytes out.
+            srtt_us         | rtt | Smoothed round trip.
+        """
     ),
-    gauge_hists=(gauge("srtt_us", "Connections by smoothed round-trip time.", "rtt"),),
+    gauge_hists=numbers("srtt_us | rtt | Connections by smoothed round-trip time."),
 )
 
 DISK = LayerSpec(
@@ -91,15 +93,13 @@ DISK = LayerSpec(
     rank=50,
     ops=("read", "write", "flush"),
     groups={},
-    metrics=(counter("merges_total", "Requests joined.", "merge/s"),),
-    tables=(
-        TableSpec(
-            "queue",
-            "queues",
-            ("device",),
-            (gauge("queue_depth_limit", "Limit.", "depth"), gauge("inflight", "Now.", "in-fl")),
-            ("inflight",),
-        ),
+    metrics=numbers("merges_total | merge/s | Requests joined."),
+    tables=tables(
+        """
+        queue | queues | device | inflight
+            queue_depth_limit | depth | Limit.
+            inflight          | in-fl | Now.
+        """
     ),
     lost=("no_start",),
     part="device",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ioh.model.filters import Filters
 from ioh.model.metric import LayerSpec
@@ -26,9 +26,8 @@ _COPIES = 6
 PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
 
 
-@dataclass(frozen=True, slots=True)
-class AttachPoint:
-    """One way to learn of an event: a raw tracepoint and the C function that it runs."""
+class AttachPoint(NamedTuple):
+    """A raw tracepoint and the C function that it runs; never skipped, untyped arguments."""
 
     event: str
     function: str
@@ -36,21 +35,33 @@ class AttachPoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing a probe must learn of, with the ways to do it, best first.
+    """One thing a probe must learn of.
 
     Shape:
-        ``needed`` events make the layer unavailable when no point of theirs exists; the
-        others cost only the numbers that ``gives`` names.  ``usable`` says whether this
-        kernel's structs and arguments allow it, where that the event exists is not enough.
-        ``hands_on`` names a program array of the probe: what lies in it runs next on the event.
+        ``tracepoints``: those that tell of it, best first, apart by spaces.  An event that
+        ``gives`` something costs only that where there is none of them; without any other event
+        the layer is unavailable.  ``usable`` says whether this kernel's structs and arguments
+        allow it, where that the event exists is not enough.  ``hands_on`` names a program array
+        of the probe: what lies in it runs next on the event.  ``function``: ``on_<name>`` if "".
     """
 
     name: str
-    points: tuple[AttachPoint, ...]
+    tracepoints: str
     gives: str = ""
-    needed: bool = True
     usable: Callable[[Btf], bool] | None = None
     hands_on: str = ""
+    function: str = ""
+
+    @property
+    def points(self) -> tuple[AttachPoint, ...]:
+        """The ways to learn of it, best first."""
+        function = self.function or f"on_{self.name}"
+        return tuple(AttachPoint(event, function) for event in self.tracepoints.split())
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is no layer without it."""
+        return not self.gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +75,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Programs of a probe that run only while its layer ``wants_late()``.
-
-    They are compiled and loaded with the probe; the rest of it goes on meanwhile.
+    """Programs of a probe, compiled and loaded with it, that run only while ``wants_late()``.
 
     Shape:
-        ``without`` says what holds where they cannot be attached.  ``module`` is the kernel
-        module whose tracepoints ``points`` are, "" where they are the kernel's own.  A module's
-        types are not known when the probe is compiled: where ``offsets`` (struct, member) are,
-        its array map ``late_offsets`` says, in their order.
+        ``without`` says what holds where they cannot be attached.  ``module``: the kernel module
+        that has ``points``, "" for the kernel itself.  Its types are not known when the probe is
+        compiled: the array map ``late_offsets`` gets the ``offsets`` (struct, member), in order.
     """
 
     points: tuple[AttachPoint, ...]
@@ -81,19 +89,12 @@ class Late:
     offsets: tuple[tuple[str, str], ...] = ()
 
 
-def raw(event: str, function: str) -> AttachPoint:
-    """A raw tracepoint: never skipped, untyped arguments."""
-    return AttachPoint(event, function)
-
-
 class Layer(ABC):
     """One layer of the stack: what it offers, how to attach it, how to read it.
 
     ``events`` are attached in their order: what ends an operation comes before what begins
-    one, else operations that begin in between would be under way for ever.
-
-    A subclass in a module of ``ioh/layers`` registers itself.  An instance belongs to one
-    run of ioh and may keep names and baselines between reads.
+    one, else operations that begin in between would be under way for ever.  A subclass in a
+    module of ``ioh/layers`` registers itself.  An instance belongs to one run of ioh.
     """
 
     spec: ClassVar[LayerSpec]
@@ -185,22 +186,23 @@ class Layer(ABC):
         """Read what the kernel reports without BPF; what is not known that way stays None."""
 
 
-def members_of(*structs: str) -> list[tuple[str, str]]:
-    """Each struct with each of its members, from ``"struct member member …"``."""
-    split = [words.split() for words in structs]
-    return [(owner, member) for owner, *its in split for member in its]
-
-
-def offset_defines(btf: Btf, members: Iterable[tuple[str, str]]) -> dict[str, int] | Unavailable:
-    """``OFF_<struct>_<member>`` constants; a dotted path becomes underscores.
+def offset_defines(btf: Btf, *structs: str) -> dict[str, int] | Unavailable:
+    """``OFF_<struct>_<member>`` constants of ``"task_struct pid tgid"`` …; a dot becomes ``_``.
 
     Returns:
         Unavailable, naming the first member that this kernel does not have.
     """
     defines: dict[str, int] = {}
-    for owner, path in members:
-        offset = btf.offset(owner, path)
-        if offset is None:
-            return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
-        defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
+    for owner, *paths in map(str.split, structs):
+        for path in paths:
+            offset = btf.offset(owner, path)
+            if offset is None:
+                return Unavailable(f"this kernel's struct {owner} has no {path}", PLEASE_REPORT)
+            defines[f"OFF_{owner}_{path.replace('.', '_')}"] = offset
     return defines
+
+
+def known_offsets(btf: Btf, *structs: str) -> dict[str, int]:
+    """The same of what a probe can do without; nothing where this kernel lacks a member."""
+    found = offset_defines(btf, *structs)
+    return {} if isinstance(found, Unavailable) else found

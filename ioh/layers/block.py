@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import PROGRESS, WORDS, advance_epoch, decode_lost, decode_op_totals
-from ioh.layers.base import Event, Late, Layer, raw
-from ioh.layers.block_others import StackedDevices
+from ioh.layers.base import AttachPoint, Event, Late, Layer
 from ioh.layers.block_probe import block_defines
-from ioh.layers.block_rows import DeviceRows
-from ioh.layers.block_specs import JOBS, LIMITS, MachineTables
+from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
 from ioh.layers.per_owner_totals import OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, mean_us, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Unavailable
 from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import BlockDevices, disk_of_path, read_block_device, ways_to
@@ -39,108 +37,72 @@ SPEC = LayerSpec(
     ops=("read", "write", "flush", "discard", "write_zeroes", "zone_append", "other"),
     groups={},
     part="device",
-    metrics=(
-        counter("read_merges_total", "Reads joined with a neighbour before issue.", "rmerge/s"),
-        counter("write_merges_total", "Writes joined with a neighbour before issue.", "wmerge/s"),
-        counter("discard_merges_total", "Discards joined before issue.", "dmerge/s"),
-        counter("splits_total", "Times one bio was cut because of a limit.", "split/s"),
-        counter("requeues_total", "Requests the driver gave back to the queue.", "requeue/s"),
-        counter("sequential_total", "Requests that began where a recent one ended.", ""),
-        counter("positioned_total", "Reads and writes whose position was judged.", ""),
-        counter("swap_in_bytes_total", "Memory that came back from swap, the whole host's.", ""),
-        counter("swap_out_bytes_total", "Memory that went to swap.", ""),
-        counter("memory_wait_us_total", "Time in which some program waited for memory.", ""),
-        ratio(
-            "sequential_pct",
-            "sequential_total",
-            "positioned_total",
-            "Share of reads and writes that began where one of the last 8 ended.",
-            scale=100.0,
-            title="seq%",
-        ),
+    metrics=numbers(
+        """
+        read_merges_total    | rmerge/s  | Reads joined with a neighbour before issue.
+        write_merges_total   | wmerge/s  | Writes joined with a neighbour before issue.
+        discard_merges_total | dmerge/s  | Discards joined before issue.
+        splits_total         | split/s   | Times one bio was cut because of a limit.
+        requeues_total       | requeue/s | Requests the driver gave back to the queue.
+        sequential_total     |           | Requests that began where a recent one ended.
+        positioned_total     |           | Reads and writes whose position was judged.
+        swap_in_bytes_total  |           | Memory that came back from swap, the whole host's.
+        swap_out_bytes_total |           | Memory that went to swap.
+        memory_wait_us_total |           | Time in which some program waited for memory.
+        sequential_pct = 100 * sequential_total / positioned_total | seq% |
+            Share of reads and writes that began where one of the last 8 ended.
+        """
     ),
-    tables=(
-        TableSpec(
-            "device",
-            "devices",
-            ("device", "on"),
-            (
-                counter("reads_total", "Reads completed.", "r/s"),
-                counter("read_bytes_total", "Bytes read.", "rB/s"),
-                mean_us(
-                    "read_await_us",
-                    "read_ns_total",
-                    "reads_total",
-                    "Mean read time, queue and service.",
-                    "r_await",
-                ),
-                counter("writes_total", "Writes completed.", "w/s"),
-                counter("write_bytes_total", "Bytes written.", "wB/s"),
-                mean_us(
-                    "write_await_us",
-                    "write_ns_total",
-                    "writes_total",
-                    "Mean write time, queue and service.",
-                    "w_await",
-                ),
-                counter("flushes_total", "Flushes completed.", "f/s"),
-                counter("discards_total", "Discards completed.", "d/s"),
-                counter("read_ns_total", "Time of all reads.", ""),
-                counter("write_ns_total", "Time of all writes.", ""),
-                counter("read_merges_total", "Reads merged before issue.", "rrqm/s"),
-                counter("write_merges_total", "Writes merged before issue.", "wrqm/s"),
-                counter("busy_ns_total", "Time with at least one request in flight.", ""),
-                ratio(
-                    "busy_pct",
-                    "busy_ns_total",
-                    "",
-                    "Share of time with a request in flight, iostat's %util; not saturation.",
-                    scale=1e-7,
-                    title="%util",
-                ),
-                counter("weighted_ns_total", "Time of all requests in flight.", ""),
-                ratio(
-                    "avg_inflight",
-                    "weighted_ns_total",
-                    "",
-                    "Time-weighted mean in flight, iostat's aqu-sz.",
-                    scale=1e-9,
-                    title="aqu-sz",
-                ),
-                gauge("inflight", "In flight at the sample instant.", "in-fl"),
-                gauge("queue_depth_limit", "nr_requests of the queue.", "depth"),
-                gauge("max_request_bytes", "Largest request, max_sectors_kb.", "max req"),
-                gauge("max_hw_request_bytes", "Largest the hardware takes.", ""),
-                gauge("max_segments", "Most pieces of memory in one request.", ""),
-                gauge("read_ahead_bytes", "Read-ahead window, read_ahead_kb.", ""),
-                gauge("chunk_bytes", "Stripe that no request may cross.", ""),
-                gauge("rotational", "1 where it says that it turns and is no virtual disk.", ""),
-                gauge("stacked", "1 where its I/O appears again on another device.", ""),
-            ),
-            ("read_bytes_per_s", "write_bytes_per_s"),
-        ),
-        TableSpec(
-            "process",
-            "processes",
-            ("pid", "comm"),
-            (
-                counter("reads_total", "Requests made for reads, on any device.", "r/s"),
-                counter(
-                    "read_bytes_total",
-                    "Bytes read of any device; of a loop device and again of the disk below it.",
-                    "rB/s",
-                ),
-                counter("writes_total", "Requests made for writes, on any device.", "w/s"),
-                counter(
-                    "write_bytes_total",
-                    "Bytes written to any device; to a loop device and again to the disk below it.",
-                    "wB/s",
-                ),
-            ),
-            ("read_bytes_per_s", "write_bytes_per_s"),
-        ),
-        LIMITS,
-        JOBS,
+    tables=tables(
+        """
+        device | devices | device, on | read_bytes_per_s, write_bytes_per_s
+            reads_total          | r/s     | Reads completed.
+            read_bytes_total     | rB/s    | Bytes read.
+            read_await_us = 1e-3 * read_ns_total / reads_total | r_await |
+                Mean read time, queue and service.
+            writes_total         | w/s     | Writes completed.
+            write_bytes_total    | wB/s    | Bytes written.
+            write_await_us = 1e-3 * write_ns_total / writes_total | w_await |
+                Mean write time, queue and service.
+            flushes_total        | f/s     | Flushes completed.
+            discards_total       | d/s     | Discards completed.
+            read_ns_total        |         | Time of all reads.
+            write_ns_total       |         | Time of all writes.
+            read_merges_total    | rrqm/s  | Reads merged before issue.
+            write_merges_total   | wrqm/s  | Writes merged before issue.
+            busy_ns_total        |         | Time with at least one request in flight.
+            busy_pct = 1e-7 * busy_ns_total | %util |
+                Share of time with a request in flight, iostat's %util; not saturation.
+            weighted_ns_total    |         | Time of all requests in flight.
+            avg_inflight = 1e-9 * weighted_ns_total | aqu-sz |
+                Time-weighted mean in flight, iostat's aqu-sz.
+            inflight             | in-fl   | In flight at the sample instant.
+            queue_depth_limit    | depth   | nr_requests of the queue.
+            max_request_bytes    | max req | Largest request, max_sectors_kb.
+            max_hw_request_bytes |         | Largest the hardware takes.
+            max_segments         |         | Most pieces of memory in one request.
+            read_ahead_bytes     |         | Read-ahead window, read_ahead_kb.
+            chunk_bytes          |         | Stripe that no request may cross.
+            rotational           |         | 1 where it says that it turns and is no virtual disk.
+            stacked              |         | 1 where its I/O appears again on another device.
+        process | processes | pid, comm | read_bytes_per_s, write_bytes_per_s
+            reads_total       | r/s  | Requests made for reads, on any device.
+            read_bytes_total | rB/s | Bytes read of any device; of a loop device and again of the
+                disk below it.
+            writes_total      | w/s  | Requests made for writes, on any device.
+            write_bytes_total | wB/s | Bytes written to any device; to a loop device and again to
+                the disk below it.
+        limit | I/O limits of control groups | cgroup, device |
+                read_limit_bytes_per_s, write_limit_bytes_per_s
+            read_limit_bytes_per_s  | rB/s max | Bytes that may be read a second.
+            write_limit_bytes_per_s | wB/s max | Bytes that may be written a second.
+            read_limit_ops_per_s    | r/s max  | Reads allowed a second.
+            write_limit_ops_per_s   | w/s max  | Writes allowed a second.
+            cgroup_version          |          | Of control groups: where the group's files are.
+        job | maintenance under way | device, job | speed_bytes_per_s
+            done_pct          | done% | Share that is done.
+            speed_bytes_per_s | B/s   | The kernel's word for its speed.
+        """
     ),
     # The probe counts all but the last.  processes_full: bios without a row of their process.
     lost=("no_start", "map_full", "negative", "processes_full", "unseen"),
@@ -153,6 +115,7 @@ _NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 # No dev_t; they stand for the devices for which the probe has no room: disks, and those on others.
 _OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
 _BOTH_OTHERS = (_OTHERS, _STACKED)
+_MERGED = "processes' merged bytes"
 _COUNTED = "all"  # the owner of what devices do that are part of the layer's sums
 
 
@@ -163,31 +126,17 @@ class Block(Layer):
     probe = "block"
     prefers_typed = True
     events = (
-        Event("complete", (raw("block_rq_complete", "on_complete"),), hands_on="after_complete"),
-        Event(
-            "submit",
-            (raw("block_getrq", "on_submit"),),
-            gives="processes",
-            needed=False,
-            hands_on="after_submit",
-        ),
-        Event(
-            "backmerge",
-            (raw("block_bio_backmerge", "on_merge"),),
-            gives="processes' merged bytes",
-            needed=False,
-        ),
-        Event(
-            "frontmerge",
-            (raw("block_bio_frontmerge", "on_merge"),),
-            gives="processes' merged bytes",
-            needed=False,
-        ),
-        Event("requeue", (raw("block_rq_requeue", "on_requeue"),), gives="requeues", needed=False),
-        Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
+        Event("complete", "block_rq_complete", hands_on="after_complete"),
+        Event("submit", "block_getrq", "processes", hands_on="after_submit"),
+        Event("backmerge", "block_bio_backmerge", _MERGED, function="on_merge"),
+        Event("frontmerge", "block_bio_frontmerge", _MERGED, function="on_merge"),
+        Event("requeue", "block_rq_requeue", "requeues"),
+        Event("split", "block_split", "splits"),
     )
 
-    late = Late((raw("block_rq_issue", "on_issue"),), without="the time in queues is not known")
+    late = Late(
+        (AttachPoint("block_rq_issue", "on_issue"),), without="the time in queues is not known"
+    )
 
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:

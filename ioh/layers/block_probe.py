@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import WORDS, hist_defines
-from ioh.layers.base import PLEASE_REPORT, members_of, offset_defines
+from ioh.layers.base import PLEASE_REPORT, offset_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 
@@ -29,30 +29,22 @@ def block_defines(
 ) -> Mapping[str, int | str] | Unavailable:
     """Offsets of the request, its queue and disk, and the flag bits of this kernel.
 
-    Args:
-        host: What this kernel is like.
-        filters: With ``device``, requests of that disk alone.
-        lost: How many reasons of losses there are.
-        nvme_disk: The name of that disk if it has several ways to it, whose requests are its.
+    ``lost`` reasons of losses; ``nvme_disk`` names the filters' disk where it has several ways
+    to it, whose requests are its.
     """
     btf = host.btf
-    wanted = members_of(
+    # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
+    # replaced bio's bi_disk by bi_bdev.
+    has_rq_disk, has_bi_disk = btf.offset("request", "rq_disk"), btf.offset("bio", "bi_disk")
+    offsets = offset_defines(
+        btf,
         "request cmd_flags rq_flags __data_len __sector bio start_time_ns io_start_time_ns",
         "gendisk major first_minor disk_name",
         "task_struct pid tgid group_leader comm",
         "bio bi_opf bi_iter.bi_size",
+        *(["request q", "request_queue disk"] if has_rq_disk is None else ["request rq_disk"]),
+        *(["bio bi_bdev", "block_device bd_disk"] if has_bi_disk is None else ["bio bi_disk"]),
     )
-    # Commit f3fa33acca9f (5.17) took rq_disk out of struct request; 309dca309fc3 (5.12)
-    # replaced bio's bi_disk by bi_bdev.
-    if btf.offset("request", "rq_disk") is not None:
-        wanted.append(("request", "rq_disk"))
-    else:
-        wanted += members_of("request q", "request_queue disk")
-    if btf.offset("bio", "bi_disk") is not None:
-        wanted.append(("bio", "bi_disk"))
-    else:
-        wanted += members_of("bio bi_bdev", "block_device bd_disk")
-    offsets = offset_defines(btf, wanted)
     if isinstance(offsets, Unavailable):
         return offsets
     ops = btf.enumerators("req_op") or btf.enumerators("req_opf")  # renamed in 6.0

@@ -1,11 +1,20 @@
-"""The rows of block devices: diskstats' own, with what the probe measured more finely."""
+"""Rows of the block layer: devices, I/O limits, maintenance; and which devices lie on others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ioh.model.metric import TableSpec
 from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.procfs.blockdev import BlockDevices
+from ioh.procfs.io_limits import IoLimits
+from ioh.procfs.maintenance import read_jobs
+
+if TYPE_CHECKING:
+    from ioh.bpf.maps import Map
 
 Parts = Mapping[str, Mapping[str, OpTotals]]
 
@@ -31,12 +40,7 @@ class DeviceRows:
         self._names: set[str] = set()
 
     def merge(self, rows: Table, parts: Parts) -> Table:
-        """As of this tick.
-
-        Args:
-            rows: Those of diskstats.
-            parts: The probe's totals by device.
-        """
+        """diskstats' rows with the probe's totals by device, as of this tick."""
         bases = {key: self._base(key) for key in rows}
         merged: dict[tuple[str, ...], Row] = {}
         for key, row in rows.items():
@@ -68,3 +72,47 @@ def _values(parts: Parts, name: str) -> dict[str, int]:
             values[size] = totals.bytes_total or 0
             values[time] = totals.latency_ns_total or 0
     return values
+
+
+class MachineTables:
+    """Reads both tables, once a tick."""
+
+    def __init__(self, root: Path, devices: BlockDevices) -> None:
+        self._root = root
+        self._devices = devices
+        self._limits = IoLimits(root)
+
+    def read(self) -> dict[str, Table]:
+        """The limits that there are and the jobs that run now."""
+        limits: dict[tuple[str, ...], Row] = {}
+        for (group, dev), values in self._limits.read().items():
+            device = self._devices.get(dev)
+            name = device.name if device is not None else f"{dev >> 20}:{dev & 0xFFFFF}"
+            limits[group, name] = (*values, self._limits.version)
+        jobs: dict[tuple[str, ...], Row] = {
+            (job.device, job.kind): (job.done_pct, job.speed_bytes_per_s)
+            for job in read_jobs(self._root)
+        }
+        return {"limit": limits, "job": jobs}
+
+
+_SCARCE_SHARE = 2  # of the room: from then on it is told, before there is none any more
+
+
+class StackedDevices:
+    """What was written to the probe so far: the sum over all devices counts none of these."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def tell(self, stacked: Map, devices: Iterable[int], used: int, room: int) -> None:
+        """Once a tick: these devices lie on others; ``used`` entries of ``room`` are taken."""
+        if used * _SCARCE_SHARE < room:
+            return
+        now = set(devices)
+        for dev in self._told - now:
+            stacked.delete(dev.to_bytes(4, sys.byteorder))
+        fresh = sorted(now - self._told)[: stacked.spec.max_entries - len(self._told & now)]
+        for dev in fresh:
+            stacked.update(dev.to_bytes(4, sys.byteorder), (1).to_bytes(4, sys.byteorder))
+        self._told = self._told & now | set(fresh)

@@ -46,19 +46,13 @@ class UnseenRequests:
         self._last: tuple[Parts, Parts] = {}, {}
 
     def note(self, disks: Parts, probed: Parts) -> int:
-        """Compare two readings.
+        """All unseen so far, of two readings; it never goes down.
 
-        Args:
-            disks: From diskstats, growth since the first reading.
-            probed: From the probe, totals since attach; a device that is not among them may
-                have no requests at all (dm, md, zram) and is left out.
-
-        Read diskstats before the probe's maps, at the first call after them: then what ends
-        between the two readings never looks unseen, and the result is at most what was
+        ``disks`` is what diskstats has grown by since its first reading, ``probed`` the probe's
+        totals since attach; a device that is not among them may have no requests at all (dm, md,
+        zram) and is left out.  Read diskstats before the probe's maps, at the first call after
+        them: then what ends in between never looks unseen, and the result is at most what was
         missed; it is all of it as soon as the device has been idle for a moment.
-
-        Returns:
-            All unseen so far; it never goes down.
         """
         old_disks, old_probed = self._last
         self._last = disks, probed

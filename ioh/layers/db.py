@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ioh.bpf.server_ledger import SITES
 from ioh.bpf.totals import advance_epoch, decode_lost
 from ioh.layers.base import Layer, offset_defines
-from ioh.layers.db_tables import SESSION_OPS, SESSION_TABLE, WAIT_TABLE, WAITS, Sessions, Waits
+from ioh.layers.db_tables import SESSION_OPS, TABLES, WAITS, Sessions, Waits
 from ioh.layers.event_rate import PAUSE_S, EventRate
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.part_totals import PartTotals, part_defines, sum_parts
+from ioh.layers.part_totals import Parts, PartTotals, part_defines, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, gauge
+from ioh.model.metric import LayerSpec, numbers
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.processes import ServerProcesses, are_pids_the_kernels, server_name
 
@@ -43,21 +42,17 @@ SPEC = LayerSpec(
     ops=OPS,
     groups={},
     part="server",
-    metrics=(
-        gauge("servers", "Servers that are watched, each with all of its sessions.", "servers"),
-        gauge("running_statements", "Statements under way at the sample instant.", "running"),
+    metrics=numbers(
+        """
+        servers            | servers | Servers that are watched, each with all of its sessions.
+        running_statements | running | Statements under way at the sample instant.
+        """
     ),
-    tables=(WAIT_TABLE, SESSION_TABLE),
+    tables=TABLES,
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = (
-    ("task_struct", "tgid"),
-    ("task_struct", "comm"),
-    ("task_struct", "real_parent"),
-    ("task_struct", "se.prev_sum_exec_runtime"),
-    ("task_struct", "sched_info.last_arrival"),
-)
+_MEMBERS = "task_struct tgid comm real_parent se.prev_sum_exec_runtime sched_info.last_arrival"
 _OPEN_KEY = struct.Struct("=II")  # struct open_key of probes/db.c
 _SHARED = 1 << 31  # of a key that is no thread's
 _SERVER = struct.Struct("=24xI")  # of struct open_op

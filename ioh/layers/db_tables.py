@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.layers.per_owner_totals import Ops
-from ioh.model.metric import MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.metric import tables
 from ioh.model.sample import Row, Table
 from ioh.procfs.processes import session_name
 
@@ -33,49 +33,29 @@ _WAIT_KEY = struct.Struct("=II")
 _IDLE_TICKS = 60
 
 
-def _columns(op: str) -> tuple[MetricSpec, ...]:
+def _columns(op: str) -> str:
     what = op.replace("_", " ")
-    return (
-        counter(f"{op}s_total", f"Number of {what}s.", f"{what}/s"),
-        counter(f"{op}_ns_total", f"Time of each {what}, added up.", ""),
-        mean_us(f"{op}_us", f"{op}_ns_total", f"{op}s_total", f"Mean {what}.", f"{what} µs"),
-    )
+    return f"""
+        {op}s_total | {what}/s | Number of {what}s.
+        {op}_ns_total | | Time of each {what}, added up.
+        {op}_us = 1e-3 * {op}_ns_total / {op}s_total | {what} µs | Mean {what}.
+        """
 
 
-SESSION_TABLE = TableSpec(
-    "session",
-    "sessions",
-    ("pid", "session", "server"),
-    tuple(column for op in SESSION_OPS for column in _columns(op)),
-    ("statements_per_s", "commits_per_s", "log_syncs_per_s"),
-)
-WAIT_TABLE = TableSpec(
-    "wait",
-    "waits",
-    ("within", "wait", "server"),
-    (
-        counter("waits_total", "Times.", "times/s"),
-        counter("wait_ns_total", "Time of all of them.", ""),
-        counter("whole_ns_total", "Time of all statements, or of all commits.", ""),
-        ratio(
-            "avg_inflight",
-            "wait_ns_total",
-            "",
-            "Threads that were at it, on average: active sessions.",
-            scale=1e-9,
-            title="active",
-        ),
-        mean_us("wait_us", "wait_ns_total", "waits_total", "Mean time.", "mean µs"),
-        ratio(
-            "share_pct",
-            "wait_ns_total",
-            "whole_ns_total",
-            "Share of the time of all statements, or of all commits.",
-            scale=100.0,
-            title="share%",
-        ),
-    ),
-    ("avg_inflight",),
+TABLES = tables(
+    f"""
+    wait | waits | within, wait, server | avg_inflight
+        waits_total    | times/s | Times.
+        wait_ns_total  |         | Time of all of them.
+        whole_ns_total |         | Time of all statements, or of all commits.
+        avg_inflight = 1e-9 * wait_ns_total | active |
+            Threads that were at it, on average: active sessions.
+        wait_us = 1e-3 * wait_ns_total / waits_total | mean µs | Mean time.
+        share_pct = 100 * wait_ns_total / whole_ns_total | share% |
+            Share of the time of all statements, or of all commits.
+    session | sessions | pid, session, server | statements_per_s, commits_per_s, log_syncs_per_s
+        {"".join(map(_columns, SESSION_OPS))}
+    """
 )
 
 
@@ -101,11 +81,12 @@ class Sessions:
                 self._last.pop(key, None)
                 self._names.pop(key, None)
                 continue
-            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)
-            counts, times = words[: len(SESSION_OPS)], words[len(SESSION_OPS) :]
-            pairs = zip(SESSION_OPS, zip(counts, times, strict=True), strict=True)
-            row = [pair if op in seen else (None, None) for op, pair in pairs]
-            rows[self._row_key(key, servers)] = tuple(n for pair in row for n in pair)
+            words = struct.unpack(f"={2 * len(SESSION_OPS)}Q", value)  # counts, then times
+            rows[self._row_key(key, servers)] = tuple(
+                words[at + of] if op in seen else None
+                for at, op in enumerate(SESSION_OPS)
+                for of in (0, len(SESSION_OPS))
+            )
         return rows
 
     def _row_key(self, key: bytes, servers: Mapping[int, str]) -> tuple[str, str, str]:
@@ -134,9 +115,8 @@ class Waits:
         found: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
         for key, words in waits.sums(2 * len(WAITS)):
             server, outer = _WAIT_KEY.unpack(key)
-            pairs = zip(words[: len(WAITS)], words[len(WAITS) :], strict=True)
-            named = dict(zip(WAITS, pairs, strict=True))
-            found[server, _OUTERS[outer]] = {w: pair for w, pair in named.items() if pair[0]}
+            named = zip(WAITS, words, words[len(WAITS) :], strict=False)
+            found[server, _OUTERS[outer]] = {w: (times, ns) for w, times, ns in named if times}
         known = {*seen, "cpu", "rest"}
         rows: dict[tuple[str, ...], Row] = {}
         for server, ops in totals.items():

@@ -21,9 +21,7 @@ class EventRate:
     def busiest(self, totals: Mapping[str, int], now_s: float) -> tuple[str, float]:
         """The op with most events, and how many a second all have; ("", 0) while that is bearable.
 
-        Args:
-            totals: Running totals by op, of those that are counted.
-            now_s: When they were read.
+        ``totals`` are running totals, by op, of those that are counted.
         """
         before, spent_s = self._last, now_s - self._last_s
         self._last, self._last_s = totals, now_s

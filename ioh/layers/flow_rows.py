@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from heapq import nlargest
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from heapq import nlargest, nsmallest
 from itertools import islice
 from operator import add
 from typing import Generic, TypeVar
@@ -30,14 +30,8 @@ class FlowRows(Generic[Id]):
 
     All rows of a table add up to all that was ever added: what has no row of its own, and the
     total of each row that is dropped, goes into the row of the others.  A row is dropped only
-    in a tick in which nothing was added to it.
-
-    Args:
-        parts: Parts of a key.
-        name: Finds the key of what is added; asked only for what gets a row.
-        most: FlowRows of their own.
-        newcomers: FlowRows that may come in one tick.
-        columns: Of a row; with faults or without.
+    in a tick in which nothing was added to it.  Keys have ``parts`` parts; ``name``, which finds
+    one, is asked only for what gets a row.
     """
 
     def __init__(
@@ -160,3 +154,34 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
             break
         chosen[what] = None
     return list(chosen)
+
+
+_KEPT_TICKS = 5  # beyond the rest, of what is not at work
+_SPARE = 256
+
+
+class RoundRobin(Generic[Id]):
+    """Whose turn it is to be looked at again, ``most`` in a tick: what was looked at longest ago.
+
+    Nothing is looked at again within ``rest`` ticks.  ``is_known``: what is new was looked at
+    just now, by others; else it comes first.
+    """
+
+    def __init__(self, most: int, rest: int, *, is_known: bool) -> None:
+        self._most, self._rest, self._is_known = most, rest, is_known
+        self._looked: dict[Id, int] = {}
+
+    def take(self, at_work: Collection[Id], tick: int) -> list[Id]:
+        """Those that are to be looked at now."""
+        looked, new = self._looked, tick if self._is_known else 0
+        for what in at_work:
+            looked.setdefault(what, new)
+        due = [what for what in at_work if tick - looked[what] >= self._rest]
+        chosen = nsmallest(self._most, due, key=looked.__getitem__)
+        looked.update(dict.fromkeys(chosen, tick))
+        if len(looked) > 2 * len(at_work) + _SPARE:
+            oldest = tick - self._rest - _KEPT_TICKS
+            self._looked = {
+                what: when for what, when in looked.items() if when > oldest or what in at_work
+            }
+        return chosen

@@ -16,9 +16,9 @@ from ioh.layers.flow_rows import (
     SYNC,
     WRITE,
     FlowRows,
+    RoundRobin,
 )
 from ioh.layers.mount_roots import MountRoots
-from ioh.layers.round_robin import RoundRobin
 from ioh.model.printable import printable
 from ioh.model.sample import Table
 from ioh.procfs.diskstats import split_dev
@@ -62,13 +62,8 @@ class FlowTables:
 
     The map's entries come and go (idle ones are dropped to make room); what they counted stays
     in the rows here until the rows themselves have been idle for long.  Only what has a row of
-    its own is named.
-
-    Args:
-        root: Where /proc lies.
-        column_of_op: Where each op's count, bytes and time go in a row: READ, WRITE, or SYNC,
-            which has no bytes.
-        has_others: Whether the probe counts what has no entry of its own with OTHER_FILES.
+    its own is named.  ``has_others``: the probe counts what has no entry of its own with
+    OTHER_FILES.
     """
 
     def __init__(
@@ -278,10 +273,7 @@ class FlowTables:
         return Location(f"{where}:{shown}", where, fstype, "")
 
     def _learn_path(self, key: bytes, value: bytes) -> FileId | None:
-        """Take in a name; returns its file where that was called otherwise before.
-
-        An inode number is used again once its file is deleted.
-        """
+        """Take in a name; returns its file (numbers are used again) where that had another."""
         file: FileId = _FILE_KEY.unpack(key)
         length, complete = _PATH_HEAD.unpack_from(value)
         names = value[_PATH_HEAD.size : _PATH_HEAD.size + length]

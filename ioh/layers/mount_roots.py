@@ -5,16 +5,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import members_of, offset_defines
-from ioh.model.sample import Unavailable
+from ioh.layers.base import known_offsets
 
 if TYPE_CHECKING:
     from ioh.bpf.btf import Btf
     from ioh.bpf.maps import Map
 
-_MEMBERS = members_of(
-    "dentry d_sb", "super_block s_magic s_mounts s_root", "mount mnt_id mnt.mnt_root"
-)
+_MEMBERS = ("dentry d_sb", "super_block s_magic s_mounts s_root", "mount mnt_id mnt.mnt_root")
 # A list until 6.17, then a chain of pointers.
 _WAYS_ON = ("mnt_next_for_sb", "mnt_instance")
 _ROOT = struct.Struct("=Q")
@@ -25,8 +22,7 @@ _PARTS = struct.Struct("=16Q")  # PATH_PARTS of probes/path.h
 def mount_root_defines(btf: Btf) -> dict[str, int]:
     """Offsets by which the probe finds the mounts of a file system; nothing if one is missing."""
     for way in _WAYS_ON:
-        offsets = offset_defines(btf, [*_MEMBERS, ("mount", way)])
-        if not isinstance(offsets, Unavailable):
+        if offsets := known_offsets(btf, *_MEMBERS, f"mount {way}"):
             return {**offsets, "HAS_MOUNT_ROOTS": 1}
     return {}
 
@@ -44,12 +40,7 @@ class MountRoots:
 
     @staticmethod
     def decode(value: bytes, size: int) -> tuple[int, ...]:
-        """The dentries of a path, from the file upwards; none unless it lies on NFS.
-
-        Args:
-            value: The probe's struct file_path.
-            size: Where they begin; it may end there.
-        """
+        """Dentries behind ``size`` bytes of struct file_path, from the file up; () if not NFS."""
         if len(value) < size + _PARTS.size:
             return ()
         dentries = _PARTS.unpack_from(value, size)

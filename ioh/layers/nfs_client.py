@@ -7,79 +7,80 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of, raw
+from ioh.layers.base import Event, Layer
 from ioh.layers.flow_rows import READ, SYNC, WRITE
 from ioh.layers.flows import FlowTables
 from ioh.layers.mount_roots import mount_root_defines
-from ioh.layers.nfs_calls import SampledCalls, call_defines
-from ioh.layers.nfs_maps import nfs_defines, read_procedures
+from ioh.layers.nfs_maps import (
+    BY_BYTES,
+    FLOW,
+    SampledCalls,
+    nfs_defines,
+    read_procedures,
+)
 from ioh.layers.nfs_mounts import (
-    MOUNTS,
-    SERVERS,
     MountCounters,
     is_any_mounted,
     proc_ops,
     procedure_rows,
 )
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, CLIENT_PROCEDURES, FLOW
 from ioh.layers.nfs_superblocks import ProcTotals
-from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
-from ioh.procfs.mountstats import SAME_AS, add_procedures, read_mountstats
+from ioh.procfs.mountstats import SAME_AS, read_mountstats
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
 
 
-def _rpc_metrics(op: str) -> tuple[MetricSpec, ...]:
+def _rpc_metrics(op: str) -> str:
     """Where the time of one procedure's calls went, as mountstats splits it."""
     calls, verb = f"rpc_{op}s_total", op.upper()
-    return (
-        counter(calls, f"{verb} calls, each attempt counted, as in mountstats.", ""),
-        counter(f"rpc_{op}_queue_ns_total", f"Time {verb} calls waited to be sent.", ""),
-        counter(f"rpc_{op}_rtt_ns_total", f"Time from sending a {verb} to its reply.", ""),
-        counter(f"rpc_{op}_execute_ns_total", f"Time of {verb} calls in all.", ""),
-        mean_us(
-            f"rpc_{op}_queue_us",
-            f"rpc_{op}_queue_ns_total",
-            calls,
-            f"Mean time a {verb} waited to be sent.",
-            f"{op} queue",
-        ),
-        mean_us(
-            f"rpc_{op}_rtt_us",
-            f"rpc_{op}_rtt_ns_total",
-            calls,
-            f"Mean time from sending a {verb} to its reply: network and server.",
-            "rtt",
-        ),
-        mean_us(
-            f"rpc_{op}_execute_us",
-            f"rpc_{op}_execute_ns_total",
-            calls,
-            f"Mean time of a {verb} call in all.",
-            "exe",
-        ),
-    )
+    return f"""
+        {calls} | | {verb} calls, each attempt counted, as in mountstats.
+        rpc_{op}_queue_ns_total | | Time {verb} calls waited to be sent.
+        rpc_{op}_rtt_ns_total | | Time from sending a {verb} to its reply.
+        rpc_{op}_execute_ns_total | | Time of {verb} calls in all.
+        rpc_{op}_queue_us = 1e-3 * rpc_{op}_queue_ns_total / {calls} | {op} queue |
+            Mean time a {verb} waited to be sent.
+        rpc_{op}_rtt_us = 1e-3 * rpc_{op}_rtt_ns_total / {calls} | rtt |
+            Mean time from sending a {verb} to its reply: network and server.
+        rpc_{op}_execute_us = 1e-3 * rpc_{op}_execute_ns_total / {calls} | exe |
+            Mean time of a {verb} call in all.
+        """
 
 
 # In the order of struct answers in probes/nfs_client.c.
-ANSWERS = (
-    counter("granted_unstable_total", "WRITEs that the server answered UNSTABLE.", ""),
-    counter("granted_data_sync_total", "WRITEs that the server answered DATA_SYNC.", ""),
-    counter("granted_file_sync_total", "WRITEs that the server answered FILE_SYNC.", ""),
-    counter(
-        "short_reads_total", "READs that got less than asked before the end of file.", "shortR/s"
-    ),
-    counter("eof_reads_total", "READs that got less than asked at the end of file.", ""),
-    counter("short_writes_total", "WRITEs of which the server took a part only.", "shortW/s"),
-    counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+ANSWERS = numbers(
+    """
+    granted_unstable_total      |                | WRITEs that the server answered UNSTABLE.
+    granted_data_sync_total     |                | WRITEs that the server answered DATA_SYNC.
+    granted_file_sync_total     |                | WRITEs that the server answered FILE_SYNC.
+    short_reads_total | shortR/s | READs that got less than asked before the end of file.
+    eof_reads_total | | READs that got less than asked at the end of file.
+    short_writes_total          | shortW/s       | WRITEs of which the server took a part only.
+    unlisted_total | | Operations in the totals but not in the tables (full).
+    """
 )
+
+# What each mount has as each server.
+_COUNTERS = """
+reads_total       | r/s       | READs, each attempt counted.
+read_bytes_total  | rB/s      | Bytes that READs moved.
+read_ns_total     |           | Time of all READs.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
+writes_total      | w/s       | WRITEs, each attempt counted.
+write_bytes_total | wB/s      | Bytes that WRITEs moved.
+write_ns_total    |           | Time of all WRITEs.
+write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
+commits_total     | c/s       | COMMITs.
+retransmits_total | retrans/s | Requests sent again.
+timeouts_total    | timeo/s   | Times that a reply was not waited for longer.
+"""
 
 SPEC = LayerSpec(
     name="nfs_client",
@@ -89,34 +90,56 @@ SPEC = LayerSpec(
     groups={"write": ("write_unstable", "write_data_sync", "write_file_sync")},
     part="mount",
     metrics=(
-        counter("app_read_bytes_total", "Bytes that programs read of NFS files.", ""),
-        counter("cached_read_bytes_total", "Of these, bytes that no READ fetched.", ""),
-        ratio(
-            "cached_pct",
-            "cached_read_bytes_total",
-            "app_read_bytes_total",
-            "Share of bytes read that came from this client's page cache.",
-            scale=100.0,
-            title="cached%",
+        *numbers(
+            f"""
+            app_read_bytes_total        |                | Bytes that programs read of NFS files.
+            cached_read_bytes_total     |                | Of these, bytes that no READ fetched.
+            cached_pct = 100 * cached_read_bytes_total / app_read_bytes_total | cached% |
+                Share of bytes read that came from this client's page cache.
+            {_rpc_metrics("read")}
+            {_rpc_metrics("write")}
+            {_rpc_metrics("commit")}
+            rpc_retransmits_total       | rpc retrans/s  | Requests sent again, all procedures.
+            rpc_timeouts_total          | rpc timeouts/s | Times a reply was not waited for longer.
+            """
         ),
-        *_rpc_metrics("read"),
-        *_rpc_metrics("write"),
-        *_rpc_metrics("commit"),
-        counter("rpc_retransmits_total", "Requests sent again, all procedures.", "rpc retrans/s"),
-        counter("rpc_timeouts_total", "Times a reply was not waited for longer.", "rpc timeouts/s"),
         *ANSWERS,
     ),
-    tables=(
-        MOUNTS,
-        SERVERS,
-        TableSpec("process", "processes", ("pid", "comm"), FLOW, BY_BYTES),
-        TableSpec("file", "files", ("path",), FLOW, BY_BYTES),
-        CLIENT_PROCEDURES,
+    tables=tables(
+        f"""
+        mount | mounts | mount, export, vers, sec, proto | {BY_BYTES}
+            {_COUNTERS}
+            rsize_bytes       | rsize     | Largest READ.
+            wsize_bytes       | wsize     | Largest WRITE.
+            connections       | conns     | Connections to the server (nconnect).
+            slots_used        | slots     | Most requests ever in flight on these connections.
+            slots_limit | of | Most requests that this host lets be in flight (the server may allow
+                fewer): nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.
+            unanswered        |           | Requests sent less replies; those given up stay in it.
+            silent_s | | How long a request has waited with no reply at all; 0 if none is known to.
+        server | servers | server, address | {BY_BYTES}
+            {_COUNTERS}
+        process | processes | pid, comm | {BY_BYTES}
+            {FLOW}
+        file | files | path | {BY_BYTES}
+            {FLOW}
+        procedure | procedures | version, procedure | calls_per_s
+            calls_total       | calls/s   | Calls, each attempt counted.
+            errors_total      | err/s     | Calls that failed; ENOENT is normal for LOOKUP.
+            queue_ns_total    |           | Time spent waiting to be sent.
+            rtt_ns_total      |           | Time from sending to the reply.
+            execute_ns_total  |           | Time of whole calls.
+            retransmits_total | retrans/s | Requests sent again.
+            timeouts_total    | timeo/s   | Times that the client gave up waiting for a reply.
+            queue_us = 1e-3 * queue_ns_total / calls_total | queue µs | Mean wait before sending.
+            rtt_us = 1e-3 * rtt_ns_total / calls_total | rtt µs | Mean time to the reply.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time in all.
+        """
     ),
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = members_of(
+_MEMBERS = (
     "nfs_pgio_header inode args.count args.stable res.count res.eof res.verf",
     "nfs_writeverf committed",
     "nfs_commit_data inode",
@@ -129,9 +152,8 @@ _MEMBERS = members_of(
     "dentry d_parent d_name.name d_name.hash",
     "task_struct flags",
 )
-_CALL_MEMBERS = members_of("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
+_CALL_MEMBERS = ("rpc_rqst rq_xid rq_xprt rq_ntrans", "rpc_xprt addr")
 _PF_KTHREAD = 0x00200000  # a macro of linux/sched.h, unchanged since 2.6.27
-_FLOW_BYTES = 40
 
 
 class NfsClient(Layer):
@@ -143,13 +165,13 @@ class NfsClient(Layer):
     takes_turns = True
     idle = "no NFS file system is mounted"
     events = (
-        Event("rpc", (raw("rpc_stats_latency", "on_rpc"),)),
-        Event("read_done", (raw("nfs_readpage_done", "on_read_done"),)),
-        Event("write_done", (raw("nfs_writeback_done", "on_write_done"),)),
-        Event("commit_done", (raw("nfs_commit_done", "on_commit_done"),)),
-        Event("read_start", (raw("nfs_initiate_read", "on_read_start"),)),
-        Event("write_start", (raw("nfs_initiate_write", "on_write_start"),)),
-        Event("commit_start", (raw("nfs_initiate_commit", "on_commit_start"),)),
+        Event("rpc", "rpc_stats_latency"),
+        Event("read_done", "nfs_readpage_done"),
+        Event("write_done", "nfs_writeback_done"),
+        Event("commit_done", "nfs_commit_done"),
+        Event("read_start", "nfs_initiate_read"),
+        Event("write_start", "nfs_initiate_write"),
+        Event("commit_start", "nfs_initiate_commit"),
     )
 
     @classmethod
@@ -160,15 +182,10 @@ class NfsClient(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of the NFS client and of sunrpc."""
-        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
-        return {
-            **shared,
-            **mount_root_defines(host.btf),
-            **call_defines(host, filters, _CALL_MEMBERS),
-            "PF_KTHREAD": _PF_KTHREAD,
-        }
+        return {**shared, **mount_root_defines(host.btf), "PF_KTHREAD": _PF_KTHREAD}
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
         super().__init__(filters, root)
@@ -203,7 +220,7 @@ class NfsClient(Layer):
                 **tables,
                 "process": flows["process"],
                 "file": flows["file"],
-                "procedure": {key: tuple(row) for key, row in procedures.items()},
+                "procedure": procedures,
             },
             parts=self._parts.name(parts),
             lost=decode_lost(maps["lost"], SPEC.lost),
@@ -226,14 +243,12 @@ class NfsClient(Layer):
         return LayerSample(
             source="proc",
             ops={
-                **proc_ops(add_procedures(versions), versions),
+                **proc_ops(versions),
                 "read_cached": OpTotals(bytes_total=self._mounts.cached_bytes),
             },
             metrics={**self._mounts.metrics(), **_rpc_values(procedures)},
-            tables={**tables, "procedure": {key: tuple(row) for key, row in procedures.items()}},
-            parts={
-                name: proc_ops(part.procedures, [part]) for name, part in self._proc.parts.items()
-            },
+            tables={**tables, "procedure": procedures},
+            parts={name: proc_ops([part]) for name, part in self._proc.parts.items()},
             notes=(
                 *notes_of_unfiltered(self.filters, "all mounts and processes"),
                 *self._mounts.notes(),
@@ -246,7 +261,7 @@ class NfsClient(Layer):
         return None if found is None else f"{found.source} on {found.mount_point}"
 
 
-def _rpc_values(procedures: Mapping[tuple[str, str], Sequence[int]]) -> dict[str, Value]:
+def _rpc_values(procedures: Mapping[tuple[str, ...], Sequence[int]]) -> dict[str, Value]:
     """The layer's metrics out of the procedures' counters, versions added up."""
     values: dict[str, Value] = {}
     for op in ("read", "write", "commit"):

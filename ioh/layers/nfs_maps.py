@@ -1,39 +1,43 @@
-"""Decodes the maps of probes/nfs.h: procedures by name."""
+"""What the layers of NFS' client and server share: columns, offsets, procedures, sampled calls."""
 
 from __future__ import annotations
 
+import ipaddress
 import struct
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ioh.layers.base import PLEASE_REPORT, offset_defines
+from ioh.layers.base import PLEASE_REPORT, known_offsets, offset_defines
 from ioh.layers.part_totals import part_defines
+from ioh.model.calls import CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch, Calls, packed_calls
 from ioh.model.printable import printable
-from ioh.model.sample import Unavailable
+from ioh.model.sample import OpTotals, Unavailable
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
-    from ioh.bpf.maps import Map
+    from ioh.bpf.maps import Map, Maps
+    from ioh.model.filters import Filters
 
 PROCEDURE_KEY = struct.Struct("=I28s")  # version, name
 PROCEDURE_WORDS = 7
 _FLOWS_MOST_BYTES = 16 << 20
+_FLOW_BYTES = 40
 
 
 def nfs_defines(
-    host: HostFacts, members: Iterable[tuple[str, str]], flow_bytes: int, lost: int
+    host: HostFacts,
+    filters: Filters,
+    structs: tuple[str, ...],
+    of_call: tuple[str, ...],
+    lost: tuple[str, ...],
 ) -> dict[str, int | str] | Unavailable:
-    """What both of NFS' probes are compiled with.
-
-    Args:
-        host: How large per-CPU maps may be, and the kernel's structs.
-        members: Whose offsets are wanted.
-        flow_bytes: Of one value of map ``flows``.
-        lost: How many reasons there are.
-    """
-    offsets = offset_defines(host.btf, members)
+    """What both of NFS' probes are compiled with; ``of_call`` is needed where calls are sampled."""
+    offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets
+    calls = known_offsets(host.btf, *of_call) if filters.sample_calls else {}
     # In union d_u until it lost its name, between Linux 6.12 and 7.2.
     aliases = (host.btf.offset("dentry", path) for path in ("d_u.d_alias", "d_alias"))
     alias = next((offset for offset in aliases if offset is not None), None)
@@ -43,16 +47,77 @@ def nfs_defines(
         **part_defines(host),
         **offsets,
         "OFF_dentry_alias": alias,
-        "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (flow_bytes * host.cpu_count))),
-        "LOST_REASONS": lost,
+        "FLOWS": max(1024, min(16384, _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count))),
+        "LOST_REASONS": len(lost),
+        **({**calls, "SAMPLED_CALLS": MOST_CALLS} if calls else {}),
     }
 
 
-def read_procedures(procedures: Map) -> dict[tuple[str, str], tuple[int, ...]]:
+def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure in struct procedure's order, by version and name."""
-    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    found: dict[tuple[str, ...], tuple[int, ...]] = {}
     for key, counters in procedures.sums(PROCEDURE_WORDS):
         version, name = PROCEDURE_KEY.unpack(key)
         shown = printable(name.split(b"\0")[0]).removeprefix("OP_")
         found[f"v{version}", shown] = counters
     return found
+
+
+BY_BYTES = "read_bytes_per_s, write_bytes_per_s"
+
+FLOW = """
+reads_total       | r/s  | READs.
+read_bytes_total  | rB/s | Bytes read.
+read_ns_total     |      | Time of all READs.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
+writes_total      | w/s  | WRITEs.
+write_bytes_total | wB/s | Bytes written.
+write_ns_total    |      | Time of all WRITEs.
+write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
+commits_total     | c/s  | COMMITs.
+commit_ns_total   |      | Time of all COMMITs.
+commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
+    Mean time of a COMMIT.
+"""
+
+
+_AF_INET = 2
+_KEY = struct.Struct("=IIH2s16s")  # XID, op, family, port, address
+_NS, _LEVEL = struct.Struct("=Q"), struct.Struct("=I")
+_ENOUGH = 256  # calls of a sample
+_FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
+
+
+def address_text(family: int, address: bytes) -> str:
+    """``10.0.0.7`` or ``2001:db8::7``; "" for a family that is neither."""
+    if family == _AF_INET:
+        return str(ipaddress.IPv4Address(address[:4]))
+    return str(ipaddress.IPv6Address(address)) if family == 10 else ""
+
+
+class SampledCalls:
+    """Takes the calls out of the map, and has the probe keep fewer where there are many.
+
+    ``kinds``: the layer's ops in the probe's order, each as one of CALL_OPS.
+    """
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._kinds = [CALL_OPS.index(kind) for kind in kinds]
+        self._batches: deque[CallBatch] = deque(maxlen=KEPT_BATCHES)
+        self._done = 0
+
+    def read(self, maps: Maps, ops: Mapping[str, OpTotals]) -> Calls:
+        """The newest calls of ``ops`` and those of the samples before; () if none are kept."""
+        if "sampled" not in maps:
+            return ()
+        done = sum(op.count_total or 0 for op in ops.values())
+        level, self._done = ((done - self._done) // _ENOUGH).bit_length(), done
+        maps["sample_level"].update(_FIRST, _LEVEL.pack(min(_LAST_LEVEL, level)))
+        calls = []
+        for key, value in maps["sampled"].drain():
+            xid, op, family, _, address = _KEY.unpack(key)
+            if op < len(self._kinds):
+                ns = _NS.unpack(value)[0]
+                calls.append((xid, self._kinds[op], address_text(family, address), ns))
+        self._batches.append(packed_calls(time.monotonic_ns(), calls[:MOST_CALLS]))
+        return tuple(self._batches)

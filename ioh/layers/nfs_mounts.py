@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import add
 from pathlib import Path
 
-from ioh.layers.nfs_specs import BY_BYTES
 from ioh.layers.nfs_superblocks import Superblock, SuperblockId, Superblocks
-from ioh.model.metric import TableSpec, counter, gauge, mean_us
 from ioh.model.printable import printable
 from ioh.model.sample import OpTotals, Row, Table, Value
 from ioh.procfs.files import path_under, read_line
-from ioh.procfs.mountstats import NfsMount, ProcedureStats, slots_limit, stats_of
+from ioh.procfs.mountstats import NfsMount, add_procedures, slots_limit, stats_of
 
 _VERSIONS = ("nfsv2", "nfsv3", "nfsv4")
 _MS = 1_000_000  # nanoseconds
@@ -25,45 +23,6 @@ _SHARED = (
     "mounts of one file system of a server have the same counters (one superblock): each of their "
     "rows shows what was done on all of them; sums count it once"
 )
-
-_COUNTERS = (
-    counter("reads_total", "READs, each attempt counted.", "r/s"),
-    counter("read_bytes_total", "Bytes that READs moved.", "rB/s"),
-    counter("read_ns_total", "Time of all READs.", ""),
-    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a READ.", "r µs"),
-    counter("writes_total", "WRITEs, each attempt counted.", "w/s"),
-    counter("write_bytes_total", "Bytes that WRITEs moved.", "wB/s"),
-    counter("write_ns_total", "Time of all WRITEs.", ""),
-    mean_us("write_latency_us", "write_ns_total", "writes_total", "Mean time of a WRITE.", "w µs"),
-    counter("commits_total", "COMMITs.", "c/s"),
-    counter("retransmits_total", "Requests sent again.", "retrans/s"),
-    counter("timeouts_total", "Times that a reply was not waited for longer.", "timeo/s"),
-)
-
-MOUNTS = TableSpec(
-    "mount",
-    "mounts",
-    ("mount", "export", "vers", "sec", "proto"),
-    (
-        *_COUNTERS,
-        gauge("rsize_bytes", "Largest READ.", "rsize"),
-        gauge("wsize_bytes", "Largest WRITE.", "wsize"),
-        gauge("connections", "Connections to the server (nconnect).", "conns"),
-        gauge("slots_used", "Most requests ever in flight on these connections.", "slots"),
-        gauge(
-            "slots_limit",
-            "Most requests that this host lets be in flight (the server may allow fewer): "
-            "nfs.max_session_slots since NFSv4.1, before it sunrpc's for each connection.",
-            "of",
-        ),
-        gauge("unanswered", "Requests sent less replies; those given up stay in it."),
-        gauge(
-            "silent_s", "How long a request has waited with no reply at all; 0 if none is known to."
-        ),
-    ),
-    BY_BYTES,
-)
-SERVERS = TableSpec("server", "servers", ("server", "address"), _COUNTERS, BY_BYTES)
 
 
 def is_any_mounted(root: Path) -> bool:
@@ -97,8 +56,8 @@ def _counted(mount: NfsMount) -> tuple[int, ...]:
     )
 
 
-def _added(row: list[int] | None, counted: tuple[int, ...]) -> list[int]:
-    return list(counted) if row is None else list(map(add, row, counted))
+def _added(row: tuple[int, ...] | None, counted: tuple[int, ...]) -> tuple[int, ...]:
+    return counted if row is None else tuple(map(add, row, counted))
 
 
 class MountCounters:
@@ -106,10 +65,6 @@ class MountCounters:
 
     Rows add up what their superblocks have grown by since the first reading: where a mount comes
     or goes, its superblock's history is no traffic of that moment.
-
-    Args:
-        root: Where /proc and sysfs are.
-        clock: Seconds of a clock that never goes back.
     """
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -117,8 +72,8 @@ class MountCounters:
         self._root = root
         self._superblocks = Superblocks(root)
         self.superblocks: list[Superblock] = []  # as of the last reading
-        self._by_mount: dict[tuple[str, ...], list[int]] = {}
-        self._by_server: dict[tuple[str, ...], list[int]] = {}
+        self._by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         self._silences: dict[SuperblockId, _Silence] = {}
         self._ahead: dict[SuperblockId, int] = {}  # bytes fetched and not yet read
         self.app_bytes = 0
@@ -128,8 +83,8 @@ class MountCounters:
         """Take in one reading of mountstats."""
         now_s = self._clock()
         self.superblocks = self._superblocks.take_in(mounts, now_s)
-        by_mount: dict[tuple[str, ...], list[int]] = {}
-        by_server: dict[tuple[str, ...], list[int]] = {}
+        by_mount: dict[tuple[str, ...], tuple[int, ...]] = {}
+        by_server: dict[tuple[str, ...], tuple[int, ...]] = {}
         gauges: dict[tuple[str, ...], Row] = {}
         read_setting = cache(lambda name: read_line(path_under(self._root, name)))
         for superblock in self.superblocks:
@@ -148,7 +103,7 @@ class MountCounters:
         self._forget()
         return {
             "mount": {key: (*row, *gauges[key]) for key, row in by_mount.items()},
-            "server": {key: tuple(row) for key, row in by_server.items()},
+            "server": by_server,
         }
 
     def notes(self) -> tuple[str, ...]:
@@ -241,21 +196,20 @@ def _settings(mount: NfsMount) -> tuple[Value, ...]:
     )
 
 
-def proc_ops(
-    procedures: Mapping[str, ProcedureStats], mounts: Iterable[NfsMount]
-) -> dict[str, OpTotals]:
+def proc_ops(mounts: list[NfsMount]) -> dict[str, OpTotals]:
     """READ, WRITE and COMMIT as mountstats has them; it does not distinguish kinds of WRITE."""
-    listed = list(mounts)
     moved = {
-        "READ": sum(mount.server_read_bytes for mount in listed),
-        "WRITE": sum(mount.server_write_bytes for mount in listed),
+        "READ": sum(mount.server_read_bytes for mount in mounts),
+        "WRITE": sum(mount.server_write_bytes for mount in mounts),
+        "COMMIT": 0,
     }
+    procedures = add_procedures(mounts)
     ops: dict[str, OpTotals] = {}
-    for name in ("READ", "WRITE", "COMMIT"):
+    for name, size in moved.items():
         stats = stats_of(procedures, name)
         ops[name.lower()] = OpTotals(
             count_total=stats.calls,
-            bytes_total=moved.get(name, 0),
+            bytes_total=size,
             errors_total=stats.errors,
             latency_ns_total=stats.execute_ms * _MS,
             queue_ns_total=stats.queue_ms * _MS,
@@ -264,23 +218,21 @@ def proc_ops(
     return ops
 
 
-def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, str], list[int]]:
+def procedure_rows(mounts: Iterable[NfsMount]) -> dict[tuple[str, ...], tuple[int, ...]]:
     """Counters of each procedure in struct procedure's order, by version and name."""
-    rows: dict[tuple[str, str], list[int]] = {}
+    rows: dict[tuple[str, ...], tuple[int, ...]] = {}
     for mount in mounts:
         version = f"v{mount.options.get('vers', '?').partition('.')[0]}"
         for name, stats in mount.procedures.items():
-            row = rows.setdefault((printable(version), printable(name)), [0] * 7)
-            for at, value in enumerate(
-                (
-                    stats.calls,
-                    stats.errors,
-                    stats.queue_ms * _MS,
-                    stats.rtt_ms * _MS,
-                    stats.execute_ms * _MS,
-                    stats.transmissions - stats.calls,
-                    stats.timeouts,
-                )
-            ):
-                row[at] += value
+            counted = (
+                stats.calls,
+                stats.errors,
+                stats.queue_ms * _MS,
+                stats.rtt_ms * _MS,
+                stats.execute_ms * _MS,
+                stats.transmissions - stats.calls,
+                stats.timeouts,
+            )
+            key = printable(version), printable(name)
+            rows[key] = _added(rows.get(key), counted)
     return rows

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import advance_epoch, decode_lost
-from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.flow_rows import READ, SYNC, WRITE, FlowRows
 from ioh.layers.flows import FileId, FlowTables
-from ioh.layers.nfs_calls import SampledCalls, address_text, call_defines
-from ioh.layers.nfs_maps import nfs_defines, read_procedures
-from ioh.layers.nfs_parts import Parts
-from ioh.layers.nfs_specs import BY_BYTES, FLOW, SERVER_PROCEDURES
-from ioh.layers.part_totals import PartTotals, sum_parts
+from ioh.layers.nfs_maps import (
+    BY_BYTES,
+    FLOW,
+    SampledCalls,
+    address_text,
+    nfs_defines,
+    read_procedures,
+)
+from ioh.layers.part_totals import Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.mountinfo import MountTable
 from ioh.procfs.nfsd import read_max_block_bytes, read_nfsd, read_pool_stats
@@ -43,33 +47,38 @@ SPEC = LayerSpec(
         "write": ("write_unstable", "write_data_sync", "write_file_sync"),
     },
     part="file system",
-    metrics=(
-        gauge("threads", "Threads of nfsd.", "threads"),
-        gauge("busy_threads", "Threads serving a call at the sample instant.", "busy"),
-        gauge("max_block_bytes", "Largest READ or WRITE that the server offers.", ""),
-        counter("replayed_calls_total", "Calls answered from the cache of replies.", "replays/s"),
-        counter("queued_total", "Times that a connection had a request for a thread.", ""),
-        counter("woken_total", "Times that an idle thread took it at once.", ""),
-        ratio(
-            "at_once_pct",
-            "woken_total",
-            "queued_total",
-            "Share of requests for which a thread was idle; the others wait for one.",
-            scale=100.0,
-            title="at once%",
-        ),
-        counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
+    metrics=numbers(
+        """
+        threads              | threads   | Threads of nfsd.
+        busy_threads         | busy      | Threads serving a call at the sample instant.
+        max_block_bytes      |           | Largest READ or WRITE that the server offers.
+        replayed_calls_total | replays/s | Calls answered from the cache of replies.
+        queued_total         |           | Times that a connection had a request for a thread.
+        woken_total          |           | Times that an idle thread took it at once.
+        at_once_pct = 100 * woken_total / queued_total | at once% |
+            Share of requests for which a thread was idle; the others wait for one.
+        unlisted_total       |           | Operations in the totals but not in the tables (full).
+        """
     ),
-    tables=(
-        TableSpec("file", "files", ("path", "client"), FLOW, BY_BYTES),
-        TableSpec("client", "clients", ("client",), FLOW, BY_BYTES),
-        TableSpec("export", "file systems", ("mount", "fstype"), FLOW, BY_BYTES),
-        SERVER_PROCEDURES,
+    tables=tables(
+        f"""
+        file | files | path, client | {BY_BYTES}
+            {FLOW}
+        client | clients | client | {BY_BYTES}
+            {FLOW}
+        export | file systems | mount, fstype | {BY_BYTES}
+            {FLOW}
+        procedure | procedures | version, procedure | calls_per_s
+            calls_total      | calls/s | Calls, each attempt counted.
+            errors_total     | err/s   | Calls that failed; ENOENT is normal for LOOKUP.
+            execute_ns_total |         | Time of whole calls.
+            execute_us = 1e-3 * execute_ns_total / calls_total | exe µs | Mean time to serve one.
+        """
     ),
     lost=("map_full", "no_start"),
 )
 
-_MEMBERS = members_of(
+_MEMBERS = (
     "svc_rqst rq_addr rq_stime rq_prog rq_vers rq_proc rq_procinfo rq_argp rq_resp",
     "svc_procedure pc_name",
     "svc_fh fh_dentry",
@@ -80,10 +89,9 @@ _MEMBERS = members_of(
     "super_block s_dev s_root",
     "dentry d_inode d_parent d_name.name d_name.hash d_sb",
 )
-_CALL_MEMBERS = members_of("svc_rqst rq_xid")
-_STABLE = members_of("nfsd4_op u.write", "nfsd4_write wr_stable_how")
+_CALL_MEMBERS = ("svc_rqst rq_xid",)
+_STABLE = ("nfsd4_op u.write", "nfsd4_write wr_stable_how")
 _FLOW_KEY = struct.Struct("=QIIH2sI16s")  # ino, dev, op, family, port, name, address
-_FLOW_BYTES = 40
 
 
 Client = tuple[int, bytes, bytes]  # family, port, address
@@ -140,15 +148,15 @@ class NfsServer(Layer):
     takes_turns = True
     idle = "no NFS server is running"
     events = (
-        Event("reply", (raw("svc_stats_latency", "on_reply"),)),
-        Event("read_done", (raw("nfsd_read_done", "on_read_done"),)),
-        Event("write_done", (raw("nfsd_write_done", "on_write_done"),)),
-        Event("compound", (raw("nfsd_compound_status", "on_compound_op"),)),
-        Event("bio", (raw("block_bio_queue", "on_bio"),)),
-        Event("file", (raw("nfsd_file_acquire", "on_file"),)),
-        Event("read_start", (raw("nfsd_read_start", "on_read_start"),)),
-        Event("write_start", (raw("nfsd_write_start", "on_write_start"),)),
-        Event("call", (raw("svc_process", "on_call"),)),
+        Event("reply", "svc_stats_latency"),
+        Event("read_done", "nfsd_read_done"),
+        Event("write_done", "nfsd_write_done"),
+        Event("compound", "nfsd_compound_status", function="on_compound_op"),
+        Event("bio", "block_bio_queue"),
+        Event("file", "nfsd_file_acquire"),
+        Event("read_start", "nfsd_read_start"),
+        Event("write_start", "nfsd_write_start"),
+        Event("call", "svc_process"),
     )
 
     @classmethod
@@ -160,16 +168,15 @@ class NfsServer(Layer):
     @classmethod
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in the structs of nfsd and of sunrpc's server side."""
-        shared = nfs_defines(host, _MEMBERS, _FLOW_BYTES, len(SPEC.lost))
+        shared = nfs_defines(host, filters, _MEMBERS, _CALL_MEMBERS, SPEC.lost)
         if isinstance(shared, Unavailable):
             return shared
-        stable = offset_defines(host.btf, _STABLE)
+        stable = offset_defines(host.btf, *_STABLE)
         if isinstance(stable, Unavailable):
             return stable
         opened = host.btf.tracepoint("nfsd_file_acquire") or ()
         return {
             **shared,
-            **call_defines(host, filters, _CALL_MEMBERS),
             "NFSD4_OP_BYTES": host.btf.size("nfsd4_op") or 0,
             "OFF_write_stable_how": sum(stable.values()),
             "FILE_INODE_ARG": opened.index("inode") if "inode" in opened else 1,

@@ -1,17 +1,18 @@
-"""Decodes the maps of probes/part_totals.h: totals of each op of each part of a layer."""
+"""Totals of each op of each part of a layer (probes/part_totals.h), and the parts' names."""
 
 from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import STARTED, WORDS, decode_op_totals, hist_defines
+from ioh.layers.per_owner_totals import Ops, OwnedTotals, has_grown
 from ioh.model.derive_op import add_ops
-from ioh.model.sample import OpTotals
+from ioh.model.sample import OTHERS, OpTotals
 
 if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
@@ -33,10 +34,8 @@ def part_defines(host: HostFacts) -> dict[str, int | str]:
 class PartTotals:
     """Totals of each part and op; remembers the last reading to spare idle ops.
 
-    Shape:
-        ``retired`` has what parts did that are no more, by op.
-
-    Each op has an entry from the start for the parts that find the table full.
+    Each op has an entry from the start for the parts that find the table full.  ``retired`` has
+    what parts did that are no more, by op.
     """
 
     def __init__(self, ops: tuple[str, ...], *, queue: bool) -> None:
@@ -85,3 +84,35 @@ def sum_parts(
             by_op[name].append(op)
     nothing = replace(NOTHING, inflight=0)
     return {name: add_ops(by_op[name]) if by_op[name] else nothing for name in ops}
+
+
+class Parts:
+    """Names the probe's totals, which outlive the mounts: dev_t are used again, names are.
+
+    ``find_name`` says what is mounted (here) now; what is no longer mounted keeps its name.
+    """
+
+    def __init__(self, find_name: Callable[[int], str | None]) -> None:
+        self._find_name = find_name
+        self._totals = OwnedTotals()
+        self._names: dict[int, str] = {}
+        self._before: Mapping[int, Ops] = {}  # totals of the last reading
+        self._ended: set[int] = set()  # no longer mounted, and write-back has come to its end
+
+    def name(self, by_dev: Mapping[int, Ops]) -> dict[str, dict[str, OpTotals]]:
+        """Each part's running totals."""
+        for dev, ops in by_dev.items():
+            found = OTHERS if dev == OTHER_PARTS else self._find_name(dev)
+            if found is not None:
+                self._names[dev] = found
+                self._ended.discard(dev)
+            elif not has_grown(self._before.get(dev, {}), ops):
+                self._ended.add(dev)
+            elif dev in self._ended or dev not in self._names:
+                # Of another mount namespace: a new file system, or what is left of it.
+                self._names[dev] = f"{dev >> 20}:{dev & 0xFFFFF}"
+        self._before = by_dev
+        parts = self._totals.update(by_dev, self._names.__getitem__)
+        gone = parts.keys() - {self._names[dev] for dev in by_dev}
+        self._totals.forget(gone)
+        return {name: ops for name, ops in parts.items() if name not in gone}

@@ -41,15 +41,10 @@ class OwnedTotals:
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
     ) -> dict[str, dict[str, OpTotals]]:
-        """Take in a reading of every device so far.
+        """Take in each device's totals by op; returns those of each owner.
 
-        Args:
-            readings: By device, the totals of each of its ops.
-            owner_of: Asked for each device that did something since the last reading; None for
-                one whose totals are wanted by nobody.
-
-        Returns:
-            By owner, then by op.  Maximum and number in flight are of its devices of now.
+        ``owner_of`` is asked for each device that did something since the last reading; None means
+        that nobody wants its totals.  Maximum and number in flight are of the devices of now.
         """
         grown: dict[str, list[tuple[Ops, Ops]]] = defaultdict(list)
         for dev, ops in readings.items():

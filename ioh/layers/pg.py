@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ioh.bpf.privileges import forget_capabilities
 from ioh.layers.base import Layer
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, mean_us, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.pg.reader import CONNECTING, Reader
 from ioh.pg.reading import Reading
@@ -24,80 +24,42 @@ SPEC = LayerSpec(
     ops=("commit", "data_read", "log_write", "log_sync"),
     groups={},
     part="database",
-    metrics=(
-        counter("hit_blocks_total", "Blocks found in shared buffers.", ""),
-        counter("wanted_blocks_total", "Blocks asked for: found there or read.", "blocks/s"),
-        ratio(
-            "cached_pct",
-            "hit_blocks_total",
-            "wanted_blocks_total",
-            "Share of the blocks asked for that were in shared buffers.",
-            scale=100.0,
-            title="cached%",
-        ),
-        gauge("sessions", "Sessions of all databases, ioh's own among them.", "sessions"),
-        gauge("active_sessions", "Sessions that execute a statement.", "active"),
-        gauge("waiting_for_locks", "Sessions that wait for a lock.", "wait for locks"),
-        gauge("idle_in_transaction", "Sessions idle in a transaction.", "idle in transaction"),
-        gauge("oldest_transaction_us", "Age of the oldest transaction.", "oldest"),
-        counter("rollbacks_total", "Transactions that were rolled back.", "rollbacks/s"),
-        counter("full_pages_total", "Full pages in the log, after checkpoints.", "full pages/s"),
-        counter("temp_bytes_total", "Bytes written to temporary files.", "temp B/s"),
-        counter("deadlocks_total", "Deadlocks.", "deadlocks/s"),
+    metrics=numbers(
+        """
+        hit_blocks_total      |                     | Blocks found in shared buffers.
+        wanted_blocks_total   | blocks/s            | Blocks asked for: found there or read.
+        cached_pct = 100 * hit_blocks_total / wanted_blocks_total | cached% |
+            Share of the blocks asked for that were in shared buffers.
+        sessions | sessions | Sessions of all databases, ioh's own among them.
+        active_sessions       | active              | Sessions that execute a statement.
+        waiting_for_locks     | wait for locks      | Sessions that wait for a lock.
+        idle_in_transaction   | idle in transaction | Sessions idle in a transaction.
+        oldest_transaction_us | oldest              | Age of the oldest transaction.
+        rollbacks_total       | rollbacks/s         | Transactions that were rolled back.
+        full_pages_total      | full pages/s        | Full pages in the log, after checkpoints.
+        temp_bytes_total      | temp B/s            | Bytes written to temporary files.
+        deadlocks_total       | deadlocks/s         | Deadlocks.
+        """
     ),
-    tables=(
-        TableSpec(
-            "statement",
-            "statements",
-            ("database", "statement"),
-            (
-                counter("calls_total", "Executions that ended.", "calls/s"),
-                counter("elapsed_ns_total", "Time of all executions.", ""),
-                ratio(
-                    "avg_inflight",
-                    "elapsed_ns_total",
-                    "",
-                    "Sessions that execute it, on average.",
-                    scale=1e-9,
-                    title="active",
-                ),
-                mean_us(
-                    "latency_us", "elapsed_ns_total", "calls_total", "Mean execution.", "mean µs"
-                ),
-                counter("rows_total", "Rows returned or changed.", "rows/s"),
-                counter("read_blocks_total", "Blocks not found in shared buffers.", "reads/s"),
-                gauge("queryid", "Its number in pg_stat_statements.", ""),
-            ),
-            ("avg_inflight",),
-        ),
-        TableSpec(
-            "session",
-            "sessions",
-            ("pid", "user", "database", "state", "wait", "statement"),
-            (
-                gauge("state_us", "Time in this state.", "for"),
-                gauge("transaction_us", "Age of its transaction.", "xact"),
-            ),
-            ("state_us",),
-        ),
-        TableSpec(
-            "wait",
-            "waits",
-            ("wait",),
-            (
-                counter("session_ns_total", "Time of all sessions seen in it.", ""),
-                ratio(
-                    "avg_inflight",
-                    "session_ns_total",
-                    "",
-                    "Sessions in it, on average; sampled.",
-                    scale=1e-9,
-                    title="sessions",
-                ),
-            ),
-            ("avg_inflight",),
-        ),
+    tables=tables(
+        """
+        statement | statements | database, statement | avg_inflight
+            calls_total       | calls/s | Executions that ended.
+            elapsed_ns_total  |         | Time of all executions.
+            avg_inflight = 1e-9 * elapsed_ns_total | active | Sessions that execute it, on average.
+            latency_us = 1e-3 * elapsed_ns_total / calls_total | mean µs | Mean execution.
+            rows_total        | rows/s  | Rows returned or changed.
+            read_blocks_total | reads/s | Blocks not found in shared buffers.
+            queryid           |         | Its number in pg_stat_statements.
+        session | sessions | pid, user, database, state, wait, statement | state_us
+            state_us       | for  | Time in this state.
+            transaction_us | xact | Age of its transaction.
+        wait | waits | wait | avg_inflight
+            session_ns_total | | Time of all sessions seen in it.
+            avg_inflight = 1e-9 * session_ns_total | sessions | Sessions in it, on average; sampled.
+        """
     ),
+    lost=(),
 )
 
 
@@ -123,11 +85,7 @@ class Postgres(Layer):
             self._reader.close()
 
     def read(self, maps: Maps) -> LayerSample:
-        """Never called, since there is no probe.
-
-        Raises:
-            NotImplementedError: It was.
-        """
+        """Never called, since there is no probe."""
         raise NotImplementedError
 
     def read_proc(self) -> LayerSample | Unavailable:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ioh.bpf.totals import advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.abandoned import AbandonedRequests
-from ioh.layers.base import Event, Late, Layer, Step, raw
+from ioh.layers.base import AttachPoint, Event, Late, Layer, Step
 from ioh.layers.flows import FlowTables
 from ioh.layers.nfs_mounts import is_any_mounted
 from ioh.layers.syscall_probe import (
@@ -21,7 +21,7 @@ from ioh.layers.syscall_probe import (
     syscall_defines,
 )
 from ioh.model.filters import Filters
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec, counter, mean_us, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Unavailable
 from ioh.procfs.devices import numbers_on
 from ioh.procfs.processes import are_pids_the_kernels
@@ -31,35 +31,27 @@ if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
 
-_FLOW: tuple[MetricSpec, ...] = (
-    counter("reads_total", "Read calls.", "r/s"),
-    counter("read_bytes_total", "Bytes read.", "rB/s"),
-    counter("read_ns_total", "Time in read calls.", ""),
-    mean_us("read_latency_us", "read_ns_total", "reads_total", "Mean time of a read call.", "r µs"),
-    counter("writes_total", "Write calls, and copies between files.", "w/s"),
-    counter("write_bytes_total", "Bytes written and copied.", "wB/s"),
-    counter("write_ns_total", "Time in write calls.", ""),
-    mean_us(
-        "write_latency_us", "write_ns_total", "writes_total", "Mean time of a write call.", "w µs"
-    ),
-    counter("syncs_total", "fsync-family calls.", "f/s"),
-    counter("sync_ns_total", "Time in fsync-family calls.", ""),
-    mean_us(
-        "sync_latency_us", "sync_ns_total", "syncs_total", "Mean time of an fsync call.", "f µs"
-    ),
-    counter("faults_total", "Reads that page faults, swap-in and exec submitted.", "m/s"),
-    counter("fault_bytes_total", "Bytes of those reads.", "mB/s"),
-    counter("fault_ns_total", "Time of those reads.", ""),
-    ratio(
-        "fault_latency_us",
-        "fault_ns_total",
-        "faults_total",
-        "Mean time of such a read.",
-        scale=1e-3,
-        title="m µs",
-    ),
-)
-_BY_BYTES = ("read_bytes_per_s", "write_bytes_per_s", "fault_bytes_per_s")
+_FLOW = """
+reads_total       | r/s  | Read calls.
+read_bytes_total  | rB/s | Bytes read.
+read_ns_total     |      | Time in read calls.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a read call.
+writes_total      | w/s  | Write calls, and copies between files.
+write_bytes_total | wB/s | Bytes written and copied.
+write_ns_total    |      | Time in write calls.
+write_latency_us = 1e-3 * write_ns_total / writes_total | w µs |
+    Mean time of a write call.
+syncs_total       | f/s  | fsync-family calls.
+sync_ns_total     |      | Time in fsync-family calls.
+sync_latency_us = 1e-3 * sync_ns_total / syncs_total | f µs |
+    Mean time of an fsync call.
+faults_total      | m/s  | Reads that page faults, swap-in and exec submitted.
+fault_bytes_total | mB/s | Bytes of those reads.
+fault_ns_total    |      | Time of those reads.
+fault_latency_us = 1e-3 * fault_ns_total / faults_total | m µs |
+    Mean time of such a read.
+"""
+_BY_BYTES = "read_bytes_per_s, write_bytes_per_s, fault_bytes_per_s"
 
 SPEC = LayerSpec(
     name="syscall",
@@ -79,79 +71,50 @@ SPEC = LayerSpec(
         "read": ("read_buffered", "read_direct"),
         "write": ("write_buffered", "write_direct", "write_sync"),
     },
-    metrics=(
-        counter(
-            "read_calls_total",
-            "Read calls that were watched for what they became: none of FUSE, CIFS or ZFS.",
-            "",
-        ),
-        counter("read_calls_cached_total", "Of these, calls that touched no lower layer.", ""),
-        counter(
-            "read_calls_at_end_total",
-            "Read calls that found the end of their file, and are none of these.",
-            "",
-        ),
-        ratio(
-            "cached_pct",
-            "read_calls_cached_total",
-            "read_calls_total",
-            "Share of read calls served from cache: they submitted nothing below.",
-            scale=100.0,
-            title="cached%",
-        ),
-        counter("read_lower_ops_total", "Bios that reads submitted in their own context.", ""),
-        counter("read_lower_bytes_total", "Bytes of those bios.", ""),
-        counter("write_calls_total", "Write and fsync calls that were watched.", ""),
-        counter("write_lower_ops_total", "Bios that writes and fsyncs submitted themselves.", ""),
-        counter("write_lower_bytes_total", "Bytes of those bios.", ""),
-        counter(
-            "write_reads_total",
-            "Bios that writes submitted to read: pages that they write in part, metadata.",
-            "",
-        ),
-        counter("lower_splits_total", "Times a bio of such a call was cut by a limit.", ""),
-        counter("lower_requests_total", "Requests that such calls became.", ""),
-        ratio(
-            "read_lower_ops_per_op",
-            "read_lower_ops_total",
-            "read_calls_total",
-            "Bios for each read call.",
-            title="bios/r",
-        ),
-        ratio(
-            "write_lower_ops_per_op",
-            "write_lower_ops_total",
-            "write_calls_total",
-            "Bios for each write or fsync call, submitted by the caller itself.",
-            title="bios/w",
-        ),
-        counter(
-            "read_reaped_late_total",
-            "libaio reads that had completed before io_getevents was called for them.",
-            "",
-        ),
-        counter("write_reaped_late_total", "The same of libaio writes.", ""),
-        counter("unlisted_total", "Operations in the totals but not in the tables (full).", ""),
-        counter(
-            "read_looked_bytes_total",
-            "Bytes of the buffered reads whose file was looked at: one a millisecond and CPU.",
-            "",
-        ),
-        counter(
-            "read_hole_bytes_total",
-            "Of these, bytes in no block of their file: most of it in memory are holes.",
-            "",
-        ),
-        counter("fault_requests_total", "Requests that fault_read became.", ""),
-        counter(
-            "read_packed_bytes_total", "Bytes of compressed files that buffered reads fetched.", ""
-        ),
-        counter("read_unpacked_bytes_total", "What these bytes became in the page cache.", ""),
+    metrics=numbers(
+        """
+        read_calls_total | | Read calls that were watched for what they became: none of FUSE, CIFS
+            or ZFS.
+        read_calls_cached_total   | | Of these, calls that touched no lower layer.
+        read_calls_at_end_total | | Read calls that found the end of their file, and are none of
+            these.
+        cached_pct = 100 * read_calls_cached_total / read_calls_total | cached% |
+            Share of read calls served from cache: they submitted nothing below.
+        read_lower_ops_total      | | Bios that reads submitted in their own context.
+        read_lower_bytes_total    | | Bytes of those bios.
+        write_calls_total         | | Write and fsync calls that were watched.
+        write_lower_ops_total     | | Bios that writes and fsyncs submitted themselves.
+        write_lower_bytes_total   | | Bytes of those bios.
+        write_reads_total | | Bios that writes submitted to read: pages that they write in part,
+            metadata.
+        lower_splits_total        | | Times a bio of such a call was cut by a limit.
+        lower_requests_total      | | Requests that such calls became.
+        read_lower_ops_per_op = read_lower_ops_total / read_calls_total | bios/r |
+            Bios for each read call.
+        write_lower_ops_per_op = write_lower_ops_total / write_calls_total | bios/w |
+            Bios for each write or fsync call, submitted by the caller itself.
+        read_reaped_late_total | | libaio reads that had completed before io_getevents was called
+            for them.
+        write_reaped_late_total   | | The same of libaio writes.
+        unlisted_total            | | Operations in the totals but not in the tables (full).
+        read_looked_bytes_total | | Bytes of the buffered reads whose file was looked at: one a
+            millisecond and CPU.
+        read_hole_bytes_total | | Of these, bytes in no block of their file: most of it in memory
+            are holes.
+        fault_requests_total      | | Requests that fault_read became.
+        read_packed_bytes_total   | | Bytes of compressed files that buffered reads fetched.
+        read_unpacked_bytes_total | | What these bytes became in the page cache.
+        """
     ),
-    tables=(
-        TableSpec("process", "processes", ("pid", "comm"), _FLOW, _BY_BYTES),
-        TableSpec("file", "files", ("path",), _FLOW, _BY_BYTES),
-        TableSpec("mount", "mounts", ("mount", "fstype"), _FLOW, _BY_BYTES),
+    tables=tables(
+        f"""
+        process | processes | pid, comm | {_BY_BYTES}
+            {_FLOW}
+        file | files | path | {_BY_BYTES}
+            {_FLOW}
+        mount | mounts | mount, fstype | {_BY_BYTES}
+            {_FLOW}
+        """
     ),
     lost=("map_full", "aio_unseen", "uring_unseen"),
 )
@@ -172,50 +135,18 @@ class Syscall(Layer):
     joins = "block"
     welcome_modules = ("btrfs", "xfs")
     events = (
-        Event("exit", (raw("sys_exit", "on_exit"),)),
-        Event(
-            "uring_complete",
-            (raw("io_uring_complete", "on_uring_complete"),),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event(
-            "request_end",
-            (raw("block_rq_complete", "on_request_end"),),
-            gives="fault_read",
-            needed=False,
-            usable=sees_faults,
-        ),
-        Event(
-            "bio_end",
-            (raw("block_bio_complete", "on_bio_end"),),
-            gives="fault_read",
-            needed=False,
-            usable=sees_faults,
-        ),
-        Event("bio", (raw("block_bio_queue", "on_bio"),), gives="cached", needed=False),
-        Event("request", (raw("block_getrq", "on_request"),), gives="requests", needed=False),
-        Event("backmerge", (raw("block_bio_backmerge", "on_merge"),), gives="merges", needed=False),
-        Event(
-            "frontmerge", (raw("block_bio_frontmerge", "on_merge"),), gives="merges", needed=False
-        ),
-        Event("split", (raw("block_split", "on_split"),), gives="splits", needed=False),
-        Event(
-            "uring_submit",
-            tuple(raw(name, "on_uring_submit") for name in URING_SUBMIT_TRACEPOINTS),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event(
-            "uring_worker",
-            (raw("io_uring_queue_async_work", "on_uring_worker"),),
-            gives="io_uring",
-            needed=False,
-            usable=has_uring,
-        ),
-        Event("enter", (raw("sys_enter", "on_enter"),)),
+        Event("exit", "sys_exit"),
+        Event("uring_complete", "io_uring_complete", "io_uring", has_uring),
+        Event("request_end", "block_rq_complete", "fault_read", sees_faults),
+        Event("bio_end", "block_bio_complete", "fault_read", sees_faults),
+        Event("bio", "block_bio_queue", "cached"),
+        Event("request", "block_getrq", "requests"),
+        Event("backmerge", "block_bio_backmerge", "merges", function="on_merge"),
+        Event("frontmerge", "block_bio_frontmerge", "merges", function="on_merge"),
+        Event("split", "block_split", "splits"),
+        Event("uring_submit", " ".join(URING_SUBMIT_TRACEPOINTS), "io_uring", has_uring),
+        Event("uring_worker", "io_uring_queue_async_work", "io_uring", has_uring),
+        Event("enter", "sys_enter"),
     )
 
     steps = (
@@ -224,7 +155,10 @@ class Syscall(Layer):
         Step("reap_step", "sys_exit", "on_reap_step"),
     )
     late = Late(
-        (raw("nfs_initiate_read", "on_nfs_read"), raw("nfs_initiate_write", "on_nfs_write")),
+        (
+            AttachPoint("nfs_initiate_read", "on_nfs_read"),
+            AttachPoint("nfs_initiate_write", "on_nfs_write"),
+        ),
         without="calls on NFS files look cached",
         module="nfs",
         offsets=(("nfs_pgio_header", "args.count"),),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.bpf.totals import hist_defines
-from ioh.layers.base import members_of, offset_defines
+from ioh.layers.base import known_offsets, offset_defines
 from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
@@ -27,7 +27,7 @@ _TICKS_TO_STAY = 8  # an entry is dropped some four ticks after it was made, if 
 _FIRST_COMERS = 128  # of a tick; user space names half as many, the busiest
 DEVICES = 16  # on one disk that --device knows: volumes, arrays, btrfs file systems, partitions
 
-_MEMBERS = members_of(
+_MEMBERS = (
     "task_struct pid tgid files group_leader comm nvcsw",
     "files_struct fdt",
     "fdtable max_fds fd",
@@ -54,22 +54,24 @@ CAST_TYPES = {
     "REQUEST": "io_kiocb",
     "RW": "io_rw",
 }
-_X86_REGISTERS = [("pt_regs", name) for name in ("di", "si", "dx", "r10", "r9")]
-_FILTER_MEMBERS = members_of("super_block s_bdev", "block_device bd_disk", "gendisk major")
-_CGROUP_MEMBERS = members_of(
+_X86_REGISTERS = "pt_regs di si dx r10 r9"
+_FILTER_MEMBERS = ("super_block s_bdev", "block_device bd_disk", "gendisk major")
+_CGROUP_MEMBERS = (
     "task_struct cgroups",
     "css_set dfl_cgrp",
     "cgroup kn self.parent",
     "cgroup_subsys_state cgroup",
     "kernfs_node id",
 )
-_URING_MEMBERS = members_of("io_kiocb opcode file flags cqe.fd")
-
-
-_ACCOUNT_MEMBERS = [("task_struct", "ioac.read_bytes")]  # CONFIG_TASK_IO_ACCOUNTING
-_HOLE_MEMBERS = members_of("inode i_mapping i_blocks", "address_space i_pages.xa_flags nrpages")
-_XFS_MEMBERS = members_of("xfs_inode i_vnode i_nblocks", "super_block s_blocksize_bits")
-_FAULT_MEMBERS = members_of(
+_URING_MEMBERS = "io_kiocb opcode file flags cqe.fd"
+# What the probe can do without, each line for itself.
+_OPTIONAL = (
+    ("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid"),
+    ("task_struct ioac.read_bytes",),  # CONFIG_TASK_IO_ACCOUNTING
+    ("inode i_mapping i_blocks", "address_space i_pages.xa_flags nrpages"),
+    ("xfs_inode i_vnode i_nblocks", "super_block s_blocksize_bits"),
+)
+_FAULT_MEMBERS = (
     "task_struct flags bio_list",
     "bio bi_io_vec bi_next bi_status",
     "bio_vec bv_page",
@@ -78,13 +80,16 @@ _FAULT_MEMBERS = members_of(
     "address_space host i_mmap",
     "inode i_dentry",
 )
-_FAULT_EXTRAS = (
-    members_of("task_struct io_uring"),
-    members_of("bio bi_bdev"),
-    members_of("btrfs_bio bio inode"),
-    members_of("btrfs_bio bio", "compressed_bio bbio len compressed_len"),
+_FAULT_OPTIONAL = (
+    ("task_struct io_uring",),
+    ("bio bi_bdev",),
+    ("btrfs_bio bio inode",),
+    ("btrfs_bio bio", "compressed_bio bbio len compressed_len"),
 )
-_BTRFS_MEMBERS = members_of("btrfs_inode vfs_inode root", "btrfs_root root_key.objectid")
+
+
+def _optional(btf: Btf, lines: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    return {name: at for structs in lines for name, at in known_offsets(btf, *structs).items()}
 
 
 def has_uring(btf: Btf) -> bool:
@@ -99,15 +104,11 @@ def has_uring(btf: Btf) -> bool:
         (btf.tracepoint(name) or ("",))[0] == "io_kiocb" for name in URING_SUBMIT_TRACEPOINTS
     )
     names_request = args[-1:] == ("io_uring_cqe",) or len(args) >= _URING_ARGS_WITH_REQUEST
-    return (
-        submits
-        and names_request
-        and not isinstance(offset_defines(btf, _URING_MEMBERS), Unavailable)
-    )
+    return submits and names_request and bool(known_offsets(btf, _URING_MEMBERS))
 
 
 def _fault_defines(btf: Btf) -> dict[str, int]:
-    offsets = _known(btf, _FAULT_MEMBERS)
+    offsets = known_offsets(btf, *_FAULT_MEMBERS)
     # Linux 7.1 renamed the one, 7.2 took the union around the other away.
     head = btf.offset("page", "compound_head") or btf.offset("page", "compound_info")
     alias = btf.offset("dentry", "d_u.d_alias") or btf.offset("dentry", "d_alias")
@@ -115,11 +116,14 @@ def _fault_defines(btf: Btf) -> dict[str, int]:
     meta = btf.enumerators("req_flag_bits").get("__REQ_META")
     if not offsets or head is None or alias is None or backed is None or meta is None:
         return {}
-    more = {"OFF_page_compound_head": head, "OFF_dentry_d_alias": alias}
-    more |= {"PG_swapbacked": backed, "REQ_META": 1 << meta}
-    for members in _FAULT_EXTRAS:
-        more |= _known(btf, members)
-    return offsets | more
+    return {
+        **offsets,
+        "OFF_page_compound_head": head,
+        "OFF_dentry_d_alias": alias,
+        "PG_swapbacked": backed,
+        "REQ_META": 1 << meta,
+        **_optional(btf, _FAULT_OPTIONAL),
+    }
 
 
 def sees_faults(btf: Btf) -> bool:
@@ -146,12 +150,10 @@ def syscall_defines(
             "the kernel knows processes by the host's ids, and ioh runs in a PID namespace",
             "let the container share the host's (docker run --pid=host), or use --comm or --cgroup",
         )
-    offsets = offset_defines(host.btf, _members(host, filters))
+    offsets = offset_defines(host.btf, *_members(host, filters))
     if isinstance(offsets, Unavailable):
         return offsets
-    spans: dict[str, int] = {}
-    for name, (owner, members) in _SPANS.items():
-        spans |= _span(offsets, name, owner, members)
+    spans = _spans(offsets)
     longest = max(spans[f"{name}_SPAN"] for name in _SPANS)
     per_cpu = _FLOWS_MOST_BYTES // (_FLOW_BYTES * host.cpu_count)
     flows = max(1024, min(_FLOWS_SMALL_HOST, per_cpu))
@@ -170,15 +172,12 @@ def syscall_defines(
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
         **_tracepoint_arguments(host.btf),
-        **_known(host.btf, _BTRFS_MEMBERS),
-        **_known(host.btf, _ACCOUNT_MEMBERS),
-        **_known(host.btf, _HOLE_MEMBERS),
-        **_known(host.btf, _XFS_MEMBERS),
+        **_optional(host.btf, _OPTIONAL),
         **_fault_defines(host.btf),
         **mount_root_defines(host.btf),
     }
     if has_uring(host.btf):
-        defines |= _known(host.btf, _URING_MEMBERS) | _uring_arguments(host.btf)
+        defines |= known_offsets(host.btf, _URING_MEMBERS) | _uring_arguments(host.btf)
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
@@ -189,31 +188,23 @@ def syscall_defines(
     return {**defines, **_filter_defines(filters)}
 
 
-def _known(btf: Btf, members: list[tuple[str, str]]) -> dict[str, int]:
-    """Offsets of members without which the probe does well enough; nothing if one is missing."""
-    offsets = offset_defines(btf, members)
-    return {} if isinstance(offsets, Unavailable) else offsets
-
-
-def _members(host: HostFacts, filters: Filters) -> list[tuple[str, str]]:
+def _members(host: HostFacts, filters: Filters) -> list[str]:
     """Members of structs that the probe follows on this machine, for these filters."""
-    members = list(_MEMBERS)
-    if host.machine == "x86_64":
-        members += _X86_REGISTERS
-    if filters.device is not None:
-        members += _FILTER_MEMBERS
-    if filters.cgroup_id is not None:
-        members += _CGROUP_MEMBERS
-    return members
+    return [
+        *_MEMBERS,
+        *([_X86_REGISTERS] if host.machine == "x86_64" else []),
+        *(_FILTER_MEMBERS if filters.device is not None else []),
+        *(_CGROUP_MEMBERS if filters.cgroup_id is not None else []),
+    ]
 
 
-def _span(
-    offsets: Mapping[str, int], name: str, owner: str, members: tuple[str, ...]
-) -> dict[str, int]:
-    """First byte and length of the words of a struct that hold all these members."""
-    at = [offsets[f"OFF_{owner}_{member}"] & ~7 for member in members]
-    base = min(at)
-    return {f"{name}_BASE": base, f"{name}_SPAN": max(at) + 8 - base}
+def _spans(offsets: Mapping[str, int]) -> dict[str, int]:
+    """First byte and length of the words of each struct that hold all these members."""
+    spans: dict[str, int] = {}
+    for name, (owner, members) in _SPANS.items():
+        at = [offsets[f"OFF_{owner}_{member}"] & ~7 for member in members]
+        spans |= {f"{name}_BASE": min(at), f"{name}_SPAN": max(at) + 8 - min(at)}
+    return spans
 
 
 def _tracepoint_arguments(btf: Btf) -> dict[str, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.bpf.totals import decode_lost, hist_defines
-from ioh.layers.base import Event, Layer, members_of, offset_defines, raw
+from ioh.layers.base import Event, Layer, offset_defines
 from ioh.layers.tcp_ledger import ConnectionEnd, Ledger, Moved, decode_endings
 from ioh.layers.tcp_tables import (
     ConnectionTable,
@@ -22,7 +22,7 @@ from ioh.layers.tcp_tables import (
     round_trips,
 )
 from ioh.model.filters import Filters, notes_of_unfiltered
-from ioh.model.metric import LayerSpec, TableSpec, counter, gauge, ratio
+from ioh.model.metric import LayerSpec, numbers, tables
 from ioh.model.sample import LayerSample, OpTotals, Table, Unavailable, Value
 from ioh.procfs.files import path_under, read_numbers
 from ioh.procfs.network import LinkTable, read_counters, read_interfaces
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from ioh.bpf.host import HostFacts
     from ioh.bpf.maps import Maps
 
-_FLOW = (
-    counter("in_bytes_total", "Payload received.", "in B/s"),
-    counter("out_bytes_total", "Payload sent for the first time.", "out B/s"),
-    counter("retrans_bytes_total", "Payload sent again.", "retr B/s"),
-    counter("retrans_segs_total", "Segments sent again.", "retr/s"),
-)
-_BY_BYTES = ("in_bytes_per_s", "out_bytes_per_s", "retrans_bytes_per_s")
+_FLOW = """
+in_bytes_total      | in B/s   | Payload received.
+out_bytes_total     | out B/s  | Payload sent for the first time.
+retrans_bytes_total | retr B/s | Payload sent again.
+retrans_segs_total  | retr/s   | Segments sent again.
+"""
+_BY_BYTES = "in_bytes_per_s, out_bytes_per_s, retrans_bytes_per_s"
 
 SPEC = LayerSpec(
     name="tcp",
@@ -46,97 +46,78 @@ SPEC = LayerSpec(
     rank=30,
     ops=("in", "out"),  # payload bytes; one operation is a segment that carries data
     groups={},
-    metrics=(
-        counter("retrans_bytes_total", "Payload sent again.", "retr B/s"),
-        counter("retrans_segs_total", "Segments sent again, SYN and FIN included.", "retr/s"),
-        counter("sent_segs_total", "Segments sent, repeats and bare ACKs included.", "seg/s"),
-        counter("received_segs_total", "Segments received, as the kernel joined them.", ""),
-        ratio("retrans_pct", "retrans_segs_total", "sent_segs_total",
-              "Share of the segments sent that were sent again.", scale=100.0, title="retr%"),
-        gauge("srtt_us", "Smoothed round-trip time, mean over the bytes moved.", "rtt µs"),
-        gauge("min_rtt_us", "Shortest round trip of a connection, mean over the bytes moved.",
-              "min rtt"),
-        gauge("connections", "Open connections (both ends of one within this host).", "conns"),
-        gauge("active_connections", "Of these, and of those that ended, the ones that moved "
-              "payload since the reading before.", "active"),
-        gauge("established", "Connections established, as the kernel counts.", "estab"),
-        counter("opened_total", "Connections opened, by either side.", "open/s"),
-        counter("ended_total", "Connections that ended; needs the probe.", "end/s"),
-        counter("timeouts_total", "Retransmission timeouts (RTO).", "rto/s"),
-        counter("listen_overflows_total", "Connections refused: accept queue full.", "lovf/s"),
-        counter("backlog_drops_total", "Segments dropped: the socket's backlog full.", "bdrop/s"),
-        counter("in_discards_total", "IP packets in, dropped for want of memory.", "idisc/s"),
-        counter("out_discards_total", "IP packets out, dropped for want of memory.", "odisc/s"),
+    metrics=numbers(
+        """
+        retrans_bytes_total    | retr B/s | Payload sent again.
+        retrans_segs_total     | retr/s   | Segments sent again, SYN and FIN included.
+        sent_segs_total        | seg/s    | Segments sent, repeats and bare ACKs included.
+        received_segs_total    |          | Segments received, as the kernel joined them.
+        retrans_pct = 100 * retrans_segs_total / sent_segs_total | retr% |
+            Share of the segments sent that were sent again.
+        srtt_us                | rtt µs   | Smoothed round-trip time, mean over the bytes moved.
+        min_rtt_us | min rtt | Shortest round trip of a connection, mean over the bytes moved.
+        connections            | conns    | Open connections (both ends of one within this host).
+        active_connections | active | Of these, and of those that ended, the ones that moved payload
+            since the reading before.
+        established            | estab    | Connections established, as the kernel counts.
+        opened_total           | open/s   | Connections opened, by either side.
+        ended_total            | end/s    | Connections that ended; needs the probe.
+        timeouts_total         | rto/s    | Retransmission timeouts (RTO).
+        listen_overflows_total | lovf/s   | Connections refused: accept queue full.
+        backlog_drops_total    | bdrop/s  | Segments dropped: the socket's backlog full.
+        in_discards_total      | idisc/s  | IP packets in, dropped for want of memory.
+        out_discards_total     | odisc/s  | IP packets out, dropped for want of memory.
+        """
     ),
-    gauge_hists=(
-        gauge("srtt_us", "Connections that moved payload, by smoothed round-trip time.", "rtt"),
+    gauge_hists=numbers(
+        """
+        srtt_us | rtt | Connections that moved payload, by smoothed round-trip time.
+        """
     ),
-    tables=(
-        TableSpec(
-            "connection",
-            "connections",
-            ("local", "remote"),
-            (
-                *_FLOW,
-                gauge("srtt_us", "Smoothed round-trip time.", "rtt µs"),
-                gauge("min_rtt_us", "Shortest round trip.", "min rtt"),
-                gauge("cwnd", "Congestion window, in segments.", "cwnd"),
-                gauge("unacked", "Segments sent and not acknowledged.", "unack"),
-                gauge("notsent_bytes", "In the send buffer, not sent yet.", "unsent"),
-                gauge("delivery_bytes_per_s", "Rate at which data last arrived.", "dlv B/s"),
-                counter("busy_us_total", "Time with data to send.", ""),
-                counter("rwnd_limited_us_total", "Of it, held up by the peer's window.", ""),
-                counter("sndbuf_limited_us_total", "Of it, held up by our send buffer.", ""),
-                ratio("busy_pct", "busy_us_total", "", "Share of time with data to send.",
-                      scale=1e-4, title="busy%"),
-                ratio("rwnd_limited_pct", "rwnd_limited_us_total", "busy_us_total",
-                      "Share of the busy time that the peer's window held up.",
-                      scale=100.0, title="rwnd%"),
-                ratio("sndbuf_limited_pct", "sndbuf_limited_us_total", "busy_us_total",
-                      "Share of the busy time that our send buffer held up.",
-                      scale=100.0, title="sbuf%"),
-            ),
-            _BY_BYTES,
-        ),
-        TableSpec(
-            "port",
-            "services",
-            ("port", "service"),
-            (
-                *_FLOW,
-                gauge("connections", "Connections that moved payload.", "conns"),
-                gauge("srtt_us", "Smoothed round-trip time, mean over the bytes.", "rtt µs"),
-            ),
-            _BY_BYTES,
-        ),
-        TableSpec(
-            "interface",
-            "interfaces",
-            ("interface",),
-            (
-                counter("in_bytes_total", "Bytes received, with headers.", "in B/s"),
-                counter("out_bytes_total", "Bytes sent, with headers.", "out B/s"),
-                counter("in_packets_total", "Packets received.", "in/s"),
-                counter("out_packets_total", "Packets sent.", "out/s"),
-                counter("in_drops_total", "Packets dropped on arrival.", "idrop/s"),
-                counter("out_drops_total", "Packets dropped before sending.", "odrop/s"),
-                counter("in_errors_total", "Packets received broken.", "ierr/s"),
-                counter("out_errors_total", "Packets that could not be sent.", "oerr/s"),
-                counter("capacity_bytes_total", "What the link could have carried each way.", ""),
-                counter("out_capacity_bytes_total", "What could have been sent: a shaper may let "
-                        "less out than the link carries.", ""),
-                gauge("speed_bits_per_s", "The link's speed.", "bit/s"),
-                gauge("shaped_bits_per_s", "What a shaper (tc tbf) lets out.", ""),
-                ratio("in_used_pct", "in_bytes_total", "capacity_bytes_total",
-                      "Share of the speed used inwards.", scale=100.0, title="in%"),
-                ratio("out_used_pct", "out_bytes_total", "out_capacity_bytes_total",
-                      "Share used of what can be sent.", scale=100.0, title="out%"),
-            ),
-            ("in_bytes_per_s", "out_bytes_per_s"),
-        ),
+    tables=tables(
+        f"""
+        connection | connections | local, remote | {_BY_BYTES}
+            {_FLOW}
+            srtt_us                 | rtt µs   | Smoothed round-trip time.
+            min_rtt_us              | min rtt  | Shortest round trip.
+            cwnd                    | cwnd     | Congestion window, in segments.
+            unacked                 | unack    | Segments sent and not acknowledged.
+            notsent_bytes           | unsent   | In the send buffer, not sent yet.
+            delivery_bytes_per_s    | dlv B/s  | Rate at which data last arrived.
+            busy_us_total           |          | Time with data to send.
+            rwnd_limited_us_total   |          | Of it, held up by the peer's window.
+            sndbuf_limited_us_total |          | Of it, held up by our send buffer.
+            busy_pct = 1e-4 * busy_us_total | busy% | Share of time with data to send.
+            rwnd_limited_pct = 100 * rwnd_limited_us_total / busy_us_total | rwnd% |
+                Share of the busy time that the peer's window held up.
+            sndbuf_limited_pct = 100 * sndbuf_limited_us_total / busy_us_total | sbuf% |
+                Share of the busy time that our send buffer held up.
+        port | services | port, service | {_BY_BYTES}
+            {_FLOW}
+            connections         | conns    | Connections that moved payload.
+            srtt_us             | rtt µs   | Smoothed round-trip time, mean over the bytes.
+        interface | interfaces | interface | in_bytes_per_s, out_bytes_per_s
+            in_bytes_total           | in B/s  | Bytes received, with headers.
+            out_bytes_total          | out B/s | Bytes sent, with headers.
+            in_packets_total         | in/s    | Packets received.
+            out_packets_total        | out/s   | Packets sent.
+            in_drops_total           | idrop/s | Packets dropped on arrival.
+            out_drops_total          | odrop/s | Packets dropped before sending.
+            in_errors_total          | ierr/s  | Packets received broken.
+            out_errors_total         | oerr/s  | Packets that could not be sent.
+            capacity_bytes_total     |         | What the link could have carried each way.
+            out_capacity_bytes_total | | What could have been sent: a shaper may let less out than
+                the link carries.
+            speed_bits_per_s         | bit/s   | The link's speed.
+            shaped_bits_per_s        |         | What a shaper (tc tbf) lets out.
+            in_used_pct = 100 * in_bytes_total / capacity_bytes_total | in% |
+                Share of the speed used inwards.
+            out_used_pct = 100 * out_bytes_total / out_capacity_bytes_total | out% |
+                Share used of what can be sent.
+        """
     ),
     lost=("map_full", "no_close"),
-)  # fmt: skip
+)
 
 # Entries, each some 150 bytes of kernel memory: connections that end between two ticks.
 MAX_CLOSED = 32768
@@ -156,7 +137,7 @@ class Tcp(Layer):
 
     spec = SPEC
     probe = "tcp"
-    events = (Event("close", (raw("inet_sock_set_state", "on_inet_sock_set_state"),)),)
+    events = (Event("close", "inet_sock_set_state", function="on_inet_sock_set_state"),)
     takes_turns = True
 
     def __init__(self, filters: Filters, root: Path = Path("/")) -> None:
@@ -171,19 +152,18 @@ class Tcp(Layer):
     def defines(cls, host: HostFacts, filters: Filters) -> Mapping[str, int | str] | Unavailable:
         """Offsets in struct sock, inet_sock and tcp_sock, and our network namespace."""
         # struct tcp_sock begins with inet_connection_sock, inet_sock, sock and sock_common.
-        wanted = members_of(
+        has_ipv6 = host.btf.offset("sock_common", "skc_v6_daddr") is not None  # CONFIG_IPV6
+        offsets = offset_defines(
+            host.btf,
             "sock sk_protocol",
             "sock_common skc_family skc_net skc_cookie skc_flags skc_dport skc_daddr skc_rcv_saddr",
             "net ns.inum",
             "inet_sock inet_sport",
             "tcp_sock bytes_received bytes_sent bytes_retrans total_retrans",
             "tcp_sock data_segs_in data_segs_out srtt_us",
+            *(["sock_common skc_v6_daddr skc_v6_rcv_saddr"] if has_ipv6 else []),
+            *(["tcp_sock write_seq rcv_nxt"] if cls.copies(host) > 1 else []),
         )
-        if host.btf.offset("sock_common", "skc_v6_daddr") is not None:  # CONFIG_IPV6
-            wanted += members_of("sock_common skc_v6_daddr skc_v6_rcv_saddr")
-        if cls.copies(host) > 1:
-            wanted += members_of("tcp_sock write_seq rcv_nxt")
-        offsets = offset_defines(host.btf, wanted)
         if isinstance(offsets, Unavailable):
             return offsets
         defines: dict[str, int | str] = {

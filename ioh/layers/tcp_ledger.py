@@ -73,19 +73,9 @@ class Totals(NamedTuple):
 def decode_endings(items: Iterable[tuple[bytes, bytes]]) -> list[ConnectionEnd]:
     """The probe's map ``closed``, oldest first."""
     ordered = sorted(items, key=_ended_at_ns)
+    ended = _ENDING.iter_unpack(b"".join([value for _, value in ordered]))
     endings = []
-    for (
-        cookie,
-        received,
-        sent,
-        retrans,
-        segs,
-        segs_in,
-        segs_out,
-        srtt_us,
-        family,
-        pair,
-    ) in _ENDING.iter_unpack(b"".join([value for _, value in ordered])):
+    for cookie, received, sent, retrans, segs, segs_in, segs_out, srtt_us, family, pair in ended:
         counters = Counters(received, sent, retrans, segs, segs_in, segs_out)
         endings.append(ConnectionEnd(cookie, counters, srtt_us, family, pair))
     return endings
@@ -168,10 +158,7 @@ class Ledger:
 
     def _base(self, cookie: int) -> Counters:
         known = self.known.get(cookie)
-        if known is not None:
-            return known
-        missing = self._missing.pop(cookie, None)
-        return missing[0] if missing is not None else _ZERO
+        return known if known is not None else self._missing.pop(cookie, (_ZERO, 0))[0]
 
     def _follow_missing(
         self, dump: Dump, finals: dict[int, Counters], endings: list[ConnectionEnd]

@@ -91,15 +91,9 @@ def network_hists(
 ) -> Mapping[str, LatencyHist]:
     """What the network took of each call that both ends have, in the interval of the later one.
 
-    A call's reply ends at the client after it does at the server, so that it may be another
-    interval's there; it counts once.  What either end has twice is left out: it may have been sent
-    again, or be two calls.
-
-    Args:
-        client: The calls of an interval, and earlier ones, as split_calls() has them.
-        server: The same of the server.
-        is_client: Whether an address is one of the client's.
-        is_server: The same of the server.
+    ``client`` and ``server`` as split_calls() has them.  A call's reply ends at the client after
+    it does at the server, so that it may be another interval's there; it counts once.  What either
+    end has twice is left out: it may have been sent again, or be two calls.
     """
     ours, fresh_ours = _by_key(client, is_server)
     theirs, fresh_theirs = _by_key(server, is_client)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ioh.model.calls import split_calls
 from ioh.model.derive_op import derive_group, derive_op
-from ioh.model.derive_table import derive_table
-from ioh.model.late import LateMapping, by_identity
-from ioh.model.metric import LayerSpec, MetricSpec
+from ioh.model.derive_table import derive_metrics, derive_table
+from ioh.model.late import LateMapping
+from ioh.model.metric import LayerSpec
 from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import (
     HostSample,
@@ -19,7 +19,6 @@ from ioh.model.sample import (
     OpTotals,
     Sample,
     Unavailable,
-    Value,
 )
 from ioh.model.snapshot import HOST_NUMBERS, HostStats, LayerSnapshot, OpStats, Snapshot
 
@@ -97,7 +96,7 @@ def _derive_layer(
         source=newer.source,
         interval_s=interval_s,
         ops=ops,
-        metrics=_derive_metrics(spec.metrics, older.metrics, newer.metrics, interval_s),
+        metrics=derive_metrics(spec.metrics, older.metrics, newer.metrics, interval_s),
         tables=LateMapping(tables),
         parts=LateMapping(parts),
         lost=lost,
@@ -144,53 +143,6 @@ def _derive_ops(
         elif group in older and group in newer:  # a source that cannot distinguish the leaves
             ops[group] = derive_op(older[group], newer[group], interval_s)
     return ops
-
-
-class _Plan(NamedTuple):
-    """A metric, its name in a Snapshot looked up once."""
-
-    kind: str
-    raw: str
-    derived: str
-    denominator: str
-    scale: float
-
-
-@by_identity
-def _plan(specs: tuple[MetricSpec, ...]) -> tuple[_Plan, ...]:
-    return tuple(
-        _Plan(
-            s.kind,
-            s.numerator if s.kind == "ratio" else s.name,
-            s.derived_name,
-            s.denominator,
-            s.scale,
-        )
-        for s in specs
-    )
-
-
-def _derive_metrics(
-    specs: tuple[MetricSpec, ...],
-    older: Mapping[str, Value],
-    newer: Mapping[str, Value],
-    interval_s: float,
-) -> dict[str, Value]:
-    values: dict[str, Value] = {}
-    for kind, raw, name, denominator, scale in _plan(specs):
-        now = newer.get(raw)
-        if kind == "gauge":
-            values[name] = now
-        elif kind == "counter":
-            before = older.get(raw)  # as rate_per_s(), whose call is half of what this takes
-            is_known = before is not None and now is not None and now >= before
-            values[name] = (now - before) / interval_s if is_known else None  # type: ignore[operator]
-        elif not denominator:
-            values[name] = scaled(rate_per_s(older.get(raw), now, interval_s), scale)
-        else:
-            below = delta(older.get(denominator), newer.get(denominator))
-            values[name] = quotient(delta(older.get(raw), now), below, scale)
-    return values
 
 
 # Numbers of the machine that are what they are at the newer reading.

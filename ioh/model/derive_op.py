@@ -25,32 +25,29 @@ def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
 def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
     """What derive_op() makes of two equal readings: 0 or unknown, whatever the interval."""
     busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
-    return _idle_stats(
-        totals.count_total is None,
-        totals.bytes_total is None,
-        totals.errors_total is None,
-        busy is None,
-        has_hists,
-        totals.inflight,
+    known = (
+        totals.count_total is not None,
+        totals.bytes_total is not None,
+        totals.errors_total is not None,
+        busy is not None,
     )
+    return _idle_stats(known, has_hists, totals.inflight)
 
 
 @lru_cache(maxsize=256)
-def _idle_stats(  # noqa: PLR0913, PLR0917 (by position: what is looked up is its arguments)
-    no_count: bool,  # noqa: FBT001
-    no_bytes: bool,  # noqa: FBT001
-    no_errors: bool,  # noqa: FBT001
-    no_time: bool,  # noqa: FBT001
+def _idle_stats(
+    known: tuple[bool, ...],
     has_hists: bool,  # noqa: FBT001
     inflight: int | None,
 ) -> OpStats:
     """What is known of an op that did nothing."""
+    count, size, errors, busy = (0 if each else None for each in known)
     return OpStats.with_late(
-        NOTHING_DONE if has_hists and not no_count else UNKNOWN,
-        count=None if no_count else 0,
-        bytes=None if no_bytes else 0,
-        ops_per_s=None if no_count else 0.0,
-        bytes_per_s=None if no_bytes else 0.0,
+        NOTHING_DONE if has_hists and count is not None else UNKNOWN,
+        count=count,
+        bytes=size,
+        ops_per_s=scaled(count, 1.0),
+        bytes_per_s=scaled(size, 1.0),
         avg_bytes=None,
         latency_us=None,
         queue_us=None,
@@ -58,8 +55,8 @@ def _idle_stats(  # noqa: PLR0913, PLR0917 (by position: what is looked up is it
         max_us=None,
         max_bytes=None,
         inflight=inflight,
-        avg_inflight=None if no_time else 0.0,
-        errors_per_s=None if no_errors else 0.0,
+        avg_inflight=scaled(busy, 1.0),
+        errors_per_s=scaled(errors, 1.0),
     )
 
 

@@ -1,4 +1,4 @@
-"""The rows of a breakdown over one interval, ranked."""
+"""A layer's numbers and the rows of its breakdowns over one interval."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ioh.model.late import by_identity
-from ioh.model.metric import TableSpec
+from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.rates import delta, quotient
 from ioh.model.sample import Row, Table, Value, others_key
 from ioh.model.snapshot import TableRow
+
+
+def derive_metrics(
+    specs: tuple[MetricSpec, ...],
+    older: Mapping[str, Value],
+    newer: Mapping[str, Value],
+    interval_s: float,
+) -> dict[str, Value]:
+    """A layer's numbers, as if they were one row."""
+    plan = _plan(specs)
+    before, row = tuple(map(older.get, plan.raw)), tuple(map(newer.get, plan.raw))
+    return {name: column.value(before, row, interval_s) for name, column in plan.columns.items()}
 
 
 def derive_table(
@@ -20,7 +32,7 @@ def derive_table(
     A key that ``older`` lacks started from nothing: a row is dropped only while it is idle, so
     all of its total belongs to this interval.
     """
-    plan = _plan(spec)
+    plan = _plan(spec.columns)
     nothing, has_counters = plan.nothing, plan.has_counters
     # Not by _Values, which would keep them: most rows are ranked and never looked at.
     ranks = [plan.columns[name].value for name in spec.sort_by if name in plan.columns]
@@ -76,7 +88,6 @@ def _sum(a: Value, b: Value) -> Value:
 class _Column(NamedTuple):
     """How one column of a Snapshot's row follows from two raw rows; by position, not by name."""
 
-    name: str
     kind: str
     at: int
     denominator_at: int | None
@@ -84,14 +95,16 @@ class _Column(NamedTuple):
 
     def value(self, before: Row, row: Row, interval_s: float) -> Value:
         """The column of one row."""
-        if self.kind == "gauge":
-            return row[self.at]
-        difference = delta(before[self.at], row[self.at])
-        if self.denominator_at is not None:
-            return quotient(
-                difference, delta(before[self.denominator_at], row[self.denominator_at]), self.scale
-            )
-        return None if difference is None else difference / interval_s * self.scale
+        kind, at, denominator_at, scale = self
+        now = row[at]
+        if kind == "gauge":
+            return now
+        was = before[at]
+        if now is None or was is None or now < was:  # as delta(), whose call takes as long again
+            return None
+        if denominator_at is None:
+            return (now - was) / interval_s * scale
+        return quotient(now - was, delta(before[denominator_at], row[denominator_at]), scale)
 
 
 class _Values(Mapping[str, Value]):
@@ -123,30 +136,30 @@ class _Values(Mapping[str, Value]):
 
 
 class _Plan(NamedTuple):
-    """What a table's spec means for its rows.
+    """What columns' specs mean for a row.
 
     Shape:
-        ``nothing`` is what a row had before it was there.
+        ``raw`` names what a Sample's row holds; ``nothing`` is what it had before it was there.
     """
 
     columns: Mapping[str, _Column]
+    raw: tuple[str, ...]
     nothing: Row
     has_counters: bool
 
 
 @by_identity
-def _plan(spec: TableSpec) -> _Plan:
-    raw = spec.raw_columns
-    positions = {column.name: at for at, column in enumerate(raw)}
+def _plan(specs: tuple[MetricSpec, ...]) -> _Plan:
+    raw = {c.name: c.kind == "counter" for c in specs if c.kind != "ratio"}
+    positions = {name: at for at, name in enumerate(raw)}
     columns = {
         c.derived_name: _Column(
-            c.derived_name,
             c.kind,
             positions[c.numerator if c.kind == "ratio" else c.name],
             positions[c.denominator] if c.denominator else None,
             c.scale,
         )
-        for c in spec.columns
+        for c in specs
     }
-    nothing = tuple(0 if c.kind == "counter" else None for c in raw)
-    return _Plan(columns, nothing, any(c.kind == "counter" for c in spec.columns))
+    nothing = tuple(0 if is_counter else None for is_counter in raw.values())
+    return _Plan(columns, tuple(raw), nothing, any(raw.values()))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import add
+from operator import add, attrgetter
+from typing import TypeVar
 
 from ioh.model.hist import FINE_EDGES_US, LatencyHist, SizeLatencyHist, fine_index
 from ioh.model.sample import OpTotals
+
+_Hist = TypeVar("_Hist", LatencyHist, SizeLatencyHist)
 
 
 class Distribution:
     """Histograms and percentiles of an op; None where its totals lack histograms of either kind.
 
-    Args:
-        older: Totals whose histograms, added up, are those of the earlier reading.
-        newer: The same of the later reading.
-        max_us: The slowest operation of the interval.
+    Those of all ``older`` totals, added up, are the earlier reading; ``max_us`` is the slowest
+    operation of the interval.
     """
 
     __slots__ = ("_max_us", "_newer", "_older")
@@ -31,33 +32,23 @@ class Distribution:
 
     def latency(self) -> LatencyHist | None:
         """Increments of the latency histogram."""
-        nothing = LatencyHist()
-        changed = (
-            new.latency - (old.latency or nothing)
-            for old, new in self._pairs()
-            if new.latency is not None and new.latency is not old.latency
-        )
-        return reduce(add, changed, nothing) if self._is_known() else None
+        return self._increments(attrgetter("latency"), LatencyHist())
 
     def size_lat(self) -> SizeLatencyHist | None:
         """The same of the histogram by size."""
-        nothing = SizeLatencyHist()
-        changed = (
-            new.size_lat - (old.size_lat or nothing)
-            for old, new in self._pairs()
-            if new.size_lat is not None and new.size_lat is not old.size_lat
-        )
-        return reduce(add, changed, nothing) if self._is_known() else None
+        return self._increments(attrgetter("size_lat"), SizeLatencyHist())
+
+    def _increments(self, of: Callable[[OpTotals], _Hist | None], nothing: _Hist) -> _Hist | None:
+        if not any(op.latency for op in self._newer) or not any(op.size_lat for op in self._newer):
+            return None
+        hists = [(of(old), of(new)) for old, new in zip(self._older, self._newer, strict=True)]
+        changed = [new - (old or nothing) for old, new in hists if new and new is not old]
+        return reduce(add, changed, nothing)
 
     def percentiles_us(
         self, latency: LatencyHist | None, quantiles: tuple[float, ...]
     ) -> tuple[float | None, ...]:
-        """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket.
-
-        Args:
-            latency: What latency() has made.
-            quantiles: 0 to 1.
-        """
+        """Upper edges of the ranks' buckets; the maximum itself where it lies in that bucket."""
         if latency is None:
             return (None,) * len(quantiles)
         found, max_us = latency.percentiles_us(quantiles), self._max_us
@@ -65,14 +56,6 @@ class Distribution:
             return found
         top_edge_us = FINE_EDGES_US[min(fine_index(int(max_us * 1e3)), len(FINE_EDGES_US) - 1)]
         return tuple(max_us if p is not None and p == top_edge_us else p for p in found)
-
-    def _pairs(self) -> zip[tuple[OpTotals, OpTotals]]:
-        return zip(self._older, self._newer, strict=True)
-
-    def _is_known(self) -> bool:
-        return any(op.latency is not None for op in self._newer) and any(
-            op.size_lat is not None for op in self._newer
-        )
 
 
 UNKNOWN = Distribution()

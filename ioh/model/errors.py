@@ -16,13 +16,7 @@ class ExitCode(IntEnum):
 
 
 class IohError(Exception):
-    """A user's or the host's error, with its next step.
-
-    Args:
-        cause: What went wrong, without a full stop.
-        hint: What to do about it, ideally the exact command.
-        code: The process's exit status.
-    """
+    """A user's or the host's error: the cause, without a full stop, and the next step."""
 
     def __init__(self, cause: str, hint: str = "", code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(cause)

@@ -111,104 +111,76 @@ class Feed(Protocol):
     @property
     def mode(self) -> Mode:
         """What the header says."""
-        ...
 
     @property
     def can_play(self) -> bool:
         """Whether play_from() does anything: what has ended can be played again."""
-        ...
 
     @property
     def title(self) -> str:
         """The recording's name, printable; "" where it is live."""
-        ...
 
     @property
     def cycle_s(self) -> float:
         """Time between two samples as asked for; one is late when it takes much longer."""
-        ...
 
     @property
     def extent(self) -> Extent:
         """What can be visited now."""
-        ...
 
     @property
     def recording(self) -> RecordingState:
         """The state of R."""
-        ...
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Read until stop(); reports every new interval once, at the feed's pace."""
-        ...
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        ...
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval by its number; None where it is lost or not kept any more.
 
         It has findings if it was reported or judged before.
         """
-        ...
 
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """The same with its findings, for which several intervals before it are looked at.
 
-        Args:
-            tick: Its number.
-            is_wanted: Asked before each, given how many are yet to be looked at; where it says
-                no, None is returned at once.
+        None as soon as ``is_wanted``, given how many are yet to be looked at, says no.
         """
-        ...
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
     ) -> Iterator[tuple[int, Snapshot]]:
         """Intervals, much faster than visit() for each; only ``is_whole`` has tables and parts."""
-        ...
 
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends not later than a time, within the extent."""
-        ...
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """Marks and gaps of everything kept, by time."""
-        ...
 
     def overview(self) -> Overview:
         """What was found without being visited; from the main thread."""
-        ...
 
     def set_speed(self, speed: float) -> None:
         """Times the recording's pace at which run() reports intervals; nothing for a live feed."""
-        ...
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Read this machine at another interval from now on; False where nobody can."""
-        ...
 
     def play_from(self, tick: int) -> None:
         """Continue from an interval of a recording; does nothing for a live feed."""
-        ...
 
     def hold(self) -> None:
         """Report no new interval of a recording until play_from(); a live feed goes on."""
-        ...
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line; returns one printable line saying what happened.
-
-        Args:
-            text: As it was typed.
-            time_unix_s: A moment of the past; None for now, in a recording under way, too.
-        """
-        ...
+        """Put a mark on the time line, now if it has no time; returns one printable line on it."""
 
     def toggle_recording(self) -> str:
         """Start or end a recording; returns one printable line saying what happened."""
-        ...
 
 
 @runtime_checkable
@@ -218,22 +190,17 @@ class Hosts(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """As the user calls the hosts; printable."""
-        ...
 
     @property
     def feeds(self) -> Sequence[Feed]:
         """One for each."""
-        ...
 
     @property
     def states(self) -> Sequence[HostState]:
         """How each one stands now."""
-        ...
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Read until stop(), as Feed.run()."""
-        ...
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        ...

@@ -52,10 +52,7 @@ class Filters:
 def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str, ...]:
     """What a layer says of the options that it does not apply: it shows ``what``.
 
-    Args:
-        filters: As they were given.
-        what: ``all connections``.
-        others: Options that it applies, or that are of no interest to it.
+    ``others`` are options that it applies, or that are of no interest to it.
     """
     ignored = [f"--{name}" for name in filters.given() if name not in others]
     return (f"{', '.join(ignored)} not applied here: {what} are shown",) if ignored else ()

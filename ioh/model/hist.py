@@ -71,10 +71,17 @@ class _Counts:
     counts: tuple[int, ...] = ()
 
     def __sub__(self: _Hist, older: _Hist) -> _Hist:  # noqa: PYI019 (Self came with Python 3.11)
-        return type(self)(_subtract(self.counts, older.counts))
+        newer, before = self.counts, older.counts
+        if not before:
+            return self
+        if newer is before or newer == before or not newer:
+            return type(self)()
+        return type(self)(tuple(map(sub, newer, before)))
 
     def __add__(self: _Hist, other: _Hist) -> _Hist:  # noqa: PYI019
-        return type(self)(_sum(self.counts, other.counts))
+        if not self.counts or not other.counts:
+            return self if self.counts else other
+        return type(self)(tuple(map(add, self.counts, other.counts)))
 
     @property
     def total(self) -> int:
@@ -161,17 +168,3 @@ def has_percentile(total: int, quantile: float) -> bool:
     """Whether so many operations are enough for it."""
     # 1e-9: 1/(1-0.99) is 99.99999999999991 in binary floating point.
     return total * (1 - quantile) >= 1 - 1e-9
-
-
-def _sum(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    if not a or not b:
-        return a or b
-    return tuple(map(add, a, b))
-
-
-def _subtract(newer: tuple[int, ...], older: tuple[int, ...]) -> tuple[int, ...]:
-    if not older:
-        return newer
-    if newer is older or newer == older or not newer:
-        return ()
-    return tuple(map(sub, newer, older))

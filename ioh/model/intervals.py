@@ -32,9 +32,8 @@ def interval(older: Sample | None, newer: Sample) -> Snapshot | None:
 class Intervals:
     """Pairs each sample with the one before it.
 
-    Args:
-        choose: The layers to show, of those in the first sample; None for all.
-        cycle_s: Join samples until an interval is that long; None for one interval a sample.
+    ``choose`` names the layers to show, of those in the first sample; samples are joined until an
+    interval is ``cycle_s`` long.
     """
 
     def __init__(self, choose: ChooseLayers = all_layers, cycle_s: float | None = None) -> None:

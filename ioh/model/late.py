@@ -14,13 +14,10 @@ _MAX_KNOWN = 1024
 
 
 class LateMapping(Mapping[_K, _V]):
-    """A mapping whose values are each made at the first look.
+    """A mapping whose values are each made, by their maker, at the first look.
 
     What they are made of must never change; making a value twice does no harm, so that several
     threads may look.
-
-    Args:
-        makers: What makes the value of each key.
     """
 
     __slots__ = ("_makers", "_values")

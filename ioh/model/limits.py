@@ -67,9 +67,7 @@ def require_limits() -> None:
 def lack_behind(error: BaseException, *, of_fork: bool = False) -> Lack | None:
     """What a failure is for want of; None where it is for another reason.
 
-    Args:
-        error: The failure.
-        of_fork: It may be that of a fork: EAGAIN has many meanings elsewhere.
+    ``of_fork``: it may be that of a fork; EAGAIN has many meanings elsewhere.
     """
     if isinstance(error, MemoryError) or _is(error, errno.ENOMEM) or _is_unmapped(error):
         return too_little_memory()

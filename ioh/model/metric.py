@@ -39,32 +39,32 @@ class MetricSpec:
         return self.name
 
 
-def counter(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002 (Prometheus' word)
-    """A running total since attach; ``name`` ends in ``_total``."""
-    return MetricSpec(name, "counter", help, title)
+def numbers(text: str) -> tuple[MetricSpec, ...]:
+    """Numbers of a layer, one a line: ``name | title | help``.
+
+    A name that ends in ``_total`` is a counter's, ``busy_pct = 100 * busy_us_total / us_total``
+    a ratio's, any other a gauge's.  A line without ``|`` continues the help.
+    """
+    return tuple(_number(*row) for row in _rows(text))
 
 
-def gauge(name: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
-    """A value at the sample instant."""
-    return MetricSpec(name, "gauge", help, title)
+def _rows(text: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if "|" in line:
+            rows.append([part.strip() for part in line.split("|")])
+        else:
+            rows[-1][-1] = f"{rows[-1][-1]} {line}".lstrip()
+    return rows
 
 
-def ratio(  # noqa: PLR0913 (one argument per field)
-    name: str,
-    numerator: str,
-    denominator: str,
-    help: str,  # noqa: A002
-    *,
-    scale: float = 1.0,
-    title: str = "",
-) -> MetricSpec:
-    """A quotient of two counters over one interval, such as a mean latency or a share."""
-    return MetricSpec(name, "ratio", help, title, numerator, denominator, scale)
-
-
-def mean_us(name: str, total_ns: str, count: str, help: str, title: str = "") -> MetricSpec:  # noqa: A002
-    """A mean time: summed nanoseconds over a count."""
-    return ratio(name, total_ns, count, help, scale=1e-3, title=title)
+def _number(left: str, title: str, help: str) -> MetricSpec:  # noqa: A002 (Prometheus' word)
+    name, _, formula = left.partition(" = ")
+    if not formula:
+        return MetricSpec(name, "counter" if name.endswith("_total") else "gauge", help, title)
+    scale, _, quotient = formula.rpartition(" * ")
+    numerator, _, denominator = quotient.partition(" / ")
+    return MetricSpec(name, "ratio", help, title, numerator, denominator, float(scale or 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,20 @@ class TableSpec:
     def raw_columns(self) -> tuple[MetricSpec, ...]:
         """The columns a Sample stores, in the order in which a row stores them."""
         return tuple(c for c in self.columns if c.kind != "ratio")
+
+
+def tables(text: str) -> tuple[TableSpec, ...]:
+    """Breakdowns of a layer, each a line ``name | title | keys | sort_by`` above its numbers()."""
+    found: list[tuple[list[str], list[MetricSpec]]] = []
+    for row in _rows(text):
+        if len(row) == 4:
+            found.append((row, []))
+        else:
+            found[-1][1].append(_number(*row))
+    return tuple(
+        TableSpec(name, title, tuple(keys.split(", ")), tuple(columns), tuple(sort_by.split(", ")))
+        for (name, title, keys, sort_by), columns in found
+    )
 
 
 @dataclass(frozen=True, slots=True)

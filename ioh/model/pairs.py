@@ -18,7 +18,7 @@ from ioh.model.calls import CALL_OPS, network_hists
 from ioh.model.path import disk_shares
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Sample, Value
-from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow, rows_of
 
 OPS = CALL_OPS
 _NFS_PORT = "2049"
@@ -85,12 +85,9 @@ def pairs(
 ) -> tuple[Pair, ...]:
     """Every client with every host that serves one of its mounts.
 
-    An address that several of the hosts have (a bridge for containers) tells none of them.
-
-    Args:
-        hosts: An interval of each.
-        known: The pairs found so far, client and server; new ones are added.  A client that did
-            nothing in an interval does not name its server, which may still have served it.
+    An address that several of the hosts have (a bridge for containers) tells none of them.  New
+    pairs are added to ``known``: a client that did nothing in an interval does not name its
+    server, which may still have served it.
     """
     known = set() if known is None else known
     own = {host.name: set(_addresses(host.addresses)) for host in hosts}
@@ -109,8 +106,8 @@ def _pair(
     known: set[tuple[str, str]],
 ) -> Pair | None:
     ours, theirs = own[client.name], own[server.name]
-    layer = _layer(client, "nfs_client")
-    servers = [(row, _address(row.key[-1])) for row in _rows(layer, "server") if row.key]
+    layer = client.snapshot.measured.get("nfs_client")
+    servers = [(row, _address(row.key[-1])) for row in rows_of(layer, "server") if row.key]
     rows = [row for row, address in servers if address in theirs]
     both = (client.name, server.name)
     if layer is None or not (rows or both in known):
@@ -120,8 +117,8 @@ def _pair(
     elsewhere = {row.key[0] for row, address in servers if address and address not in theirs}
     begins = tuple(f"{row.key[0]}:/" for row in rows if row.key[0] not in elsewhere)
     mounts = [ops for part, ops in layer.parts.items() if part.startswith(begins)]
-    there = _layer(server, "nfs_server")
-    by_address = [(row, _host(row.key[0])) for row in _rows(there, "client") if row.key]
+    there = server.snapshot.measured.get("nfs_server")
+    by_address = [(row, _host(row.key[0])) for row in rows_of(there, "client") if row.key]
     clients = [row for row, address in by_address if address in ours]
     # Behind NAT, or where the table is full, this client's calls may be among a stranger's.
     is_whole = all(address in addresses for _, address in by_address)
@@ -141,7 +138,7 @@ def _pair(
             return None
     tcp = [
         row
-        for row in _rows(_layer(client, "tcp"), "connection")
+        for row in rows_of(client.snapshot.measured.get("tcp"), "connection")
         if len(row.key) == 2 and _host(row.key[1]) in theirs and _port(row.key[1]) == _NFS_PORT
     ]
     return Pair(
@@ -216,15 +213,6 @@ def _host(endpoint: str) -> str:
 
 def _port(endpoint: str) -> str:
     return endpoint.rpartition(":")[2]
-
-
-def _layer(host: HostInterval, name: str) -> LayerSnapshot | None:
-    found = host.snapshot.layers.get(name)
-    return found if isinstance(found, LayerSnapshot) else None
-
-
-def _rows(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
-    return layer.tables.get(table, ()) if layer is not None else ()
 
 
 def _count(value: float | None) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ioh.model.path_pairs import SAME_CALLS, left_of, shares_by_pairs
 from ioh.model.sample import Value
-from ioh.model.snapshot import LayerSnapshot, Snapshot, TableRow
+from ioh.model.snapshot import LayerSnapshot, Snapshot, rows_of
 
 DIRECTIONS = ("read", "write", "sync")
 TITLES = {
@@ -242,7 +242,7 @@ class _Way:
         return (
             sum(
                 row.values.get(f"{kind}_ns_per_s") or 0.0
-                for row in _rows(self.layers.get("syscall"), "mount")
+                for row in rows_of(self.layers.get("syscall"), "mount")
                 if row.key[-1] in _NFS
             )
             / 1e3
@@ -299,7 +299,7 @@ class _Way:
 
     def _round_trip_us(self) -> float | None:
         """TCP's round trip to NFS servers, on the client's side."""
-        for row in _rows(self.layers.get("tcp"), "port"):
+        for row in rows_of(self.layers.get("tcp"), "port"):
             if row.key[0] == _NFS_PORT and (value := row.values.get("srtt_us")) is not None:
                 return float(value)
         return None
@@ -379,7 +379,3 @@ def _added(*steps: Mapping[str, float | None]) -> dict[str, float | None]:
         before = added.get(name, 0.0)
         added[name] = None if us is None or before is None else before + us
     return added
-
-
-def _rows(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
-    return layer.tables.get(table, ()) if layer is not None else ()

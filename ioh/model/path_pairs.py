@@ -14,16 +14,10 @@ _LEFT_MIN = 1e-6  # of the whole: less is what rounding leaves of nothing
 def shares_by_pairs(
     pairs: Iterable[Pair], names: Sequence[str], all_calls: float
 ) -> dict[str, float | None] | None:
-    """Of the round trip, the parts of the network, the server and its disk.
-
-    Args:
-        pairs: This client with its servers.
-        names: Kinds of call.
-        all_calls: As many as the client completed of them.
+    """Of the round trip, the parts of the network, the server and its disk, 0 to 1; None: unknown.
 
     Returns:
-        By step, 0 to 1; None for a step that is not known.  None where most of the calls are not
-        those of the pairs.
+        None where most of the client's ``all_calls`` are not those of its pairs.
     """
     ops = [op for pair in pairs for name in names if (op := pair.ops.get(name)) is not None]
     known = [(op.client_calls or 0, op) for op in ops if op.network_us is not None]

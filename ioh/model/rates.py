@@ -11,8 +11,7 @@ def delta(older: Value, newer: Value) -> int | float | None:
     """Increase of one running total.
 
     Returns:
-        None when a reading is missing or the total went backwards (module reload, evicted
-        map key).  Never negative, and never 0 for "unknown".
+        None when a reading is missing or the total went backwards (module reload, evicted map key).
     """
     if older is None or newer is None or newer < older:
         return None
@@ -20,18 +19,10 @@ def delta(older: Value, newer: Value) -> int | float | None:
 
 
 def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
-    """Events per second between two readings of one running total.
-
-    Args:
-        older: The total at the earlier reading; None where the source was not available.
-        newer: The total at the later reading.
-        interval_s: Measured time between the readings, not the interval asked for.
-
-    Returns:
-        None when a reading is missing or the total went backwards.
+    """Events per second between two readings of one running total; None as of delta().
 
     Raises:
-        ValueError: interval_s is not positive, which is a bug in the sampler.
+        ValueError: ``interval_s``, the measured time, is not positive: a bug in the sampler.
     """
     if interval_s <= 0:
         msg = f"interval_s must be positive, not {interval_s}"

@@ -16,10 +16,8 @@ _STAYS = 0.1  # of an interval: more than the ends of a host's intervals waver
 def round_edge(ends_s: Sequence[float], cycle_s: float, before_s: float) -> float:
     """When, in each cycle, one round ends and the next one begins: where fewest intervals end.
 
-    Args:
-        ends_s: When an interval of each host ended.
-        cycle_s: How long one is.
-        before_s: The edge until now, nan at first: where it lies is left only for much more room.
+    ``ends_s`` is when an interval of each host ended, ``before_s`` the edge until now, nan at
+    first, which is left only for much more room.
     """
     phases = sorted(each % cycle_s for each in ends_s)
     followers = [*phases[1:], phases[0] + cycle_s]

@@ -79,11 +79,7 @@ class OpStats(_Late):
     size_lat: SizeLatencyHist | None = None
 
     def without_histograms(self, *, keep_percentiles: bool) -> OpStats:
-        """The same, to be kept for long; one that holds no histograms stays as it is.
-
-        Args:
-            keep_percentiles: Whether to compute them now; else they are None.
-        """
+        """The same, to be kept for long, with the percentiles computed now or never."""
         if getattr(self, "_late", None) in (UNKNOWN, NOTHING_DONE):
             return self
         names = OP_NUMBERS if keep_percentiles else _KEPT
@@ -91,12 +87,7 @@ class OpStats(_Late):
 
     @classmethod
     def with_late(cls, late: Distribution, **known: Value) -> OpStats:
-        """Stats whose percentiles and histograms are computed by ``late`` when looked at.
-
-        Args:
-            late: What computes them.
-            known: Every other field.
-        """
+        """Stats whose percentiles and histograms ``late`` computes when looked at."""
         made = object.__new__(cls)
         put = object.__setattr__
         put(made, "_late", late)
@@ -149,6 +140,11 @@ class LayerSnapshot:
     notes: tuple[str, ...] = ()
     calls: Calls = ()
     earlier_calls: Calls = ()
+
+
+def rows_of(layer: LayerSnapshot | None, table: str) -> tuple[TableRow, ...]:
+    """The rows of a layer that may not be there."""
+    return layer.tables.get(table, ()) if layer is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

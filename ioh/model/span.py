@@ -75,8 +75,7 @@ def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:
 class Downsampler:
     """Joins intervals until each is ``cycle_s`` long or longer; passes the rest through.
 
-    Args:
-        cycle_s: Length wanted; a tenth of a tick less is forgiven, since ticks come early.
+    A tenth of a tick less is forgiven, since ticks come early.
     """
 
     def __init__(self, cycle_s: float) -> None:

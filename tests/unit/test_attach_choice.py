@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ioh.bpf.program import all_defines, c_constant, choose_points
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.layers import all_layers
-from ioh.layers.base import Event, raw
+from ioh.layers.base import Event
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.blockdev import BlockDevice
@@ -174,8 +174,8 @@ def test_without_one_tracepoint(name: str, tracepoint: str) -> None:
 
 def test_the_first_point_that_exists_is_chosen() -> None:
     events = (
-        Event("a", (raw("new", "on_new"), raw("old", "on_old"))),
-        Event("b", (raw("gone", "on_gone"),), gives="beauty", needed=False),
+        Event("a", "new old"),
+        Event("b", "gone", gives="beauty"),
     )
     both = FakeBtf(tracepoints={"new": (), "old": ()}).host()
     assert choose_points(events, both) == {"a": 0}

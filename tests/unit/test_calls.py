@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ioh.bpf.maps import MapSpec
-from ioh.layers.nfs_calls import SampledCalls
+from ioh.layers.nfs_maps import SampledCalls
 from ioh.model.calls import (
     CALL_NUMBERS,
     KEPT_BATCHES,

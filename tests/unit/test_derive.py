@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ioh.model.derive import derive
 from ioh.model.derive_op import add_ops, derive_op
 from ioh.model.derive_table import derive_table
-from ioh.model.metric import TableSpec, counter, gauge, ratio
+from ioh.model.metric import tables
 from ioh.model.rates import delta, rate_per_s
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Sample, Table, Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
@@ -27,6 +27,10 @@ def disk(snapshot: Snapshot) -> LayerSnapshot:
     layer = snapshot.layers["platter"]
     assert isinstance(layer, LayerSnapshot)
     return layer
+
+
+def between(older: LayerSample, newer: LayerSample) -> LayerSnapshot:
+    return disk(derive(only_disk(0, older), only_disk(1, newer)))
 
 
 def after(*operations: tuple[int, int]) -> OpTotals:
@@ -170,7 +174,7 @@ def test_a_new_part_began_at_zero() -> None:
     fresh = {"read": OpTotals(count_total=3, bytes_total=96, latency_ns_total=3000)}
     older = LayerSample("bpf", {"read": after()}, parts={})
     newer = LayerSample("bpf", {"read": after()}, parts={"sdb": fresh})
-    found = disk(derive(only_disk(0, older), only_disk(1, newer))).parts
+    found = between(older, newer).parts
     assert found["sdb"]["read"].count == 3
     assert found["sdb"]["read"].bytes == 96
     assert found["sdb"]["read"].latency_us == 1.0
@@ -181,14 +185,14 @@ def test_an_operation_that_a_part_did_not_know_began_at_zero() -> None:
     first = {"read": after(), "write": OpTotals(count_total=7, bytes_total=96)}
     older = LayerSample("bpf", parts={"sda": {"read": after()}})
     newer = LayerSample("bpf", parts={"sda": first})
-    found = disk(derive(only_disk(0, older), only_disk(1, newer))).parts["sda"]
+    found = between(older, newer).parts["sda"]
     assert (found["read"].count, found["write"].count, found["write"].bytes) == (0, 7, 96)
 
 
 def test_a_part_whose_operations_do_not_end_is_not_left_out() -> None:
     stuck = {"sda": {"read": replace(after(), inflight=4)}, "sdb": {"read": after()}}
     sample = LayerSample("bpf", parts=stuck)
-    found = disk(derive(only_disk(0, sample), only_disk(1, sample))).parts
+    found = between(sample, sample).parts
     assert list(found) == ["sda"]
     assert (found["sda"]["read"].count, found["sda"]["read"].inflight) == (0, 4)
 
@@ -197,7 +201,7 @@ def test_parts_that_did_nothing_are_left_out() -> None:
     parts = {"sda": {"read": after()}, "sdb": {"read": after()}}
     moved = {"sda": {"read": after((512, 1000))}, "sdb": {"read": after()}}
     older, newer = LayerSample("bpf", parts=parts), LayerSample("bpf", parts=moved)
-    assert list(disk(derive(only_disk(0, older), only_disk(1, newer))).parts) == ["sda"]
+    assert list(between(older, newer).parts) == ["sda"]
 
 
 def test_a_group_is_the_sum_of_its_members() -> None:
@@ -220,22 +224,19 @@ def test_adding_keeps_unknown_unknown() -> None:
 def test_lost_events_are_a_share_of_all() -> None:
     older = LayerSample("bpf", {"read": after()}, lost={"no_start": 4})
     newer = LayerSample("bpf", {"read": after((512, 9), (512, 9), (512, 9))}, lost={"no_start": 5})
-    found = disk(derive(only_disk(0, older), only_disk(1, newer)))
+    found = between(older, newer)
     assert found.lost == {"no_start": 1}
     assert found.lost_pct == 25.0
 
 
-TABLE = TableSpec(
-    "t",
-    "things",
-    ("name",),
-    (
-        counter("read_bytes_total", "Bytes.", "rB/s"),
-        counter("reads_total", "Reads.", "r/s"),
-        ratio("mean_bytes", "read_bytes_total", "reads_total", "Mean size."),
-        gauge("inflight", "Now."),
-    ),
-    ("read_bytes_per_s",),
+(TABLE,) = tables(
+    """
+    t | things | name | read_bytes_per_s
+        read_bytes_total | rB/s | Bytes.
+        reads_total      | r/s  | Reads.
+        mean_bytes = read_bytes_total / reads_total | | Mean size.
+        inflight         |      | Now.
+    """
 )
 
 

@@ -21,7 +21,6 @@ from ioh.layers import (
     nfs_client,
     nfs_maps,
     nfs_server,
-    nfs_specs,
     part_totals,
     submitter_table,
     syscall,
@@ -279,7 +278,8 @@ def test_nfs_structs_are_decoded_whole() -> None:
         assert text.size("struct procedure") == nfs_maps.PROCEDURE_WORDS * 8
         assert flows._FLOW.size == text.size("struct flow")
         members = [member.name for member in text.struct("procedure")]
-        assert members == [c.name.removesuffix("_total") for c in nfs_specs.PROCEDURE_COUNTERS]
+        procedures = nfs_client.SPEC.tables[-1].raw_columns
+        assert members == [c.name.removesuffix("_total") for c in procedures]
     assert flows._FLOW_KEY.size == client.size("struct flow_key")
     assert places(client, "flow_key") == places(text_of("syscall"), "flow_key")
     assert nfs_server._FLOW_KEY.size == server.size("struct flow_key")

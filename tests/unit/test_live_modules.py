@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ioh.commands.doctor_verdicts import judge_layers
-from ioh.layers.base import Late, Layer, raw
+from ioh.layers.base import AttachPoint, Late, Layer
+from ioh.live.source import LiveSource
 from ioh.model.sample import LayerSample, Unavailable
 from tests.unit.live_host import Host, make_layer, open_descriptors, source
 
@@ -19,9 +20,10 @@ class Tide:
         host.know(self.layer)
 
 
-def source_of(found: LayerSample | Unavailable) -> str:
+def sample_of(running: LiveSource) -> LayerSample:
+    found = running.read().layers["a"]
     assert isinstance(found, LayerSample)
-    return found.source
+    return found
 
 
 def test_nothing_to_measure_is_no_fault(root: Host) -> None:
@@ -42,11 +44,11 @@ def test_attached_when_it_comes_and_detached_when_it_goes(root: Host) -> None:
         for _ in range(2):
             tide.is_high = True
             # Until the probe is there, /proc feeds the layer.
-            assert source_of(running.read().layers["a"]) == "proc"
+            assert sample_of(running).source == "proc"
             assert [request["layer"] for request in root.requests()] == ["a"]
             root.attach("a")
             first = running.attached["a"].layer
-            assert source_of(running.read().layers["a"]) == "bpf"
+            assert sample_of(running).source == "bpf"
             assert root.requests() == []
             assert open_descriptors() == before + 3
             tide.is_high = False
@@ -86,9 +88,7 @@ def test_a_refusal_is_told_until_it_goes(root: Host) -> None:
         running.read()
         root.answer({"verb": "attach", "layer": "a", "reason": "no BTF", "hint": ""})
         for _ in range(2):
-            found = running.read().layers["a"]
-            assert isinstance(found, LayerSample)
-            assert found.notes == ("from /proc: no BTF",)
+            assert sample_of(running).notes == ("from /proc: no BTF",)
         assert len(root.requests()) == 1
 
 
@@ -96,9 +96,7 @@ def test_without_bpf_it_is_read_from_proc(root: Host) -> None:
     tide = Tide(root)
     with source("a", use_bpf=False) as running:
         tide.is_high = True
-        found = running.read().layers["a"]
-    assert isinstance(found, LayerSample)
-    assert found.notes == ("from /proc: asked for with --proc",)
+        assert sample_of(running).notes == ("from /proc: asked for with --proc",)
 
 
 class Visitor:
@@ -107,7 +105,7 @@ class Visitor:
     def __init__(self, host: Host) -> None:
         self.is_here = False
         layer = make_layer("a", 10, probe="a")
-        points = (raw("guest_came", "on_guest"),)
+        points = (AttachPoint("guest_came", "on_guest"),)
         layer.late = Late(points, without="guests are not counted", module="guest")
         host.patch.setattr(layer, "wants_late", lambda _: self.is_here)
         host.know(layer)
@@ -127,7 +125,7 @@ def test_the_late_part_comes_and_goes_with_its_module(root: Host) -> None:
                 running.read()
             assert root.requests() == [{"verb": "attach_late", "layer": "a"}]  # asked once
             root.answer({"verb": "attach_late", "layer": "a", "reason": ""}, fds=2)
-            assert source_of(running.read().layers["a"]) == "bpf"
+            assert sample_of(running).source == "bpf"
             assert open_descriptors() == before + 2
             visitor.is_here = False
             running.read()
@@ -155,16 +153,12 @@ def test_a_late_part_that_is_refused_is_told_until_its_module_goes(root: Host) -
         running.read()
         root.answer({"verb": "attach_late", "layer": "a", "reason": "no BTF"})
         for _ in range(2):
-            found = running.read().layers["a"]
-            assert isinstance(found, LayerSample)
-            assert found.notes == ("guests are not counted: no BTF",)
+            assert sample_of(running).notes == ("guests are not counted: no BTF",)
         assert [r["verb"] for r in root.requests()] == ["attach", "attach_late"]
         details = [verdict.detail for verdict in judge_layers(list(running.attached.values()))]
         assert "guests are not counted: no BTF" in details
         visitor.is_here = False
-        found = running.read().layers["a"]
-        assert isinstance(found, LayerSample)
-        assert found.notes == ()
+        assert sample_of(running).notes == ()
 
 
 def test_a_loader_that_is_gone_attaches_no_late_part(root: Host) -> None:
@@ -172,6 +166,5 @@ def test_a_loader_that_is_gone_attaches_no_late_part(root: Host) -> None:
     with source("a") as running:
         root.end.close()
         visitor.is_here = True
-        found = running.read().layers["a"]
-    assert isinstance(found, LayerSample)
-    assert found.notes[0].startswith("guests are not counted: the loader failed: ")
+        notes = sample_of(running).notes
+    assert notes[0].startswith("guests are not counted: the loader failed: ")

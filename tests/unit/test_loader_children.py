@@ -25,7 +25,7 @@ from ioh.bpf.host import HostFacts
 from ioh.bpf.loader import last_telling_line, start_loader
 from ioh.bpf.maps import MapSpec
 from ioh.bpf.program import attach_layer
-from ioh.layers.base import Event, Late, raw
+from ioh.layers.base import AttachPoint, Event, Late
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from tests.unit.live_host import make_layer
@@ -265,16 +265,10 @@ def test_what_was_attached_is_described_in_the_order_of_its_descriptors(
 ) -> None:
     layer = make_layer("a", 10)
     layer.events = (
-        Event("exit", (raw("sys_exit", "on_exit"),), hands_on="totals"),
-        Event(
-            "split",
-            (raw("block_split", "on_split"),),
-            gives="splits",
-            needed=False,
-            hands_on="none",
-        ),
+        Event("exit", "sys_exit", hands_on="totals"),
+        Event("split", "block_split", gives="splits", hands_on="none"),
     )
-    layer.late = Late((raw("block_rq_issue", "on_issue"),), without="no queues")
+    layer.late = Late((AttachPoint("block_rq_issue", "on_issue"),), without="no queues")
     monkeypatch.setattr(layer, "copies", lambda _: 2)
     answer, fds, made = attach_layer(layer, Filters(pid=7), {})
     assert fds == [10, 11, 20, 21, 22, 30, 31]

@@ -13,9 +13,8 @@ from ioh.bpf.totals import COUNT, ERRORS, STARTED, WORDS
 from ioh.layers import nfs_client
 from ioh.layers.nfs_client import SPEC, NfsClient, _rpc_values
 from ioh.layers.nfs_maps import read_procedures
-from ioh.layers.nfs_parts import Parts
 from ioh.layers.nfs_server import _FLOW_KEY, ClientTables, name_client
-from ioh.layers.part_totals import OTHER_PARTS, PartTotals, sum_parts
+from ioh.layers.part_totals import OTHER_PARTS, PART_OP, Parts, PartTotals, sum_parts
 from ioh.model.filters import Filters
 from ioh.procfs.mountstats import NfsMount
 from tests.unit.fake_kernel import CPUS, install
@@ -56,14 +55,24 @@ def test_files_by_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert found["export"]["/srv", "ext4"][:2] == (2 * n, 20 * n)
 
 
-def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
-    for dev, op in ((49, 0), (50, 0), (50, 4)):
+class Totals:
+    """The probe's map of totals, with room for so many entries."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, room: int = 64) -> None:
+        maps, held, _ = install(patch, [MapSpec("totals", 5, 8, WORDS * 8, room)])
+        self.map, self.entries = maps["totals"], held["totals"].entries
+
+    def put(self, part: int, op: int, started: int = 3, count: int = 3, errors: int = 0) -> None:
         counters = [0] * WORDS
-        counters[STARTED], counters[COUNT], counters[ERRORS] = 7, 4, 1
-        one_cpu = struct.pack(f"={WORDS}Q", *counters)
-        held["totals"].entries[struct.pack("=II", dev, op)] = one_cpu * CPUS
-    parts = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 0)
+        counters[STARTED], counters[COUNT], counters[ERRORS] = started, count, errors
+        self.entries[PART_OP.pack(part, op)] = struct.pack(f"={WORDS}Q", *counters) * CPUS
+
+
+def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Totals(monkeypatch)
+    for dev, op in ((49, 0), (50, 0), (50, 4)):
+        held.put(dev, op, 7, 4, 1)
+    parts = PartTotals(SPEC.ops, queue=True).read(held.map, 0)
     assert {dev: set(ops) for dev, ops in parts.items()} == {49: {"read"}, 50: {"read", "commit"}}
     total = sum_parts(parts, SPEC.ops)
     assert (total["read"].count_total, total["read"].inflight) == (8 * CPUS, 4 * CPUS)
@@ -71,26 +80,22 @@ def test_totals_by_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_file_systems_that_find_the_table_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 16)])
-    totals = PartTotals(SPEC.ops, queue=True)
-    assert totals.read(maps["totals"], 0) == {}
-    counters = [0] * WORDS
-    counters[STARTED] = counters[COUNT] = 3
-    known, others = struct.pack("=II", 49, 0), struct.pack("=II", OTHER_PARTS, 0)
-    assert others in held["totals"].entries  # where the probe looks for it
-    for key in (known, others):
-        held["totals"].entries[key] = struct.pack(f"={WORDS}Q", *counters) * CPUS
-    parts = totals.read(maps["totals"], 1)
+    held, totals = Totals(monkeypatch, room=16), PartTotals(SPEC.ops, queue=True)
+    assert totals.read(held.map, 0) == {}
+    assert PART_OP.pack(OTHER_PARTS, 0) in held.entries  # where the probe looks for it
+    for part in (49, OTHER_PARTS):
+        held.put(part, 0)
+    parts = totals.read(held.map, 1)
     assert sum_parts(parts, SPEC.ops)["read"].count_total == 6 * CPUS
     assert set(Parts(lambda dev: f"/mnt/{dev}").name(parts)) == {"/mnt/49", "(others)"}
-    again = PartTotals(SPEC.ops, queue=True).read(maps["totals"], 2)
+    again = PartTotals(SPEC.ops, queue=True).read(held.map, 2)
     assert again[OTHER_PARTS]["read"].count_total == 3 * CPUS
 
 
 def test_a_table_that_is_full_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 2)])
-    assert PartTotals(SPEC.ops, queue=True).read(maps["totals"], 0) == {}
-    assert len(held["totals"].entries) == 2
+    held = Totals(monkeypatch, room=2)
+    assert PartTotals(SPEC.ops, queue=True).read(held.map, 0) == {}
+    assert len(held.entries) == 2
 
 
 def test_reads_are_counted_whatever_the_procedure_is_called(
@@ -126,18 +131,14 @@ def test_nothing_slow_lies_between_the_end_of_the_tick_and_its_totals(
 
 
 def test_what_a_part_did_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, held, _ = install(monkeypatch, [MapSpec("totals", 5, 8, WORDS * 8, 64)])
-    counters = [0] * WORDS
-    counters[STARTED] = counters[COUNT] = 3
+    held, totals = Totals(monkeypatch), PartTotals(SPEC.ops, queue=True)
     for part in (7, 8):
-        key = struct.pack("=II", part, 0)
-        held["totals"].entries[key] = struct.pack(f"={WORDS}Q", *counters) * CPUS
-    totals = PartTotals(SPEC.ops, queue=True)
-    before = sum_parts(totals.read(maps["totals"], 1), SPEC.ops)
-    totals.retire(maps["totals"], 7)
-    left = totals.read(maps["totals"], 2)
+        held.put(part, 0)
+    before = sum_parts(totals.read(held.map, 1), SPEC.ops)
+    totals.retire(held.map, 7)
+    left = totals.read(held.map, 2)
     assert set(left) == {8}
     after = sum_parts({**left, 0: totals.retired}, SPEC.ops)
     assert after["read"].count_total == before["read"].count_total == 6 * CPUS
-    totals.retire(maps["totals"], 8)
+    totals.retire(held.map, 8)
     assert totals.retired["read"].count_total == 6 * CPUS

@@ -66,14 +66,14 @@ class Host:
         (self._folder / "mountinfo").touch()
         notice_mounts_at_once(monkeypatch)
         self._maps, _, _ = install(monkeypatch, text_of(NfsClient).maps())
-        self._is_bpf = source == "bpf"
+        self.is_bpf = source == "bpf"
         self.layer = NfsClient(Filters(), root)
         self._samples: list[LayerSample] = []
 
     def look(self, *mounts: Shown) -> LayerSample:
         (self._folder / "mountinfo").write_text("".join(m.mountinfo for m in mounts))
         (self._folder / "mountstats").write_text("".join(m.mountstats for m in mounts))
-        sample = self.layer.read(self._maps) if self._is_bpf else self.layer.read_proc()
+        sample = self.layer.read(self._maps) if self.is_bpf else self.layer.read_proc()
         assert isinstance(sample, LayerSample)
         self._samples.append(sample)
         return sample
@@ -98,11 +98,16 @@ class Host:
         return interval.ops["read"].bytes, sum(r or 0 for r in rows)
 
 
-@pytest.mark.parametrize("source", ["bpf", "proc"])
-def test_one_superblock_at_many_places_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    host = Host(tmp_path, monkeypatch, source)
+@pytest.fixture(params=["proc"])
+def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch, request.param)
+
+
+EITHER_WAY = pytest.mark.parametrize("host", ["bpf", "proc"], indirect=True)
+
+
+@EITHER_WAY
+def test_one_superblock_at_many_places_counts_once(host: Host) -> None:
     for reads in (5, 12):
         homes = [Shown(53, f"/home/u{n}", reads, f"srv:/home/u{n}") for n in range(50)]
         sample = host.look(*homes, Shown(54, "/other", 2 * reads, "srv:/other"))
@@ -113,7 +118,7 @@ def test_one_superblock_at_many_places_counts_once(
     }
     assert sample.metrics["app_read_bytes_total"] == 21 * READ
     assert any("one superblock" in note for note in sample.notes)
-    if source == "proc":
+    if not host.is_bpf:
         assert host.proc_bytes() == (21 * READ, 21)
         assert {name: part["read"].bytes for name, part in host.interval().parts.items()} == {
             "srv:/home/u0 on /home/u0": 7 * READ,
@@ -121,43 +126,34 @@ def test_one_superblock_at_many_places_counts_once(
         }
 
 
-@pytest.mark.parametrize("source", ["bpf", "proc"])
-def test_what_the_cache_answered_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    host = Host(tmp_path, monkeypatch, source)
+@EITHER_WAY
+def test_what_the_cache_answered_counts_once(host: Host) -> None:
     for cached in (0, 3):
         sample = host.look(*(Shown(53, place, 5, cached=cached) for place in ("/a", "/b")))
     assert sample.ops["read_cached"].bytes_total == 3 * READ
 
 
-@pytest.mark.parametrize("source", ["bpf", "proc"])
-def test_one_more_mount_of_a_known_superblock_brings_no_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    host = Host(tmp_path, monkeypatch, source)
+@EITHER_WAY
+def test_one_more_mount_of_a_known_superblock_brings_no_history(host: Host) -> None:
     host.look(Shown(53, "/a", 1000))
     host.look(Shown(53, "/a", 1007), Shown(53, "/b", 1007, "srv:/b"))
     assert host.bytes_by("server") == {"srv": 7 * READ}
     assert host.bytes_by("mount") == {"/a": 7 * READ, "/b": 7 * READ}
-    if source == "proc":
+    if not host.is_bpf:
         assert host.proc_bytes() == (7 * READ, 7)
 
 
-@pytest.mark.parametrize("source", ["bpf", "proc"])
-def test_sums_go_on_where_mounts_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    host = Host(tmp_path, monkeypatch, source)
+@EITHER_WAY
+def test_sums_go_on_where_mounts_go(host: Host) -> None:
     other = Shown(54, "/c", 10, "srv:/c")
     host.look(Shown(53, "/a", 1000), Shown(53, "/b", 1000, "srv:/b"), other)
     host.look(Shown(53, "/b", 1002, "srv:/b"), other)  # its first mount has gone
     assert host.bytes_by("server") == {"srv": 2 * READ}
-    if source == "proc":
+    if not host.is_bpf:
         assert host.proc_bytes() == (2 * READ, 2)
     host.look(Shown(54, "/c", 13, "srv:/c"))  # its last one
     assert host.bytes_by("server") == {"srv": 3 * READ}
-    if source == "proc":
+    if not host.is_bpf:
         assert host.proc_bytes() == (3 * READ, 3)
 
 
@@ -165,31 +161,26 @@ def test_sums_go_on_where_mounts_go(
     ("age_s", "bytes_read"),
     [(0, 5 * READ), (OLD_S, 0)],  # mounted just now; long ago in another mount namespace
 )
-@pytest.mark.parametrize("source", ["bpf", "proc"])
+@EITHER_WAY
 def test_what_a_superblock_that_is_new_here_has_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, age_s: int, bytes_read: int
+    host: Host, age_s: int, bytes_read: int
 ) -> None:
-    host = Host(tmp_path, monkeypatch, source)
     host.look(Shown(53, "/a", 9))
     host.look(Shown(53, "/a", 9), Shown(54, "/b", 5, "srv:/b", age_s))
     assert host.bytes_by("server").get("srv", 0) == bytes_read
-    if source == "proc":
+    if not host.is_bpf:
         assert host.interval().ops["read"].bytes == bytes_read
 
 
 @pytest.mark.parametrize("reads", [4, 40])
-def test_a_dev_that_another_superblock_has_got(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
-) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_a_dev_that_another_superblock_has_got(host: Host, reads: int) -> None:
     host.look(Shown(53, "/a", 9))
     host.look(Shown(53, "/a", reads, age_s=0))
     assert host.bytes_by("mount") == {"/a": reads * READ}
     assert host.proc_bytes() == (reads * READ, reads)
 
 
-def test_mounts_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_mounts_over_each_other(host: Host) -> None:
     host.look(Shown(53, "/a", 10), Shown(54, "/a", 20))
     host.look(Shown(53, "/a", 11), Shown(54, "/a", 22))
     assert host.bytes_by("server") == {"srv": 3 * READ}
@@ -197,8 +188,7 @@ def test_mounts_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert host.proc_bytes() == (3 * READ, 3)
 
 
-def test_names_that_the_kernel_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_names_that_the_kernel_escapes(host: Host) -> None:
     for reads in (1, 4):
         places = (r"/a\040b", r"/a\134b", r"/\303\244", "/ä")
         host.look(*(Shown(53, place, reads, r"srv:/x\011y") for place in places))
@@ -206,10 +196,7 @@ def test_names_that_the_kernel_escapes(tmp_path: Path, monkeypatch: pytest.Monke
     assert host.bytes_by("server") == {"srv": 3 * READ}
 
 
-def test_mounts_that_mountinfo_does_not_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_mounts_that_mountinfo_does_not_have(host: Host) -> None:
     host.look(Shown(53, "/a", 10))
     host.look(Shown(53, "/a", 11), Shown(0, "/b", 11))  # gone before mountinfo was read
     assert host.proc_bytes() == (1 * READ, 1)
@@ -218,15 +205,13 @@ def test_mounts_that_mountinfo_does_not_have(
     assert host.proc_bytes() == (4 * READ, 4)
 
 
-def test_versions_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_versions_are_told_apart(host: Host) -> None:
     for reads in (1, 4):
         host.look(Shown(53, "/a", reads), Shown(54, "/b", 2 * reads, "srv:/b", vers="3"))
     rows = {row.key: row.values["calls_per_s"] for row in host.interval().tables["procedure"]}
     assert rows == {("v4", "READ"): 3, ("v3", "READ"): 6}
 
 
-def test_a_server_is_known_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(tmp_path, monkeypatch)
+def test_a_server_is_known_by_its_address(host: Host) -> None:
     sample = host.look(Shown(53, "/home", 5), Shown(0, "/gone", 5, "old:/gone"))
     assert set(sample.tables["server"]) == {("srv", "10.0.0.9"), ("old", "?")}

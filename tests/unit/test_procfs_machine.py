@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ioh.layers.block_specs import MachineTables
+from ioh.layers.block_rows import MachineTables
 from ioh.model.derive import derive_host
 from ioh.model.sample import HostSample
 from ioh.procfs.blockdev import BlockDevices

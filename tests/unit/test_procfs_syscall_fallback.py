@@ -56,6 +56,13 @@ def read(fallback: SyscallFallback) -> LayerSample:
     return sample
 
 
+def begun(host: Host, filters: Filters | None = None) -> SyscallFallback:
+    """What has been read once, so that totals count from here on."""
+    fallback = SyscallFallback(SPEC, filters or Filters(), host.root)
+    read(fallback)
+    return fallback
+
+
 def reads(sample: LayerSample) -> int | None:
     assert sample.ops["read"].bytes_total == (sample.ops["read"].count_total or 0) * 10
     return sample.ops["read"].count_total
@@ -76,8 +83,7 @@ def test_totals_start_at_zero_and_only_what_moves_has_a_row(host: Host) -> None:
 
 
 def test_a_row_has_the_specs_columns(host: Host) -> None:
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 3)
     row: Row = read(fallback).tables["process"]["5", "app"]
     values = dict(zip(COLUMNS, row, strict=True))
@@ -90,8 +96,7 @@ def test_a_row_has_the_specs_columns(host: Host) -> None:
 
 
 def test_what_ended_stays_in_the_totals(host: Host) -> None:
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 23)
     read(fallback)
     host.end(5)
@@ -102,8 +107,7 @@ def test_what_ended_stays_in_the_totals(host: Host) -> None:
 def test_child_is_not_counted_again_with_its_parent(host: Host) -> None:
     host.put(4, 2, comm="sh")
     host.put(5, 50, parent=4)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 60, parent=4)
     read(fallback)
     host.end(5)
@@ -116,8 +120,7 @@ def test_family_that_ends_at_once_is_reaped_by_the_grandparent(host: Host) -> No
     host.put(3, 0, comm="make")
     host.put(4, 2, comm="sh", parent=3)
     host.put(5, 50, parent=4)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.end(5)
     host.end(4)
     host.put(3, 52 + 4, comm="make")
@@ -126,8 +129,7 @@ def test_family_that_ends_at_once_is_reaped_by_the_grandparent(host: Host) -> No
 
 def test_orphan_is_reaped_by_process_1(host: Host) -> None:
     host.put(5, 50, parent=999)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.end(5)
     host.put(1, 51, comm="init", parent=0)
     assert reads(read(fallback)) == 1
@@ -136,8 +138,7 @@ def test_orphan_is_reaped_by_process_1(host: Host) -> None:
 def test_child_that_nobody_waited_for_takes_nothing_away(host: Host) -> None:
     host.put(4, 2, comm="sh")
     host.put(5, 50, parent=4)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.end(5)
     host.put(4, 5, comm="sh")
     assert reads(read(fallback)) == 3
@@ -145,8 +146,7 @@ def test_child_that_nobody_waited_for_takes_nothing_away(host: Host) -> None:
 
 def test_pid_used_again_is_another_process(host: Host) -> None:
     host.put(5, 50)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 60, start=8)
     sample = read(fallback)
     assert (reads(sample), rows(sample)) == (60, {("5", "app"): 60})
@@ -154,8 +154,7 @@ def test_pid_used_again_is_another_process(host: Host) -> None:
 
 def test_exec_begins_another_row(host: Host) -> None:
     host.put(5, 50, comm="sh")
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 51, comm="sh")
     read(fallback)
     host.put(5, 53, comm="fio\x1b")
@@ -176,8 +175,7 @@ def test_process_that_becomes_readable_brings_no_past(host: Host) -> None:
 
 def test_counter_that_runs_backwards_takes_nothing_away(host: Host) -> None:
     host.put(5, 50)
-    fallback = SyscallFallback(SPEC, Filters(), host.root)
-    read(fallback)
+    fallback = begun(host)
     host.put(5, 40)
     assert reads(read(fallback)) == 0
 
@@ -186,8 +184,7 @@ def test_counter_that_runs_backwards_takes_nothing_away(host: Host) -> None:
 def test_filters(host: Host, filters: Filters) -> None:
     host.put(5, 0, comm="a b")
     host.put(6, 0, comm="other")
-    fallback = SyscallFallback(SPEC, filters, host.root)
-    read(fallback)
+    fallback = begun(host, filters)
     host.put(5, 1, comm="a b")
     host.put(6, 2, comm="other")
     sample = read(fallback)
@@ -209,8 +206,7 @@ def test_control_group_and_those_below_it(tmp_path: Path, group: str) -> None:
 
 def test_chosen_process_that_ended_leaves_its_totals(host: Host) -> None:
     host.put(5, 0)
-    fallback = SyscallFallback(SPEC, Filters(pid=5), host.root)
-    read(fallback)
+    fallback = begun(host, Filters(pid=5))
     host.put(5, 9)
     read(fallback)
     host.end(5)

@@ -20,7 +20,7 @@ from ioh.model.derive import derive
 from ioh.model.finding import Evidence, Finding
 from ioh.model.hist import LATENCY_BUCKETS, LATENCY_EDGES_US, SIZE_BUCKETS, SizeLatencyHist
 from ioh.model.intervals import Intervals
-from ioh.model.metric import LayerSpec, TableSpec, counter
+from ioh.model.metric import LayerSpec, MetricSpec, TableSpec
 from ioh.model.sample import LayerSample, Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.pages.recording import Recorded, render_recording
@@ -143,7 +143,7 @@ def finding(text: str) -> FindingSpan:
 
 def forged(name: str, count: int) -> list[Sample]:
     """Layers, parts, tables and columns without end, all with such names."""
-    columns = tuple(counter(f"{name}{i}_bytes_total", name, name) for i in range(40))
+    columns = tuple(MetricSpec(f"{name}{i}_bytes_total", "counter", name, name) for i in range(40))
     made: list[Sample] = []
     for sample in SAMPLES:
         disk = sample.layers["platter"]

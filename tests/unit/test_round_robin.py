@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ioh.layers.round_robin import RoundRobin
+from ioh.layers.flow_rows import RoundRobin
 from tests.held import count_held
 
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ioh.model.errors import IohError
-from ioh.model.metric import LayerSpec, TableSpec, gauge
+from ioh.model.metric import LayerSpec, tables
 from ioh.model.sample import LayerSample, OpTotals, Row, Sample
 from ioh.pipeline import snapshots
 from ioh.session import records
@@ -240,8 +240,8 @@ def test_the_example_in_the_documentation() -> None:
     page = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
     (example,) = re.findall(r"^\[10.*\]$", page, re.MULTILINE)
     op = OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    table = TableSpec("queue", "", ("disk",), (gauge("depth", "."),), ("depth",))
-    spec = LayerSpec("disk", "Disk", 1, ("read",), {}, (), (table,))
+    queues = tables("queue | | disk | depth\n depth | | .")
+    spec = LayerSpec("disk", "Disk", 1, ("read",), {}, (), queues)
     before = LayerSample("bpf", {"read": op}, tables={"queue": {("sda",): (32,)}})
     op = replace(op, count_total=3, bytes_total=12_288, latency_ns_total=246_000)
     after = replace(before, ops={"read": op}, tables={"queue": {("sda",): (32,), ("sdb",): (64,)}})

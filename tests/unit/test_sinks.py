@@ -21,7 +21,7 @@ from ioh.model.hist import (
     SIZE_EDGES_BYTES,
     SizeLatencyHist,
 )
-from ioh.model.metric import TableSpec, counter
+from ioh.model.metric import tables
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot, TableRow
 from ioh.pipeline import snapshots, until
 from ioh.sinks import cells
@@ -271,11 +271,13 @@ def test_the_slowest_bucket_has_no_upper_edge() -> None:
 
 
 def test_tables_show_readers_then_writers() -> None:
-    spec = TableSpec(
-        "t", "things", ("name",),
-        (counter("read_bytes_total", "", "rB/s"), counter("write_bytes_total", "", "wB/s")),
-        ("read_bytes_per_s", "write_bytes_per_s"),
-    )  # fmt: skip
+    (spec,) = tables(
+        """
+        t | things | name | read_bytes_per_s, write_bytes_per_s
+            read_bytes_total  | rB/s |
+            write_bytes_total | wB/s |
+        """
+    )
     rows = [
         TableRow((name,), {"read_bytes_per_s": read, "write_bytes_per_s": written})
         for name, read, written in (("a", 1e6, 9e6), ("b", 2e6, 0.0), ("c", None, None))

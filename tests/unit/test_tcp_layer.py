@@ -243,6 +243,12 @@ def test_share_of_an_unknown_speed_is_unknown() -> None:
     assert used_pct(Link()) == (None, None)
 
 
+def from_proc(**filters: Any) -> LayerSample:
+    sample = Tcp(Filters(**filters)).read_proc()
+    assert isinstance(sample, LayerSample)
+    return sample
+
+
 class NoDiag(SockDiag):
     def dump(self, known: object) -> Dump:
         raise OSError(errno.ENOENT, "No such file or directory")
@@ -250,8 +256,7 @@ class NoDiag(SockDiag):
 
 def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp, "SockDiag", NoDiag)
-    sample = Tcp(Filters()).read_proc()
-    assert isinstance(sample, LayerSample)
+    sample = from_proc()
     assert sample.ops["in"].bytes_total is None
     assert sample.metrics["retrans_segs_total"] is not None
     assert "connection" not in sample.tables
@@ -259,15 +264,13 @@ def test_without_sock_diag_the_rest_is_shown_and_says_why(monkeypatch: pytest.Mo
 
 
 def test_filters_that_do_not_apply_are_named() -> None:
-    sample = Tcp(Filters(pid=1, comm="fio", port=2049)).read_proc()
-    assert isinstance(sample, LayerSample)
+    sample = from_proc(pid=1, comm="fio", port=2049)
     assert any("--pid, --comm not applied" in note for note in sample.notes)
     assert any("whole host" in note for note in sample.notes)
 
 
 def test_every_metric_and_row_of_a_real_reading_is_in_the_spec() -> None:
-    sample = Tcp(Filters()).read_proc()
-    assert isinstance(sample, LayerSample)
+    sample = from_proc()
     assert set(sample.metrics) <= {m.name for m in SPEC.metrics if m.kind != "ratio"}
     assert set(sample.gauge_hists) == {m.name for m in SPEC.gauge_hists}
     for name, table in sample.tables.items():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ioh.layers import all_layers
 from ioh.model.finding import Finding
-from ioh.model.metric import TableSpec, counter, gauge
+from ioh.model.metric import tables
 from ioh.model.snapshot import OpStats, TableRow
 from ioh.sinks.cells import format_scaled
 from ioh.tui.history import point_of
@@ -131,17 +131,14 @@ def test_the_chosen_row_is_marked_and_a_click_chooses() -> None:
     assert {hit.y: hit.argument for hit in frame.hits}[marked[0]] == "block/read"
 
 
-SPEC = TableSpec(
-    "file",
-    "files",
-    ("pid", "path"),
-    (
-        counter("reads_total", "Reads.", "r/s"),
-        counter("read_bytes_total", "Bytes.", "rB/s"),
-        gauge("srtt_us", "Round trip.", "rtt"),
-        gauge("hidden", "Not shown.", ""),
-    ),
-    ("read_bytes_per_s",),
+(SPEC,) = tables(
+    """
+    file | files | pid, path | read_bytes_per_s
+        reads_total      | r/s  | Reads.
+        read_bytes_total | rB/s | Bytes.
+        srtt_us          | rtt  | Round trip.
+        hidden           |      | Not shown.
+    """
 )
 ROWS = tuple(
     TableRow((pid, path), {"reads_per_s": r, "read_bytes_per_s": b, "srtt_us": t})
