@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
 from ioh import __version__
 from ioh.commands.output import (
@@ -24,63 +24,37 @@ from ioh.pg.login import hide_passwords
 from ioh.rights.user import act_as_caller, forget_foreign_libraries, give_root_up
 
 
-class Command(Protocol):
-    """One subcommand, in a module of its own.
+class Command(NamedTuple):
+    """One subcommand, in a module of its own, which has all but the name.
 
     Shape:
-        ``name`` on the command line; ``summary`` one line for ``ioh --help``; ``examples``
-        shown as they are below the command's own help.
+        ``summary`` one line for ``ioh --help``; ``examples`` shown as they are below its own
+        help.  ``run`` returns the exit status; it raises IohError where the user or the host
+        must mend something.
     """
 
     name: str
     summary: str
     examples: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        ...
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do it; returns the exit status.
-
-        Raises:
-            IohError: What the user or the host must mend.
-        """
-        ...
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
 
 
-# Every subcommand's class, in the order in which help lists them.
-_CLASSES = {
-    "live": "live.LiveCommand",
-    "text": "text.TextCommand",
-    "json": "json.JsonCommand",
-    "serve": "serve.ServeCommand",
-    "record": "record.RecordCommand",
-    "mark": "mark.MarkCommand",
-    "replay": "replay.ReplayCommand",
-    "report": "report.ReportCommand",
-    "compare": "compare.CompareCommand",
-    "bench": "bench.BenchCommand",
-    "bench report": "bench_judge.BenchReportCommand",
-    "bench compare": "bench_judge.BenchCompareCommand",
-    "bench card": "bench_judge.BenchCardCommand",
-    "export": "export.ExportCommand",
-    "join": "join.JoinCommand",
-    "verify": "verify.VerifyCommand",
-    "explain": "explain.ExplainCommand",
-    "demo": "demo.DemoCommand",
-    "deploy": "deploy.DeployCommand",
-    "doctor": "doctor.DoctorCommand",
-}
+# Every subcommand, in the order in which help lists them.
+_NAMES = (
+    *("live", "text", "json", "serve", "record", "mark", "replay", "report", "compare"),
+    *("bench", "bench report", "bench compare", "bench card"),
+    *("export", "join", "verify", "explain", "demo", "deploy", "doctor"),
+)
 
 
-def commands(name: str = "") -> tuple[Command, ...]:
+def commands(name: str = "") -> list[Command]:
     """The subcommand of that name alone, which spares 2 MB; every one where there is none."""
     found = []
-    for path in [_CLASSES[name]] if name in _CLASSES else _CLASSES.values():
-        module, _, made = path.partition(".")
-        found.append(getattr(import_module(f"ioh.commands.{module}"), made)())
-    return tuple(found)
+    for each in (name,) if name in _NAMES else _NAMES:
+        made = import_module(f"ioh.commands.{each.replace(' ', '_')}")
+        found.append(Command(each, made.SUMMARY, made.EXAMPLES, made.add_arguments, made.run))
+    return found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,10 +70,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """``--version``."""
-
     def __call__(self, *_: object) -> NoReturn:
-        """Print the version and end."""
         write_stdout(f"ioh {__version__}\n")
         raise SystemExit(ExitCode.OK)
 
@@ -147,8 +118,8 @@ def with_command(argv: Sequence[str]) -> list[str]:
     own = {"-h", "--help", "--version"}
     if not argv or (argv[0].startswith("-") and argv[0] not in own):
         return ["live", *argv]
-    if len(argv) > 1 and argv[0] == "bench" and argv[1] in {"report", "compare", "card"}:
-        return [f"bench {argv[1]}", *argv[2:]]
+    if (both := " ".join(argv[:2])) in _NAMES:
+        return [both, *argv[2:]]
     return list(argv)
 
 
@@ -163,7 +134,7 @@ def _needs_root(args: argparse.Namespace) -> bool:
 
 def _unrecognized(command: str, words: Sequence[str]) -> IohError:
     hint = f"See: ioh {command} --help"
-    if command == "live" and words[0] in _CLASSES:
+    if command == "live" and words[0] in _NAMES:
         hint = f"The command comes first: ioh {words[0]} ..."
     return IohError(printable(f"unrecognized arguments: {' '.join(words)}"), hint, ExitCode.USAGE)
 

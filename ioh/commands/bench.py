@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import re
 import shlex
 import sys
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from ioh.commands.bench_judge import add_bands, check_bands
+from ioh.commands.bench_report import add_bands, card_for, check_bands, write_html
 from ioh.commands.bench_screen import BenchScreen
+from ioh.commands.options import number
 from ioh.commands.output import flush_stdout, write_stdout
 from ioh.commands.run import Ending
 from ioh.commands.terminal import has_terminal
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -29,14 +29,6 @@ _WEEK_S = 604_800.0
 _INTERVALS_S = 3.0  # until then the recording has some
 
 
-def _whole(text: str) -> int:
-    """An argparse type: a number above 0."""
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        msg = f'must be a number above 0, not "{printable(text)}"'
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
-
-
 def _block(text: str) -> int:
     """An argparse type: a block size; as in fio.sh a bare number is KB."""
     from ioh.bench.plans import size_of
@@ -47,12 +39,8 @@ def _block(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-class BenchCommand:
-    """``ioh bench``."""
-
-    name = "bench"
-    summary = "test storage with fio, watch every layer meanwhile, and judge each result"
-    examples = """\
+SUMMARY = "test storage with fio, watch every layer meanwhile, and judge each result"
+EXAMPLES = """\
   sudo ioh bench /mnt/data                  the plan "database", in a file made there and removed
   sudo ioh bench /mnt/data --plan card      just what the report card needs, in 3 minutes
   ioh bench --plans                         all plans, with the time each takes
@@ -65,107 +53,88 @@ class BenchCommand:
 Only a result that is the storage's own is "ok"; of any other the line says why not. Without root
 ioh watches /proc only. fio runs with your rights, under sudo too."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument(
-            "target", nargs="?", default="", metavar="DIRECTORY", help="a directory on the storage"
-        )
-        what = parser.add_argument_group("what to run")
-        what.add_argument(
-            "--plan", metavar="PLAN", default="database", help="a plan's name, or its TOML file"
-        )
-        what.add_argument("--plans", action="store_true", help="list the plans and end")
-        what.add_argument("--job", metavar="FILE", help="a fio job file instead of a plan")
-        what.add_argument("--like", metavar="FILE", help="make the job from a recording's own mix")
-        what.add_argument(
-            "--span",
-            nargs=2,
-            metavar=("A", "B"),
-            help="with --like: from A to B, as for ioh replay (default: all of it)",
-        )
-        parser.add_argument("--no-tui", action="store_true", help="print lines, not the screen")
-        what.add_argument("--resume", metavar="DIRECTORY", help="go on with an earlier bench")
-        self._add_changes(parser)
-        add_bands(parser)
-        kept = parser.add_argument_group("files and devices")
-        kept.add_argument("-o", dest="output", metavar="DIRECTORY", help="keep the results there")
-        kept.add_argument(
-            "-r", dest="raw", metavar="DEVICE", nargs="+", default=[], help="raw devices, to read"
-        )
-        kept.add_argument(
-            "-y", dest="anew", action="store_true", help="write work files or devices in full first"
-        )
-        kept.add_argument(
-            "-x", "--keep", dest="keep", action="store_true", help="keep the work files"
-        )
-        kept.add_argument(
-            "--destroy-data",
-            dest="destroy",
-            metavar="NAME",
-            action="append",
-            default=[],
-            help="write to this raw device: sdb, or sdb:ext4 where it carries ext4",
-        )
 
-    @staticmethod
-    def _add_changes(parser: argparse.ArgumentParser) -> None:
-        group = parser.add_argument_group("changes to the plan (as in fio.sh)")
-        group.add_argument(
-            "-t", dest="kinds", metavar="KINDS", default="", help="only these tests: randread,write"
-        )
-        group.add_argument(
-            "-s", dest="test_s", metavar="SECONDS", type=_whole, help="time of each test"
-        )
-        group.add_argument(
-            "-m", dest="megabytes", metavar="MEGABYTES", type=_whole, help="size of the work file"
-        )
-        group.add_argument(
-            "-u", dest="users", metavar="USERS", type=_whole, help="only so many users"
-        )
-        group.add_argument(
-            "-l", dest="block", metavar="KB", type=_block, help="only this block size, or 512b, 1m"
-        )
-        group.add_argument("-i", dest="own_files", action="store_true", help="a file for each user")
-        group.add_argument("-n", dest="runs", metavar="N", type=_whole, help="runs of each test")
-        group.add_argument(
-            "--endless",
-            metavar="IOPS",
-            type=_whole,
-            help="the plan's first test alone, so many operations a second, until Ctrl-C",
-        )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    what = "a directory on the storage"
+    parser.add_argument("target", nargs="?", default="", metavar="DIRECTORY", help=what)
+    add = parser.add_argument_group("what to run").add_argument
+    what = "a plan's name, or its TOML file"
+    add("--plan", metavar="PLAN", default="database", help=what)
+    add("--plans", action="store_true", help="list the plans and end")
+    add("--job", metavar="FILE", help="a fio job file instead of a plan")
+    add("--like", metavar="FILE", help="make the job from a recording's own mix")
+    what = "with --like: from A to B, as for ioh replay (default: all of it)"
+    add("--span", nargs=2, metavar=("A", "B"), help=what)
+    parser.add_argument("--no-tui", action="store_true", help="print lines, not the screen")
+    add("--resume", metavar="DIRECTORY", help="go on with an earlier bench")
+    _add_changes(parser)
+    add_bands(parser)
+    add = parser.add_argument_group("files and devices").add_argument
+    add("-o", dest="output", metavar="DIRECTORY", help="keep the results there")
+    what = "raw devices, to read"
+    add("-r", dest="raw", metavar="DEVICE", nargs="+", default=[], help=what)
+    what = "write work files or devices in full first"
+    add("-y", dest="anew", action="store_true", help=what)
+    add("-x", "--keep", dest="keep", action="store_true", help="keep the work files")
+    add(
+        "--destroy-data",
+        dest="destroy",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="write to this raw device: sdb, or sdb:ext4 where it carries ext4",
+    )
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Run the tests and print a line for each."""
-        if args.plans:
-            write_stdout(_plans())
-            return ExitCode.OK
-        from ioh.bench.runner import StoppedError, Told
-        from ioh.bench.start import run_bench
 
-        check_bands(args)
-        asked = _asked(args)
-        progress = _Progress(with_screen=not args.no_tui and has_terminal(stdin_is_pipe=False))
-        with Ending() as ending, contextlib.closing(progress):
-            ending.stop = lambda: None  # looked at between two waits
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("changes to the plan (as in fio.sh)").add_argument
+    count = number(int, 1, 999_999_999, "a number above 0")
+    what = "only these tests: randread,write"
+    add("-t", dest="kinds", metavar="KINDS", default="", help=what)
+    add("-s", dest="test_s", metavar="SECONDS", type=count, help="time of each test")
+    add("-m", dest="megabytes", metavar="MEGABYTES", type=count, help="size of the work file")
+    add("-u", dest="users", metavar="USERS", type=count, help="only so many users")
+    what = "only this block size, or 512b, 1m"
+    add("-l", dest="block", metavar="KB", type=_block, help=what)
+    add("-i", dest="own_files", action="store_true", help="a file for each user")
+    add("-n", dest="runs", metavar="N", type=count, help="runs of each test")
+    what = "the plan's first test alone, so many operations a second, until Ctrl-C"
+    add("--endless", metavar="IOPS", type=count, help=what)
 
-            def is_stopped() -> bool:
-                progress.tick()
-                return progress.is_interrupted or ending.received is not None
 
-            told = Told(progress.began, progress.finished, progress.doing, progress.say, is_stopped)
-            try:
-                directory = run_bench(asked, told)
-            except StoppedError:
-                progress.close()
-                where = shlex.quote(printable(str(progress.directory)))
-                progress.say(f"ended; go on with: ioh bench --resume {where}")
-                return ExitCode.INTERRUPTED if progress.is_interrupted else ending.code
-            except OSError as error:
-                cause = f"the results cannot be kept: {printable(error.strerror or str(error))}"
-                raise IohError(cause, "Make room, and go on with --resume") from error
-            progress.close()
-            _judge(directory, args, progress)
+def run(args: argparse.Namespace) -> int:
+    """Run the tests and print a line for each."""
+    if args.plans:
+        write_stdout(_plans())
         return ExitCode.OK
+    from ioh.bench.runner import StoppedError, Told
+    from ioh.bench.start import run_bench
+
+    check_bands(args)
+    asked = _asked(args)
+    progress = _Progress(with_screen=not args.no_tui and has_terminal(stdin_is_pipe=False))
+    with Ending() as ending, contextlib.closing(progress):
+        ending.stop = lambda: None  # looked at between two waits
+
+        def is_stopped() -> bool:
+            progress.tick()
+            return progress.is_interrupted or ending.received is not None
+
+        told = Told(progress.began, progress.finished, progress.doing, progress.say, is_stopped)
+        try:
+            directory = run_bench(asked, told)
+        except StoppedError:
+            progress.close()
+            where = shlex.quote(printable(str(progress.directory)))
+            progress.say(f"ended; go on with: ioh bench --resume {where}")
+            return ExitCode.INTERRUPTED if progress.is_interrupted else ending.code
+        except OSError as error:
+            cause = f"the results cannot be kept: {printable(error.strerror or str(error))}"
+            raise IohError(cause, "Make room, and go on with --resume") from error
+        progress.close()
+        _judge(directory, args, progress)
+    return ExitCode.OK
 
 
 def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> None:
@@ -173,7 +142,6 @@ def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> No
     from ioh.bench.card import card_text
     from ioh.bench.page import FILE_NAME
     from ioh.bench.results import load
-    from ioh.commands.bench_judge import card_for, write_html
 
     results = load(str(directory))
     card = card_for(results, args.bands, args.storage)
@@ -186,7 +154,6 @@ def _judge(directory: Path, args: argparse.Namespace, progress: _Progress) -> No
 
 
 def _plans() -> str:
-    """The plans as a table."""
     from ioh.bench.plans import BUILT_IN, PlanChanges, read_plan, seconds_of, specs_of
 
     lines = [f"{'plan':<10} {'tests':>5} {'minutes':>8}  {'file':>5}  what it is"]
@@ -201,27 +168,21 @@ def _plans() -> str:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    """What the arguments mean.
-
-    Raises:
-        IohError: Two of them contradict each other.
-    """
     from ioh.bench.plans import PlanChanges
     from ioh.bench.start import Asked
 
-    cause = ""
-    if args.raw and args.target:
-        cause = "give a directory or -r with devices, not both"
-    elif not (args.target or args.raw or args.job or args.resume):
-        cause = "give a directory on the storage to test"
-    elif args.span and not args.like:
-        cause = "--span is for --like"
-    elif sum(map(bool, (args.like, args.job, args.resume))) > 1:
-        cause = "give one of --job, --like and --resume"
-    elif args.like and args.raw:
-        cause = "--like needs a directory"
-    if cause:
-        raise IohError(cause, "See: ioh bench --help", ExitCode.USAGE)
+    what = (args.target, args.raw, args.job, args.resume)
+    for is_wrong, cause in (
+        (args.raw and args.target, "give a directory or -r with devices, not both"),
+        (not any(what), "give a directory on the storage to test"),
+        (args.span and not args.like, "--span is for --like"),
+        (
+            sum(map(bool, (args.like, args.job, args.resume))) > 1,
+            "give one of --job, --like and --resume",
+        ),
+        (args.like and args.raw, "--like needs a directory"),
+    ):
+        refuse_if(is_wrong, cause, "See: ioh bench --help")
     changes = PlanChanges(
         tuple(args.kinds.replace(",", " ").split()),
         run_s=_WEEK_S if args.endless else args.test_s,
@@ -251,11 +212,7 @@ def _asked(args: argparse.Namespace) -> Asked:
 class _Progress:
     """A line a test on stdout; what happens now on stderr, where that is a terminal, or the screen.
 
-    Args:
-        with_screen: Show the screen while tests run; lines come once it is closed.
-
-    Shape:
-        ``is_interrupted``: the screen was left by Ctrl-C.
+    With the screen, lines come once it is closed; ``is_interrupted``: it was left by Ctrl-C.
     """
 
     def __init__(self, *, with_screen: bool) -> None:
@@ -271,7 +228,6 @@ class _Progress:
         self._left_s = 0.0
         self._name, self._seconds, self._began = "", 0.0, 0.0
         self._last = ""
-        self._has_head = False
 
     def began(self, results: Results, directory: Path) -> None:
         """The tests begin."""
@@ -296,9 +252,8 @@ class _Progress:
         self._done += 1
         self._left_s -= seconds_of((test.spec,))
         verdict = "ok" if test.verdict.ok else f"not the storage: {test.verdict.sentence}"
+        lines = [] if self._last else [HEAD]
         self._last = f"  |  {test.spec.name}: {verdict}"
-        lines = [] if self._has_head else [HEAD]
-        self._has_head = True
         self._put(sys.stdout, "\n".join([*lines, *test_lines(test)]) + "\n")
 
     def doing(self, name: str, seconds: float) -> None:

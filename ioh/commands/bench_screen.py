@@ -21,11 +21,7 @@ _END_S = 5.0
 
 
 class BenchScreen:
-    """The screen over a recording that is being made, with one more line.
-
-    Args:
-        recording: The file, which must have begun.
-    """
+    """The screen over a recording that has begun and goes on, with one more line."""
 
     def __init__(self, recording: Path) -> None:
         theirs, self._fd = os.pipe()
@@ -57,11 +53,7 @@ class BenchScreen:
 
 
 def line_from(fd: int) -> Callable[[], str]:
-    """What reads the newest line from a pipe, without waiting; ends the screen with the pipe.
-
-    Args:
-        fd: The reading end.
-    """
+    """What reads the newest line from a pipe, without waiting; ends the screen with the pipe."""
     os.set_blocking(fd, False)
     newest = ""
 

@@ -5,27 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
 
-from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import moment
-from ioh.commands.output import write_stdout
+from ioh.commands.output import say, write_stdout
 from ioh.commands.sample import recording
 from ioh.commands.text_options import hist_style, terminal_width
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.sinks.cells import clock
 
-if TYPE_CHECKING:
-    from ioh.playback.time_range import When
-
-
-class CompareCommand:
-    """``ioh compare A B``."""
-
-    name = "compare"
-    summary = "compare two recordings, or two parts of one, operation by operation"
-    examples = """\
+SUMMARY = "compare two recordings, or two parts of one, operation by operation"
+EXAMPLES = """\
   ioh compare before.ioh after.ioh
   ioh compare run.ioh run.ioh --from "run 1 starts" --to "run 1 ends" \\
       --from-b "run 2 starts" --to-b "run 2 ends"
@@ -33,55 +23,50 @@ class CompareCommand:
 B - A and % are the change from A to B. The parts may differ in length: rates are per second,
 histograms per 10,000 operations."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument("a", metavar="A", type=recording, help="a recording")
-        parser.add_argument(
-            "b", metavar="B", type=recording, help="another recording, or the same one"
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    add("a", metavar="A", type=recording, help="a recording")
+    add("b", metavar="B", type=recording, help="another recording, or the same one")
+    group = parser.add_argument_group("which part (as for ioh replay)")
+    for option, dest, what in (
+        ("--from", "begin", "start of A's part, and of B's unless --from-b is given"),
+        ("--to", "end", "end of A's part, and of B's unless --from-b or --to-b is given"),
+        ("--from-b", "begin_b", "start of B's part"),
+        ("--to-b", "end_b", "end of B's part"),
+    ):
+        group.add_argument(option, dest=dest, metavar="M", type=moment, help=what)
+    add("--all", action="store_true", help="every kind of operation")
+    add("--utc", action="store_true", help="times in UTC, not local time")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison."""
+    from ioh.playback.aggregate_interval import read_aggregate
+    from ioh.session.reader import Session
+    from ioh.sinks.compare import differences, render_comparison
+
+    style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
+    begin_b, end_b = args.begin_b, args.end_b
+    if begin_b is None:  # where B begins by itself, A's end may be long before
+        begin_b, end_b = args.begin, end_b or args.end
+    spans = (("A", args.a, args.begin, args.end), ("B", args.b, begin_b, end_b))
+    lines, found = [], []
+    for label, path, begin, end in spans:
+        with Session(path) as session:
+            period = read_aggregate(session, begin, end, utc=args.utc)
+        for note in period.notes:
+            say(note)
+        snapshot = period.snapshot
+        since = clock(period.begin_unix_s, utc=args.utc, with_date=True)
+        lines.append(
+            f"{label}  {printable(path)}  {printable(snapshot.hostname)}  "
+            f"from {since}, {snapshot.interval_s:.0f} s"
         )
-        group = parser.add_argument_group("which part (as for ioh replay)")
-        for option, dest, what in (
-            ("--from", "begin", "start of A's part, and of B's unless --from-b is given"),
-            ("--to", "end", "end of A's part, and of B's unless --from-b or --to-b is given"),
-            ("--from-b", "begin_b", "start of B's part"),
-            ("--to-b", "end_b", "end of B's part"),
-        ):
-            group.add_argument(option, dest=dest, metavar="M", type=moment, help=what)
-        parser.add_argument("--all", action="store_true", help="every kind of operation")
-        parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Print the comparison."""
-        from ioh.playback.aggregate_interval import read_aggregate
-        from ioh.session.reader import Session
-        from ioh.sinks.compare import differences, render_comparison
-
-        style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
-        spans = (
-            ("A", args.a, args.begin, args.end),
-            ("B", args.b, *_part_of_b(args)),
-        )
-        lines, found = [], []
-        for label, path, begin, end in spans:
-            with Session(path) as session:
-                period = read_aggregate(session, begin, end, utc=args.utc)
-            tell_remarks(period.notes)
-            snapshot = period.snapshot
-            since = clock(period.begin_unix_s, utc=args.utc, with_date=True)
-            lines.append(
-                f"{label}  {printable(path)}  {printable(snapshot.hostname)}  "
-                f"from {since}, {snapshot.interval_s:.0f} s"
-            )
-            lines += [f"!  {label}: {printable(remark)}" for remark in period.remarks]
-            found.append(snapshot)
-        lines += [f"!  {text}" for text in differences(*found)]
-        table = render_comparison(found[0], found[1], style, every_op=args.all)
-        write_stdout("\n".join(lines) + "\n\n" + table)
-        return ExitCode.OK
-
-
-def _part_of_b(args: argparse.Namespace) -> tuple[When | None, When | None]:
-    """As of A, unless B has a begin or an end of its own: A's end may be long before its begin."""
-    if args.begin_b is None and args.end_b is None:
-        return args.begin, args.end
-    return args.begin_b or args.begin, args.end_b
+        lines += [f"!  {label}: {printable(remark)}" for remark in period.remarks]
+        found.append(snapshot)
+    lines += [f"!  {text}" for text in differences(*found)]
+    table = render_comparison(found[0], found[1], style, every_op=args.all)
+    write_stdout("\n".join(lines) + "\n\n" + table)
+    return ExitCode.OK

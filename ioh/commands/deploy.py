@@ -7,8 +7,8 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from ioh.commands.output import say, write_stdout
-from ioh.model.errors import ExitCode, IohError
+from ioh.commands.output import agrees, say, write_stdout
+from ioh.model.errors import ExitCode, refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -21,48 +21,39 @@ _RIGHTS = {
 }
 
 
-class DeployCommand:
-    """``ioh deploy HOST``."""
-
-    name = "deploy"
-    summary = "put a copy of this ioh on another host, through ssh"
-    examples = """\
+SUMMARY = "put a copy of this ioh on another host, through ssh"
+EXAMPLES = """\
   ioh deploy db01
   ioh deploy admin@db01:2222 --yes
 
 Says first what it will do there, and asks. Afterwards: ioh --host db01"""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument("host", metavar="HOST", help="a name for ssh, user@name, name:port")
-        parser.add_argument("--yes", action="store_true", help="do not ask")
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Copy, set up, and prove that it runs.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("host", metavar="HOST", help="a name for ssh, user@name, name:port")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
-        Raises:
-            IohError: It cannot ask, or the host cannot be reached or lacks something.
-        """
-        from ioh.hosts.deploy import look, make_copy, send, set_up
-        from ioh.hosts.ssh import check_host
 
-        host = check_host(args.host)
-        if not args.yes and not sys.stdin.isatty():
-            cause = "ioh deploy asks before it changes a host, and there is no terminal"
-            raise IohError(cause, "Answer with --yes", ExitCode.USAGE)
-        copy = make_copy()
-        there = look(host, copy.name)
-        write_stdout(_plan(host, copy, there))
-        if not args.yes:
-            write_stdout("Go on? [y/N] ")
-            if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-                say("nothing was done")
-                return ExitCode.OK
-        if not there.is_there:
-            send(host, copy)
-        version = set_up(host, copy.name, lambda line: say(f"{host}: {line}"))
-        write_stdout(_result(host, there, version))
+def run(args: argparse.Namespace) -> int:
+    """Copy, set up, and prove that it runs."""
+    from ioh.hosts.deploy import look, make_copy, send, set_up
+    from ioh.hosts.ssh import check_host
+
+    host = check_host(args.host)
+    cause = "ioh deploy asks before it changes a host, and there is no terminal"
+    refuse_if(not args.yes and not sys.stdin.isatty(), cause, "Answer with --yes")
+    copy = make_copy()
+    there = look(host, copy.name)
+    write_stdout(_plan(host, copy, there))
+    if not args.yes and not agrees("Go on?"):
+        say("nothing was done")
         return ExitCode.OK
+    if not there.is_there:
+        send(host, copy)
+    version = set_up(host, copy.name, lambda line: say(f"{host}: {line}"))
+    write_stdout(_result(host, there, version))
+    return ExitCode.OK
 
 
 def _plan(host: str, copy: Copy, there: There) -> str:

@@ -22,48 +22,45 @@ _COST_S = 3.0
 _MARK = {"ok": "ok  ", "no": "NO  ", "wait": "... ", "note": "note"}
 
 
-class DoctorCommand:
-    """``ioh doctor``."""
-
-    name = "doctor"
-    summary = "check what works on this host, why the rest does not, and what ioh costs now"
-    examples = """\
+SUMMARY = "check what works on this host, why the rest does not, and what ioh costs now"
+EXAMPLES = """\
   sudo ioh doctor
 
 Exit status 0: every layer is measured by BPF; 3: at least one is not (NO lines say why),
 or not yet."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """It has no options."""
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Look, attach every layer, measure for a moment, print."""
-        del args
-        from ioh.live.source import LiveSource
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """It has no options."""
 
-        uname = os.uname()
-        python = ".".join(map(str, sys.version_info[:3]))
-        kernel = printable(f"{uname.sysname} {uname.release} {uname.machine}")
-        write_stdout(f"ioh {__version__} on {kernel}, Python {python}\n")
-        source = LiveSource(None, Filters(), 1.0)
-        # Facts first: they need the privilege that the source gives away when it starts.
-        from ioh.bpf.checkup import read_bpf_facts
-        from ioh.commands.doctor_verdicts import judge_bpf, judge_host, judge_layers
-        from ioh.rights.sandbox import held
 
-        facts = read_bpf_facts()
-        _print(judge_bpf(facts))
-        with source:
-            source.attach()
-            layers = list(source.attached.values())
-            verdicts = judge_layers(layers)
-            _print(verdicts)
-            _print(judge_host(source.read().host))
-            write_stdout(f"ok    ioh keeps    {source.kept.value}\n")
-            write_stdout(f"ok    ioh runs as  {printable(held())}\n")
-            write_stdout(_cost(source))
-        missing = any(v.state in {"no", "wait"} for v in verdicts)
-        return ExitCode.UNAVAILABLE if missing else ExitCode.OK
+def run(_: argparse.Namespace) -> int:
+    """Look, attach every layer, measure for a moment, print."""
+    from ioh.live.source import LiveSource
+
+    uname = os.uname()
+    python = ".".join(map(str, sys.version_info[:3]))
+    kernel = printable(f"{uname.sysname} {uname.release} {uname.machine}")
+    write_stdout(f"ioh {__version__} on {kernel}, Python {python}\n")
+    source = LiveSource(None, Filters(), 1.0)
+    # Facts first: they need the privilege that the source gives away when it starts.
+    from ioh.bpf.checkup import read_bpf_facts
+    from ioh.commands.doctor_verdicts import judge_bpf, judge_host, judge_layers
+    from ioh.rights.sandbox import held
+
+    facts = read_bpf_facts()
+    _print(judge_bpf(facts))
+    with source:
+        source.attach()
+        layers = list(source.attached.values())
+        verdicts = judge_layers(layers)
+        _print(verdicts)
+        _print(judge_host(source.read().host))
+        write_stdout(f"ok    ioh keeps    {source.kept.value}\n")
+        write_stdout(f"ok    ioh runs as  {printable(held())}\n")
+        write_stdout(_cost(source))
+    missing = any(v.state in {"no", "wait"} for v in verdicts)
+    return ExitCode.UNAVAILABLE if missing else ExitCode.OK
 
 
 def _print(verdicts: list[HostCheck]) -> None:

@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 _WIDTH = 80
 
 
-class ExplainCommand:
-    """``ioh explain [RULE]``."""
-
-    name = "explain"
-    summary = "explain a rule: what it watches, its thresholds, possible false alarms"
-    examples = """\
+SUMMARY = "explain a rule: what it watches, its thresholds, possible false alarms"
+EXAMPLES = """\
   ioh explain                     every rule, one line each
   ioh explain fragmentation       all about one
 
@@ -32,32 +28,32 @@ A rule is changed in ~/.config/ioh/findings.toml, or --findings-config FILE:
   [caching]
   enabled = false"""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument(
-            "rule", nargs="?", metavar="RULE", help="name of the rule; without one, list all rules"
-        )
-        parser.add_argument(
-            "--findings-config", metavar="FILE", help="show thresholds as this file has them"
-        )
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Print it."""
-        from ioh.findings.config import read_config
-        from ioh.findings.rule import all_rules
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    what = "name of the rule; without one, list all rules"
+    add("rule", nargs="?", metavar="RULE", help=what)
+    add("--findings-config", metavar="FILE", help="show thresholds as this file has them")
 
-        rules, config = all_rules(), read_config(args.findings_config)
-        if args.rule is None:
-            width = max(map(len, rules))
-            lines = [f"{name:{width}}  {rule.title}" for name, rule in rules.items()]
-        elif (rule := rules.get(args.rule)) is None:
-            cause = f'no rule "{printable(args.rule)}"'
-            raise IohError(cause, "List the rules with: ioh explain", ExitCode.USAGE)
-        else:
-            limits = config.limits_of(rule)
-            lines = list(render_rule(rule, limits, is_off=rule.name in config.off))
-        write_stdout("\n".join(lines) + "\n")
-        return ExitCode.OK
+
+def run(args: argparse.Namespace) -> int:
+    """Print it."""
+    from ioh.findings.config import read_config
+    from ioh.findings.rule import all_rules
+
+    rules, config = all_rules(), read_config(args.findings_config)
+    if args.rule is None:
+        width = max(map(len, rules))
+        lines = [f"{name:{width}}  {rule.title}" for name, rule in rules.items()]
+    elif (rule := rules.get(args.rule)) is None:
+        cause = f'no rule "{printable(args.rule)}"'
+        raise IohError(cause, "List the rules with: ioh explain", ExitCode.USAGE)
+    else:
+        limits = config.limits_of(rule)
+        lines = list(render_rule(rule, limits, is_off=rule.name in config.off))
+    write_stdout("\n".join(lines) + "\n")
+    return ExitCode.OK
 
 
 def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterator[str]:
@@ -85,16 +81,12 @@ def render_rule(rule: Rule, limits: dict[str, float], *, is_off: bool) -> Iterat
 
 def facts(rule: Rule) -> Iterator[tuple[str, str]]:
     """What there is to say about a rule besides its thresholds: heading and text."""
+    layers = dict.fromkeys((*rule.needs, *rule.probed))
+    needs = ", ".join(f"{name} (BPF)" if name in rule.probed else name for name in layers)
     yield "watches", rule.watches
     yield "reads", rule.sources
-    yield "needs", _needs(rule)
+    yield "needs", f"layers {needs}" if needs else "nothing in particular"
     yield "cannot see", rule.blind
     yield "false alarm", rule.false_alarm
     yield "wrong if", f"{rule.wrong_if}: {rule.check}"
     yield "fires", f"after {rule.hold_s:g} s, clears {rule.release_s:g} s after recovery"
-
-
-def _needs(rule: Rule) -> str:
-    layers = dict.fromkeys((*rule.needs, *rule.probed))
-    said = [f"{name} (BPF)" if name in rule.probed else name for name in layers]
-    return "layers " + ", ".join(said) if said else "nothing in particular"

@@ -5,29 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ioh.commands.intervals import Faults, intervals_from, tell_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_shown_arguments,
     add_span_arguments,
     add_when_arguments,
 )
-from ioh.commands.output import stdout_into, write_stdout
-from ioh.commands.playback import run_replay
+from ioh.commands.output import say, stdout_into, write_stdout
+from ioh.commands.playback import Faults, intervals_from, run_replay, span_from
 from ioh.commands.sample import recording
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
-from ioh.pipeline import SnapshotSink
 
-FORMATS = ("csv", "jsonl", "openmetrics", "parquet")
-
-
-class ExportCommand:
-    """``ioh export FILE``."""
-
-    name = "export"
-    summary = "write a recording as CSV, JSON lines, OpenMetrics or Parquet"
-    examples = """\
+SUMMARY = "write a recording as CSV, JSON lines, OpenMetrics or Parquet"
+EXAMPLES = """\
   ioh export run.ioh > run.csv                              one number a line
   ioh export run.ioh -c 60 --layers block > minutes.csv     minute by minute
   ioh export run.ioh --format jsonl > run.jsonl
@@ -39,61 +30,17 @@ csv columns: time, layer, op, metric, value; unknown numbers have no line. openm
 running totals and histograms, as Prometheus wants them. parquet has a row for each time, host,
 layer, part and op, with its histogram; it needs the Python library pyarrow."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument(
-            "file", metavar="FILE", type=recording, help="a recording, or - for stdin"
-        )
-        parser.add_argument(
-            "--format", choices=FORMATS, default="csv", help="output format (default: csv)"
-        )
-        parser.add_argument(
-            "-o", dest="output", metavar="FILE", help="a new file instead of stdout"
-        )
-        add_when_arguments(parser, cycle_s=None)
-        add_span_arguments(parser)
-        add_shown_arguments(parser, top=10)
-        add_findings_arguments(parser)
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Write it to stdout, or to a new file.
+def _csv(args: argparse.Namespace) -> int:
+    from ioh.sinks.csv import CsvSink
 
-        Raises:
-            IohError: An option has no meaning in this format, or there is nothing to write.
-        """
-        _refuse_what_is_not_in(args)
-        with stdout_into(args.output):
-            return self._export(args)
-
-    @staticmethod
-    def _export(args: argparse.Namespace) -> int:
-        if args.format == "openmetrics":
-            return _openmetrics(args)
-        if args.format == "parquet":
-            return _parquet(args)
-        is_csv = args.format == "csv"
-
-        def sink() -> SnapshotSink:
-            from ioh.sinks.csv import CsvSink
-            from ioh.sinks.json import JsonSink
-
-            return CsvSink() if is_csv else JsonSink(args.top)
-
-        tables = not is_csv and args.top != 0
-        return run_replay(args, sink, speed=None, with_tables=tables, judges=not is_csv)
+    return run_replay(args, CsvSink, speed=None, with_tables=False, judges=False)
 
 
-def _refuse_what_is_not_in(args: argparse.Namespace) -> None:
-    """Only JSON lines have breakdowns and findings."""
-    given = {"--top": args.has_top, "--findings-config": args.findings_config is not None}
-    for option, is_given in given.items():
-        if is_given and args.format != "jsonl":
-            what = "breakdowns" if option == "--top" else "findings"
-            cause = f"{option}: {args.format} has no {what}"
-            raise IohError(cause, "Give --format jsonl", ExitCode.USAGE)
-    if args.format == "parquet" and not args.output and sys.stdout.isatty():
-        cause = "Parquet is not for a terminal"
-        raise IohError(cause, "Give -o FILE", ExitCode.USAGE)
+def _jsonl(args: argparse.Namespace) -> int:
+    from ioh.sinks.json import JsonSink
+
+    return run_replay(args, lambda: JsonSink(args.top), speed=None, with_tables=args.top != 0)
 
 
 def _parquet(args: argparse.Namespace) -> int:
@@ -110,12 +57,11 @@ def _parquet(args: argparse.Namespace) -> int:
 
 
 def _openmetrics(args: argparse.Namespace) -> int:
-    from ioh.playback.replay import ReplaySource, Span, no_interval
+    from ioh.playback.replay import ReplaySource, no_interval
     from ioh.session.stream import Tick
     from ioh.sinks.openmetrics import OpenMetrics
 
-    faults, intervals, ticks = Faults(), intervals_from(args), 0
-    span = Span(args.begin, args.end)
+    faults, intervals, span, ticks = Faults(), intervals_from(args), span_from(args), 0
     with (
         ReplaySource(args.file, span, speed=None, with_tables=False) as source,
         OpenMetrics() as metrics,
@@ -134,6 +80,37 @@ def _openmetrics(args: argparse.Namespace) -> int:
             raise no_interval(args.file, span)
         for piece in metrics.render():
             write_stdout(piece)
-    tell_remarks(source.part.remarks)
+    for remark in source.part.remarks:
+        say(remark)
     faults.report()
     return ExitCode.OK
+
+
+_EXPORTS = {"csv": _csv, "jsonl": _jsonl, "openmetrics": _openmetrics, "parquet": _parquet}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
+    add("--format", choices=tuple(_EXPORTS), default="csv", help="output format (default: csv)")
+    add("-o", dest="output", metavar="FILE", help="a new file instead of stdout")
+    add_when_arguments(parser, cycle_s=None)
+    add_span_arguments(parser)
+    add_shown_arguments(parser, top=10)
+    add_findings_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write it to stdout, or to a new file."""
+    given = {
+        "--top: {} has no breakdowns": args.has_top,
+        "--findings-config: {} has no findings": args.findings_config is not None,
+    }
+    for cause, is_given in given.items():
+        is_wrong = is_given and args.format != "jsonl"
+        refuse_if(is_wrong, cause.format(args.format), "Give --format jsonl")
+    is_shown = args.format == "parquet" and not args.output and sys.stdout.isatty()
+    refuse_if(is_shown, "Parquet is not for a terminal", "Give -o FILE")
+    with stdout_into(args.output):
+        return _EXPORTS[args.format](args)

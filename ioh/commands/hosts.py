@@ -1,146 +1,69 @@
-"""``--host``: the screen, text and JSON of several machines as one, each read through ssh."""
+"""Several machines as one: through ssh (``--host``), or out of a recording that holds them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ioh.commands.databases import DATABASE_OPTIONS
-from ioh.commands.intervals import choose_layers
 from ioh.commands.options import engine_from
 from ioh.commands.output import say
+from ioh.commands.playback import (
+    Faults,
+    Remarks,
+    choose_layers,
+    intervals_from,
+    no_remarks,
+    refuse_live_options,
+    run_replay,
+    span_from,
+)
 from ioh.commands.run import Ending, Signalled, refuse_span
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import refuse_if
+from ioh.model.intervals import Intervals
 from ioh.model.pairs import HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
-from ioh.sinks.hosts import host_to_json, pair_to_json, render_heading, render_pairs
-from ioh.sinks.json import JsonSink
-from ioh.sinks.text import TextOptions, TextSink
 
 if TYPE_CHECKING:
     from ioh.feeds.hosts_feed import HostsFeed
     from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
-    from ioh.model.snapshot import Pair, Snapshot
+    from ioh.pipeline import SnapshotSink
+    from ioh.session.stream import Item
+    from ioh.sinks.hosts import HostsSink
 
 # What the other ioh is asked for in the words of this one.
 _HANDED_ON = ("pid", "comm", "cgroup", "device", "port", "layers")
 
 
-class HostsSink(Protocol):
-    """Turns rounds of several hosts into text, host by host."""
-
-    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """One host's part of a round; ``snapshot`` None where it has given none."""
-        ...
-
-    def pairs(
-        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
-    ) -> str:
-        """What is known of the hosts together."""
-        ...
-
-
-class TextHosts:
-    """Each host's block of text below its name, then the pairs."""
-
-    def __init__(self, options: TextOptions) -> None:
-        self._options = options
-        self._sinks: dict[str, TextSink] = {}
-
-    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """A heading and the block."""
-        if snapshot is None:
-            return "" if state.is_here else render_heading(state)
-        made = TextSink(self._options, with_legend=not self._sinks)
-        return render_heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
-
-    def pairs(
-        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
-    ) -> str:
-        """The table of pairs."""
-        del time_unix_s, states
-        return render_pairs(found)
-
-
-class JsonHosts:
-    """A line for each host, its name in ``host``; one of the hosts together, ``host`` null."""
-
-    def __init__(self, top: int | None) -> None:
-        self._sink = JsonSink(top)
-
-    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
-        """The interval as of one machine, and how the host stands."""
-        if snapshot is None:
-            return ""
-        made = self._sink.to_json(snapshot)
-        host = made["host"]
-        made["host"] = host_to_json(state) | (host if isinstance(host, dict) else {})
-        return _line(made)
-
-    def pairs(
-        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
-    ) -> str:
-        """How the hosts stand, and the pairs."""
-        return _line(
-            {
-                "time_unix_s": round(time_unix_s, 6),
-                "host": None,
-                "hosts": [host_to_json(state) for state in states],
-                "pairs": [pair_to_json(pair) for pair in found],
-            }
-        )
-
-
-def _line(made: object) -> str:
-    return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
-
-
 def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--host`` and ``--remote-command``."""
-    group = parser.add_argument_group("other machines")
-    group.add_argument(
-        "--host",
-        dest="hosts",
-        metavar="HOST",
-        action="append",
-        default=[],
-        help="this machine instead, through ssh: a name for ssh, user@name, name:port;"
-        " up to 8, as one stack",
+    add = parser.add_argument_group("other machines").add_argument
+    what = (
+        "this machine instead, through ssh: a name for ssh, user@name, name:port;"
+        " up to 8, as one stack"
     )
-    group.add_argument(
-        "--remote-command",
-        metavar="COMMAND",
-        help="how ioh is called there (default: sudo -n ioh, ioh, or the copy of ioh deploy)",
-    )
+    add("--host", dest="hosts", metavar="HOST", action="append", default=[], help=what)
+    what = "how ioh is called there (default: sudo -n ioh, ioh, or the copy of ioh deploy)"
+    add("--remote-command", metavar="COMMAND", help=what)
 
 
-def refuse_remote_command(args: argparse.Namespace) -> None:
-    """It means nothing here.
-
-    Raises:
-        IohError: It was given without a host.
-    """
-    if args.remote_command is not None and not args.hosts:
-        cause = "--remote-command is for --host"
-        raise IohError(cause, "Give --host HOST too", ExitCode.USAGE)
+def wants_hosts(args: argparse.Namespace) -> bool:
+    """Whether other machines are asked for.  IohError: --remote-command alone."""
+    is_alone = args.remote_command is not None and not args.hosts
+    refuse_if(is_alone, "--remote-command is for --host", "Give --host HOST too")
+    return bool(args.hosts)
 
 
 def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> int:
-    """Read the hosts asked for and print their intervals to stdout.
+    """Read the hosts asked for and print their intervals; returns the exit status.
 
-    Returns:
-        The exit status.
-
-    Raises:
-        IohError: A name or an option is wrong, or no host can be read.
-        ReaderGoneError: stdout's reader went away.
+    IohError: a name or an option is wrong, or no host can be read.
     """
     asked = _asked(args)
     from ioh.hosts.stack import HostStack
@@ -154,11 +77,11 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
                 _tell_lost(each.states, told)
                 yield each
 
-        write_rounds(args, rounds(), make_sink(), ending, cycle_s=asked.cycle_s)
+        _write_rounds(args, rounds(), make_sink(), ending, cycle_s=asked.cycle_s)
     return ending.code
 
 
-def write_rounds(  # noqa: PLR0913
+def _write_rounds(  # noqa: PLR0913
     args: argparse.Namespace,
     rounds: Iterable[Round],
     sink: HostsSink,
@@ -167,18 +90,9 @@ def write_rounds(  # noqa: PLR0913
     cycle_s: float,
     remarks: Callable[[], str] = str,
 ) -> bool:
-    """Judge rounds and print them to stdout, as long as ``args`` ask.
+    """Judge rounds, of any source, and print them to stdout, as long as ``args`` ask.
 
-    Args:
-        args: What the command takes.
-        rounds: From any source.
-        sink: Turns them into text.
-        ending: Says when a signal came.
-        cycle_s: How long an interval is.
-        remarks: What to print before the next one.
-
-    Returns:
-        Whether there was any.
+    ``remarks`` gives what to print before the next one.  Returns whether there was any.
     """
     from ioh.playback.joined import with_own_pairs
 
@@ -204,11 +118,7 @@ def write_rounds(  # noqa: PLR0913
 
 
 def show_hosts(args: argparse.Namespace) -> int:
-    """The screen over the hosts asked for; returns the exit status.
-
-    Raises:
-        IohError: A name or an option is wrong, or no host can be read.
-    """
+    """The screen over the hosts asked for; as run_hosts()."""
     asked = _asked(args)
     from ioh.commands.screen import filters_text, show
 
@@ -229,37 +139,24 @@ def show_hosts(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    """What is asked of each host.
-
-    Raises:
-        IohError: A name or an option is wrong.
-    """
-    _check(args)
+    """What is asked of each host.  IohError: a name or an option is wrong."""
     from ioh.hosts.host import Asked
-
-    cycle_s = args.cycle_s or 1.0
-    choose = partial(choose_layers, args)
-    return Asked(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
-
-
-def _check(args: argparse.Namespace) -> None:
     from ioh.hosts.ssh import check_host
 
     refuse_span(args)
-    cause, hint = "", "Give each host once"
-    if getattr(args, "file", None) is not None:
-        cause, hint = "a recording and --host do not go together", "Give one of them"
-    for name in DATABASE_OPTIONS:
-        if getattr(args, name):
-            cause = f"--{name.replace('_', '-')} is for this machine, not for --host"
-            hint = "Leave it out"
-    if len(args.hosts) > MAX_HOSTS:
-        cause, hint = f"{len(args.hosts)} hosts", f"Give {MAX_HOSTS} at most"
     for name in args.hosts:
-        if args.hosts.count(check_host(name)) > 1:
-            cause = f"--host {printable(name)} is there twice"
-    if cause:
-        raise IohError(cause, hint, ExitCode.USAGE)
+        is_twice = args.hosts.count(check_host(name)) > 1
+        refuse_if(is_twice, f"--host {printable(name)} is there twice", "Give each host once")
+    hint = f"Give {MAX_HOSTS} at most"
+    refuse_if(len(args.hosts) > MAX_HOSTS, f"{len(args.hosts)} hosts", hint)
+    for name in DATABASE_OPTIONS:
+        cause = f"--{name.replace('_', '-')} is for this machine, not for --host"
+        refuse_if(getattr(args, name), cause, "Leave it out")
+    is_both = getattr(args, "file", None) is not None
+    refuse_if(is_both, "a recording and --host do not go together", "Give one of them")
+    cycle_s = args.cycle_s or 1.0
+    choose = partial(choose_layers, args)
+    return Asked(handed_on(args, cycle_s), args.remote_command, choose, cycle_s)
 
 
 def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:
@@ -278,3 +175,78 @@ def _tell_lost(states: tuple[HostState, ...], told: dict[str, str]) -> None:
             told[state.name] = state.why
             if state.why:
                 say(state.why)
+
+
+def run_recording(  # noqa: PLR0913
+    args: argparse.Namespace,
+    make_sink: Callable[[], SnapshotSink],
+    make_hosts_sink: Callable[[], HostsSink],
+    *,
+    speed: float | None = None,
+    remarks: Remarks = no_remarks,
+    with_tables: bool = True,
+    with_parts: bool = True,
+) -> int:
+    """Print a recording of one host or of several; all else as run_replay()."""
+    from ioh.session.reader import hosts_of
+
+    if names := hosts_of(args.file):
+        return _run_joined(args, names, make_hosts_sink, speed=speed, remarks=remarks)
+    return run_replay(
+        args,
+        make_sink,
+        speed=speed,
+        remarks=remarks,
+        with_tables=with_tables,
+        with_parts=with_parts,
+    )
+
+
+def _run_joined(
+    args: argparse.Namespace,
+    names: Sequence[str],
+    make_sink: Callable[[], HostsSink],
+    *,
+    speed: float | None,
+    remarks: Remarks,
+) -> int:
+    refuse_live_options(args)
+    from ioh.playback.joined import JoinedRounds, path_of, spans_of
+    from ioh.playback.replay import ReplaySource, no_interval
+    from ioh.playback.time_range import sane_cycle_s
+
+    span, utc = span_from(args), getattr(args, "utc", False)
+    faults = {name: Faults() for name in names}
+    waiting: dict[str, None] = {}  # a mark of all hosts is one line
+
+    def take(name: str, item: Item) -> None:
+        faults[name].take(item)
+        waiting[remarks(item)] = None
+
+    def remarked() -> str:
+        text = "".join(waiting)
+        waiting.clear()
+        return text
+
+    def make_intervals() -> Intervals:
+        return intervals_from(args)
+
+    with Ending() as ending, contextlib.suppress(Signalled), contextlib.ExitStack() as stack:
+        sources = {
+            name: stack.enter_context(
+                ReplaySource(path_of(args.file, name), part, speed=speed, utc=utc)
+            )
+            for name, part in spans_of(args.file, names, span, utc=utc).items()
+        }
+        cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
+        cycle_s = args.cycle_s or max(cycles_s)
+        rounds = JoinedRounds(sources, make_intervals, cycle_s, take)
+        ending.stop = rounds.stop
+        sink = make_sink()
+        has_any = _write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)
+        if not has_any and ending.received is None:
+            raise no_interval(args.file, span)
+        ending.write(remarked())
+    for each in faults.values():
+        each.report()
+    return ending.code

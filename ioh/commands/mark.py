@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -19,69 +19,58 @@ if TYPE_CHECKING:
 LIMIT_S, APPEAR_S, BEGIN_S, ANSWER_S = 2.0, 1.0, 1.2, 0.5
 POLL_S = 0.05
 
-
-class MarkCommand:
-    """``ioh mark TEXT``."""
-
-    name = "mark"
-    summary = "put a named mark into the current recording"
-    examples = """\
+SUMMARY = "put a named mark into the current recording"
+EXAMPLES = """\
   ioh mark "fio run 3 starts"
   ioh mark --file run.ioh "cache dropped"     if several recordings run
 
 Afterwards: ioh replay run.ioh --from "fio run 3 starts"
 Only root and the user who records can do this."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument("text", metavar="TEXT", help="what happens now")
-        parser.add_argument("--file", metavar="FILE", help="which recording, if there are several")
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Send the mark.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("text", metavar="TEXT", help="what happens now")
+    parser.add_argument("--file", metavar="FILE", help="which recording, if there are several")
 
-        Raises:
-            IohError: No recording runs, several do, or it refused.
-        """
-        from ioh.rights.user import own_rights
-        from ioh.session.marks import why_not
 
-        if why := why_not(args.text):
-            hint = 'Give one such as: ioh mark "fio run 3 starts"'
-            cause = f"this cannot be a mark: {why}"
-            raise IohError(cause, hint, ExitCode.USAGE)
-        with own_rights():  # a recording of root's hears root alone; the file is only named
-            return self._mark(args)
+def run(args: argparse.Namespace) -> int:
+    """Send the mark."""
+    from ioh.rights.user import own_rights
+    from ioh.session.marks import why_not
 
-    @staticmethod
-    def _mark(args: argparse.Namespace) -> int:
-        from ioh.session.marks import send_mark
+    why = why_not(args.text)
+    refuse_if(why, f"this cannot be a mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
+    with own_rights():  # a recording of root's hears root alone; the file is only named
+        return _mark(args)
 
-        began = time.monotonic()
-        running = _running(args.file, began)
-        if not running:
-            which = f" into {printable(args.file)}" if args.file else ""
-            cause = f"no recording{which} is under way, or none that you may mark"
-            raise IohError(cause, "Start one with: sudo ioh record; root's needs sudo to be marked")
-        if len(running) > 1:
-            names = ", ".join(_name(recording) for recording in running)
-            cause = f"there are several recordings: {names}"
-            raise IohError(cause, "Choose one with --file", ExitCode.USAGE)
-        (meant,) = running
-        why, hint = "", ""
-        if not meant.answers:
-            why, hint = "it does not answer", "Check that process: it may be stopped"
-        elif not meant.has_begun:
-            why, hint = "it has not started yet", "Try again: its probes are being compiled"
-        waits = ""
-        if not why:
-            why, waits = send_mark(meant, args.text, began + LIMIT_S)
-        if why:
-            cause = f"the mark was not made in {_name(meant)}: {printable(why)}"
-            raise IohError(cause, hint)
-        later = f", as soon as it goes on: {printable(waits)}" if waits else ""
-        write_stdout(f"marked in {_name(meant)}{later}\n")
-        return ExitCode.OK
+
+def _mark(args: argparse.Namespace) -> int:
+    from ioh.session.marks import send_mark
+
+    began = time.monotonic()
+    running = _running(args.file, began)
+    if not running:
+        which = f" into {printable(args.file)}" if args.file else ""
+        cause = f"no recording{which} is under way, or none that you may mark"
+        raise IohError(cause, "Start one with: sudo ioh record; root's needs sudo to be marked")
+    names = ", ".join(_name(recording) for recording in running)
+    several = f"there are several recordings: {names}"
+    refuse_if(len(running) > 1, several, "Choose one with --file")
+    (meant,) = running
+    hint = waits = ""
+    if not meant.answers:
+        why, hint = "it does not answer", "Check that process: it may be stopped"
+    elif not meant.has_begun:
+        why, hint = "it has not started yet", "Try again: its probes are being compiled"
+    else:
+        why, waits = send_mark(meant, args.text, began + LIMIT_S)
+    if why:
+        cause = f"the mark was not made in {names}: {printable(why)}"
+        raise IohError(cause, hint)
+    later = f", as soon as it goes on: {printable(waits)}" if waits else ""
+    write_stdout(f"marked in {names}{later}\n")
+    return ExitCode.OK
 
 
 def _name(recording: RunningRecording) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ioh.commands.databases import DATABASE_OPTIONS, add_database_arguments
 from ioh.commands.output import say
 from ioh.commands.sample import recording
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.filters import Filters
 from ioh.model.printable import printable
 
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 MIN_CYCLE_S = 0.1
 MAX_CYCLE_S = 86_400.0
+MAX_SPEED = 1e6
 COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
 CGROUP_ROOT = Path("/sys/fs/cgroup")
+_ABOVE_0 = math.ulp(0.0)
+# What the probes leave out cannot be left out of a recording afterwards.
+LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
 _T = TypeVar("_T", int, float)
 
 
-def _number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Callable[[str], _T]:
-    """An argparse type: a number within bounds."""
+def number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Callable[[str], _T]:
+    """An argparse type: a number from ``low`` to ``high``, which ``what`` says in words."""
 
     def parse(text: str) -> _T:
         try:
@@ -47,48 +51,13 @@ def run_time_s(text: str) -> float | None:
     """Seconds to run; None for ``-1``, which is forever."""
     if text == "-1":
         return None
-    value = _number(float, 0, math.inf, "seconds above 0, or -1 forever")(text)
-    if value <= 0:
-        msg = "must be seconds above 0, or -1 forever, not 0"
-        raise argparse.ArgumentTypeError(msg)
+    value = number(float, _ABOVE_0, math.inf, "seconds above 0, or -1 forever")(text)
     return None if math.isinf(value) else value
 
 
 def row_count(text: str) -> int | None:
     """Rows of each breakdown; None for ``all``."""
-    if text == "all":
-        return None
-    return _number(int, 0, 1_000_000, "a number of rows, or all")(text)
-
-
-# What the probes leave out cannot be left out of a recording afterwards.
-LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTIONS)
-
-
-def add_live_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
-    """Declare what to measure, of whom, how often and for how long; how much of it to show."""
-    add_when_arguments(parser, cycle_s=1.0)
-    add_whose_arguments(parser)
-    add_database_arguments(parser)
-    add_shown_arguments(parser, top=top)
-    add_findings_arguments(parser)
-
-
-def add_file_arguments(parser: argparse.ArgumentParser, *, top: int) -> None:
-    """The same for a command that prints a recording where it is given one."""
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        type=recording,
-        help="a recording instead of this machine; - for stdin",
-    )
-    add_when_arguments(parser, cycle_s=None)
-    add_span_arguments(parser)
-    add_whose_arguments(parser)
-    add_database_arguments(parser)
-    add_shown_arguments(parser, top=top)
-    add_findings_arguments(parser)
+    return None if text == "all" else number(int, 0, 1e6, "a number of rows, or all")(text)
 
 
 def moment(text: str) -> When:
@@ -101,77 +70,76 @@ def moment(text: str) -> When:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def add_live_arguments(
+    parser: argparse.ArgumentParser, *, top: int, takes_file: bool = False
+) -> None:
+    """Declare what to measure, of whom, how often and for how long; how much of it to show.
+
+    With ``takes_file`` also which part of a recording to print instead.
+    """
+    if takes_file:
+        what = "a recording instead of this machine; - for stdin"
+        parser.add_argument("file", nargs="?", metavar="FILE", type=recording, help=what)
+    add_when_arguments(parser, cycle_s=None if takes_file else 1.0)
+    if takes_file:
+        add_span_arguments(parser)
+    add_whose_arguments(parser)
+    add_database_arguments(parser)
+    add_shown_arguments(parser, top=top)
+    add_findings_arguments(parser)
+
+
 def add_span_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--from`` and ``--to``."""
-    group = parser.add_argument_group(
+    add = parser.add_argument_group(
         "which part of a recording",
         'A, B: seconds from its start, a clock time such as 14:44 or "2026-11-21 14:44:47", '
         "or the text of a mark",
-    )
-    group.add_argument("--from", dest="begin", metavar="A", type=moment, help="begin at A")
-    group.add_argument("--to", dest="end", metavar="B", type=moment, help="end at B")
+    ).add_argument
+    add("--from", dest="begin", metavar="A", type=moment, help="begin at A")
+    add("--to", dest="end", metavar="B", type=moment, help="end at B")
 
 
 def add_when_arguments(parser: argparse.ArgumentParser, *, cycle_s: float | None) -> None:
     """Declare how often and for how long; ``cycle_s`` is the default, None for none."""
-    when = parser.add_argument_group("when")
-    when.add_argument(
-        "-t",
-        dest="run_s",
-        metavar="SECONDS",
-        type=run_time_s,
-        default=None,
-        help="run at least this long, then stop; -1 (default) forever",
-    )
-    what = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
-    when.add_argument(
-        "-c",
-        dest="cycle_s",
-        metavar="SECONDS",
-        default=cycle_s,
-        type=_number(float, MIN_CYCLE_S, MAX_CYCLE_S, what),
-        help="length of one interval (default 1; of a recording: as recorded; at least 0.1)",
-    )
+    add = parser.add_argument_group("when").add_argument
+    what = "run at least this long, then stop; -1 (default) forever"
+    add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
+    limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
+    kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
+    what = "length of one interval (default 1; of a recording: as recorded; at least 0.1)"
+    add("-c", dest="cycle_s", metavar="SECONDS", default=cycle_s, type=kind, help=what)
+
+
+def add_speed_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--speed``."""
+    what = "speed, as a multiple of the recording's own pace (default 1)"
+    limits = "a number above 0, such as 0.5 or 10"
+    kind = number(lambda text: float(text.removesuffix("x")), _ABOVE_0, MAX_SPEED, limits)
+    parser.add_argument("--speed", type=kind, default=1.0, help=what)
 
 
 def add_whose_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare whose I/O to measure, and how."""
-    whose = parser.add_argument_group("filters (applied in the kernel, by the probes)")
-    whose.add_argument(
-        "--pid", type=_number(int, 1, 1 << 22, "a process id"), help="only this process"
-    )
-    whose.add_argument(
-        "--comm", help="only processes of this name, as in ps -o comm (the first 15 bytes)"
-    )
-    whose.add_argument(
-        "--cgroup",
-        metavar="PATH",
-        help="only this control group: a directory below /sys/fs/cgroup (v2)",
-    )
-    whose.add_argument("--device", help="only this block device: sda, /dev/sda, 8:0")
-    whose.add_argument(
-        "--port",
-        type=_number(int, 1, 65_535, "a port from 1 to 65535"),
-        help="only connections with this TCP port at either end",
-    )
-    whose.add_argument(
-        "--proc",
-        action="store_true",
-        help="use no BPF: read only /proc and sysfs; needs no root, gives fewer numbers",
-    )
+    add = parser.add_argument_group("filters (applied in the kernel, by the probes)").add_argument
+    add("--pid", type=number(int, 1, 1 << 22, "a process id"), help="only this process")
+    add("--comm", help="only processes of this name, as in ps -o comm (the first 15 bytes)")
+    what = "only this control group: a directory below /sys/fs/cgroup (v2)"
+    add("--cgroup", metavar="PATH", help=what)
+    add("--device", help="only this block device: sda, /dev/sda, 8:0")
+    port = number(int, 1, 65_535, "a port from 1 to 65535")
+    add("--port", type=port, help="only connections with this TCP port at either end")
+    what = "use no BPF: read only /proc and sysfs; needs no root, gives fewer numbers"
+    add("--proc", action="store_true", help=what)
 
 
 def add_shown_arguments(parser: argparse.ArgumentParser, *, top: int | None) -> None:
     """Declare which layers and how many rows; ``top`` None where no rows are shown."""
     shown = parser.add_argument_group("what")
-    shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
-    shown.add_argument(
-        "--no-layer",
-        metavar="A,B",
-        action="append",
-        default=[],
-        help="all layers but these; live, their probes are not attached",
-    )
+    add = shown.add_argument
+    add("--layers", metavar="A,B", help="only these layers (default: all)")
+    what = "all layers but these; live, their probes are not attached"
+    add("--no-layer", metavar="A,B", action="append", default=[], help=what)
     if top is not None:
         add_top_argument(shown, top)
 
@@ -188,33 +156,20 @@ class _Rows(argparse.Action):
 def add_top_argument(parser: argparse._ActionsContainer, top: int) -> None:
     """Declare ``--top``: ``args.top``, and ``args.has_top`` where it was given."""
     parser.set_defaults(has_top=False)
-    parser.add_argument(
-        "--top",
-        metavar="N",
-        type=row_count,
-        action=_Rows,
-        default=top,
-        help=f"rows of each breakdown (default {top}), or all; in text, shows breakdowns",
-    )
+    what = f"rows of each breakdown (default {top}), or all; in text, shows breakdowns"
+    parser.add_argument("--top", metavar="N", type=row_count, action=_Rows, default=top, help=what)
 
 
 def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how what was measured is judged."""
-    group = parser.add_argument_group("findings")
-    group.add_argument(
-        "--findings-config",
-        metavar="FILE",
-        help="thresholds and disabled rules (default: ~/.config/ioh/findings.toml)",
-    )
-    group.add_argument("--no-findings", action="store_true", help="disable the rules")
+    add = parser.add_argument_group("findings").add_argument
+    what = "thresholds and disabled rules (default: ~/.config/ioh/findings.toml)"
+    add("--findings-config", metavar="FILE", help=what)
+    add("--no-findings", action="store_true", help="disable the rules")
 
 
 def engine_from(args: argparse.Namespace) -> Engine | None:
-    """What judges; None where that is not wanted.
-
-    Raises:
-        IohError: The configuration is wrong.
-    """
+    """What judges; None where that is not wanted.  IohError: the configuration is wrong."""
     if args.no_findings:
         return None
     from ioh.findings.config import read_config
@@ -224,11 +179,7 @@ def engine_from(args: argparse.Namespace) -> Engine | None:
 
 
 def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
-    """The layers asked for; None for all.
-
-    Raises:
-        IohError: A name is unknown, or nothing is left.
-    """
+    """The layers of this machine that are asked for; as select_layers()."""
     from ioh.layers import all_layers
 
     known = [n for n, layer in all_layers().items() if args.pg is not None or not layer.needs_login]
@@ -238,16 +189,10 @@ def layers_from(args: argparse.Namespace) -> tuple[str, ...] | None:
 def select_layers(
     args: argparse.Namespace, known: Sequence[str], no_such: str, are: str
 ) -> tuple[str, ...] | None:
-    """Those asked for, of the layers that there are; None for all.
+    """Those of the ``known`` layers that are asked for; None for all.
 
-    Args:
-        args: With ``layers`` and ``no_layer``, names separated by commas or spaces.
-        known: The layers.
-        no_such: What to say of another one.
-        are: What comes before their names in a hint.
-
-    Raises:
-        IohError: One is not there, or none is left.
+    Raises IohError where one is not known, by ``no_such``, or none is left; ``are`` stands before
+    the known ones in its hint.
     """
     if args.layers is None and not args.no_layer:
         return None
@@ -255,21 +200,14 @@ def select_layers(
     without = " ".join(args.no_layer).replace(",", " ").split()
     hint = f"{are}: {', '.join(map(printable, known))}"
     for name in (*wanted, *without):
-        if name not in known:
-            raise IohError(no_such.format(printable(name)), hint, ExitCode.USAGE)
+        refuse_if(name not in known, no_such.format(printable(name)), hint)
     left = tuple(name for name in known if name in wanted and name not in without)
-    if not left:
-        cause = "--layers and --no-layer leave nothing to show"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    refuse_if(not left, "--layers and --no-layer leave nothing to show", hint)
     return left
 
 
 def filters_from(args: argparse.Namespace) -> Filters:
-    """The narrowing asked for.
-
-    Raises:
-        IohError: A device, a control group or a name does not exist.
-    """
+    """The narrowing asked for.  IohError: a device, a control group or a name does not exist."""
     device, device_name = None, None
     if args.device is not None:
         from ioh.procfs.devices import resolve_device
@@ -282,9 +220,8 @@ def filters_from(args: argparse.Namespace) -> Filters:
     if comm is not None:
         cut = comm.encode("utf-8", "surrogateescape")[:COMM_BYTES]
         comm = cut.decode("utf-8", "surrogateescape")  # the kernel, too, cuts a character in two
-        if not comm or "\0" in comm:
-            cause = "--comm is empty"
-            raise IohError(cause, "Give a name as in ps -o comm", ExitCode.USAGE)
+        is_wrong = not comm or "\0" in comm
+        refuse_if(is_wrong, "--comm is empty", "Give a name as in ps -o comm")
     if args.pid is not None:
         check_process(args.pid)
     return Filters(
@@ -299,17 +236,11 @@ def filters_from(args: argparse.Namespace) -> Filters:
 
 
 def check_process(pid: int, root: Path = Path("/proc")) -> None:
-    """Refuse what no probe would ever see as a process.
-
-    Raises:
-        IohError: There is no such process, or it is a thread of one.
-    """
+    """Refuse, by IohError, what is no process, or is a thread of one: no probe would see it."""
     from ioh.procfs.files import read_text
 
     folder = root / str(pid)
-    if not folder.exists():
-        cause = f"there is no process {pid}"
-        raise IohError(cause, "See: ps -e", ExitCode.USAGE)
+    refuse_if(not folder.exists(), f"there is no process {pid}", "See: ps -e")
     # The kernel does not list threads in /proc, and yet answers for them.
     process = re.search(r"^Tgid:\s*(\d+)$", read_text(f"{folder}/status") or "", re.MULTILINE)
     if process is not None and int(process[1]) != pid:
@@ -321,12 +252,8 @@ def check_process(pid: int, root: Path = Path("/proc")) -> None:
 def cgroup_id(path: str, root: Path = CGROUP_ROOT) -> int:
     """The kernel's id of a control group: its directory's inode number in the v2 hierarchy.
 
-    Args:
-        path: Below ``root``, absolute or as /proc/PID/cgroup writes it (``/user.slice``).
-        root: Where the v2 hierarchy is mounted.
-
-    Raises:
-        IohError: It is not a directory of the v2 hierarchy.
+    ``path`` may be below ``root``, absolute or as /proc/PID/cgroup writes it (``/user.slice``).
+    IohError: it is not a directory of the v2 hierarchy.
     """
     shown = printable(path)
     cause, hint = f"no control group {shown}", f"List them with: find {root} -type d"

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
@@ -19,9 +20,8 @@ class ReaderGoneError(Exception):
 def write_stdout(data: str | bytes) -> None:
     """Write all of ``data``; a letter that the locale lacks becomes an escape.
 
-    Raises:
-        ReaderGoneError: The reader of the pipe went away.
-        IohError: It cannot be written, such as on a full disk.
+    ReaderGoneError: the reader of the pipe went away.  IohError: it cannot be written, such as on a
+    full disk.
     """
     fd = sys.stdout.fileno()
     if isinstance(data, str):
@@ -36,8 +36,7 @@ def write_stdout(data: str | bytes) -> None:
 def stdout_into(path: str | None) -> Iterator[None]:
     """Let what is written to stdout go into a new file instead; None: let it be.
 
-    Raises:
-        IohError: The file exists, or cannot be made.  Whatever else fails: none is left behind.
+    IohError: the file exists, or cannot be made.  Whatever else fails: none is left behind.
     """
     if path is None:
         yield
@@ -67,20 +66,19 @@ def stdout_into(path: str | None) -> Iterator[None]:
 
 
 def flush_stdout() -> None:
-    """Write what ``print`` and argparse left in the buffer.
-
-    Raises:
-        ReaderGoneError: The reader of the pipe went away.
-        IohError: It cannot be written, such as on a full disk.
-    """
+    """Write what ``print`` and argparse left in the buffer; errors as of write_stdout()."""
     try:
         with _failures_named():
             sys.stdout.flush()
     except (ReaderGoneError, IohError):
-        # The interpreter flushes once more at shutdown; let that go nowhere.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget(sys.stdout)
         raise
+
+
+def agrees(question: str) -> bool:
+    """Whether the user, asked on stdout, says yes."""
+    write_stdout(f"{question} [y/N] ")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def say(message: str) -> None:
@@ -91,15 +89,17 @@ def say(message: str) -> None:
 
 
 def forget_unread_stderr() -> None:
-    """Let what stderr did not take go nowhere: its terminal may be gone, or its disk full.
-
-    The interpreter flushes once more at shutdown, and would end with status 120 for that.
-    """
+    """Let what stderr did not take go nowhere: its terminal may be gone, or its disk full."""
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _forget(sys.stderr)
+
+
+def _forget(stream: TextIO) -> None:
+    """The interpreter flushes once more when it ends, with status 120 where that fails."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def fill_standard_streams() -> None:

@@ -5,37 +5,106 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
-from ioh.commands.intervals import (
-    Faults,
-    Remarks,
-    intervals_from,
-    no_remarks,
-    tell_remarks,
-    why_none,
-)
-from ioh.commands.options import LIVE_ONLY, engine_from
+from ioh.commands.options import LIVE_ONLY, engine_from, select_layers
+from ioh.commands.output import say
 from ioh.commands.run import Ending, Signalled
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
+from ioh.model.intervals import Intervals
 from ioh.model.printable import printable
+from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.pipeline import SnapshotSink, judged, until
 
-MAX_SPEED = 1e6
+if TYPE_CHECKING:
+    from ioh.playback.replay import Span
+    from ioh.session.stream import Item
+
+# What a command says on its output about a mark or a gap, in whole lines; "" for nothing.
+Remarks = Callable[["Item"], str]
+
+
+def no_remarks(_: Item) -> str:
+    """For outputs that hold nothing but intervals."""
+    return ""
+
+
+def text_remarks(*, utc: bool) -> Remarks:
+    """Marks and gaps as lines of text."""
+    from ioh.session.records import Gap, Mark, to_text
+    from ioh.sinks.cells import clock
+
+    def remark(item: Item) -> str:
+        if isinstance(item, Mark) and 0 <= item.time_unix_s < 1e11:
+            return f"# mark {clock(item.time_unix_s, utc=utc)}  {printable(to_text(item.text))}\n\n"
+        if isinstance(item, Gap) and 0 <= item.from_unix_s <= item.to_unix_s < 1e11:
+            span = f"{clock(item.from_unix_s, utc=utc)} to {clock(item.to_unix_s, utc=utc)}"
+            return f"# not recorded from {span}: {printable(to_text(item.reason))}\n\n"
+        return ""
+
+    return remark
+
+
+class Faults:
+    """Counts what is wrong with a recording, for one line in the end."""
+
+    def __init__(self) -> None:
+        self._damaged_bytes = self._lost_ticks = self._bad_records = 0
+        self._is_torn = False
+
+    def take(self, item: Item) -> None:
+        """Note a fault; other items are none."""
+        from ioh.session.frame import Damage
+        from ioh.session.stream import BadRecord, LostTicks
+
+        if isinstance(item, Damage):
+            self._is_torn = self._is_torn or item.is_tail
+            self._damaged_bytes += 0 if item.is_tail else item.size_bytes
+        elif isinstance(item, LostTicks):
+            self._lost_ticks += item.count
+        elif isinstance(item, BadRecord):
+            self._bad_records += 1
+
+    def report(self) -> None:
+        """Report them in one line on stderr, if there are any."""
+        faults = {
+            f"{self._damaged_bytes} bytes are damaged": self._damaged_bytes,
+            f"{self._bad_records} records cannot be decoded": self._bad_records,
+            f"{self._lost_ticks} samples are lost": self._lost_ticks,
+            "it was cut off, and is whole up to there": self._is_torn,
+        }
+        if any(faults.values()):
+            said = ", ".join(text for text, is_so in faults.items() if is_so)
+            say(f"the recording has faults: {said}. See: ioh verify")
+
+
+def intervals_from(args: argparse.Namespace) -> Intervals:
+    """The intervals that ``args`` ask for: which layers, and how long; see choose_layers()."""
+    return Intervals(lambda sample: choose_layers(args, sample), args.cycle_s)
+
+
+def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | None:
+    """The layers asked for, of those in the recording; as select_layers()."""
+    no_such = 'no layer "{}" in this recording'
+    found = select_layers(args, list(sample.layers), no_such, "Its layers")
+    return None if found is None else frozenset(found)
+
+
+def span_from(args: argparse.Namespace) -> Span:
+    """The part of a recording that is asked for."""
+    from ioh.playback.replay import Span
+
+    return Span(getattr(args, "begin", None), getattr(args, "end", None))
 
 
 def refuse_live_options(args: argparse.Namespace) -> None:
-    """A recording holds what was recorded; narrowing it afterwards is not possible.
-
-    Raises:
-        IohError: One of those options was given.
-    """
+    """Refuse, by IohError, to narrow what was recorded: that is not possible afterwards."""
+    hint = "Give it to ioh record; --layers and --no-layer work here too"
     for name in LIVE_ONLY:
-        if getattr(args, name, None):
-            cause = f"--{name.replace('_', '-')} is for live I/O, and this is a recording"
-            hint = "Give it to ioh record; --layers and --no-layer work here too"
-            raise IohError(cause, hint, ExitCode.USAGE)
+        cause = f"--{name.replace('_', '-')} is for live I/O, and this is a recording"
+        refuse_if(getattr(args, name, None), cause, hint)
 
 
 def run_replay(  # noqa: PLR0913
@@ -48,7 +117,7 @@ def run_replay(  # noqa: PLR0913
     with_parts: bool = True,
     judges: bool = True,
 ) -> int:
-    """Print a recording as ``args`` ask.
+    """Print a recording as ``args`` ask; returns the exit status.
 
     Args:
         args: What add_live_arguments() declared, ``file``, and perhaps ``begin`` and ``end``.
@@ -59,20 +128,15 @@ def run_replay(  # noqa: PLR0913
         with_parts: Whether it shows single devices and mounts.
         judges: Whether it shows findings; the rules want breakdowns and parts, too.
 
-    Returns:
-        The exit status.
-
-    Raises:
-        IohError: It is no recording, lacks what was asked for, or holds nothing to show.
-        ReaderGoneError: stdout's reader went away.
+    IohError: it is no recording, lacks what was asked for, or holds nothing to show.
+    ReaderGoneError: nobody reads stdout.
     """
     refuse_live_options(args)
-    from ioh.playback.replay import ReplaySource, Span, no_interval
+    from ioh.playback.replay import ReplaySource
     from ioh.session.stream import Tick
 
     engine = engine_from(args) if judges else None
-    faults, intervals = Faults(), intervals_from(args)
-    span = Span(getattr(args, "begin", None), getattr(args, "end", None))
+    faults, intervals, span = Faults(), intervals_from(args), span_from(args)
     with (
         few_collections(),
         Ending() as ending,
@@ -110,21 +174,19 @@ def run_replay(  # noqa: PLR0913
                 break
         if is_empty and ending.received is None:
             faults.report()
-            if why := why_none(args, intervals.seen_s, span):
-                raise IohError(why, "Give a shorter one, or none", ExitCode.USAGE)
-            raise no_interval(args.file, span)
-    tell_remarks(source.part.remarks)
+            raise _why_empty(args, intervals.seen_s, span)
+    for remark in source.part.remarks:
+        say(remark)
     faults.report()
     return ending.code
 
 
-def speed_factor(text: str) -> float:
-    """An argparse type: how many times the pace of the recording."""
-    try:
-        value = float(text.removesuffix("x"))
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= MAX_SPEED:
-        msg = f'must be a number above 0, such as 0.5 or 10, not "{printable(text)}"'
-        raise argparse.ArgumentTypeError(msg)
-    return value
+def _why_empty(args: argparse.Namespace, seen_s: float, span: Span) -> IohError:
+    from ioh.playback.replay import no_interval
+
+    if args.cycle_s is None or seen_s <= 0:
+        return no_interval(args.file, span)
+    part = "that part of " if span.begin or span.end else ""
+    there = f"{seen_s:.0f} s, in {printable(args.file)}"
+    cause = f"-c {args.cycle_s:g} is longer than {part}what was recorded, {there}"
+    return IohError(cause, "Give a shorter one, or none", ExitCode.USAGE)

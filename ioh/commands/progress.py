@@ -20,11 +20,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Writes on stderr and never fails: a closed terminal must not end a recording.
+    """Writes to a stream and never fails: a closed terminal must not end a recording.
 
-    Args:
-        stream: Where to; the running line is only for a terminal.
-        recorder: What it reports on.
+    The running line is only for a terminal.
     """
 
     def __init__(self, stream: TextIO, recorder: Recorder) -> None:

@@ -9,21 +9,20 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ioh.commands.databases import add_database_arguments, databases_from
+from ioh.commands.databases import add_database_arguments
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import (
     add_shown_arguments,
     add_when_arguments,
     add_whose_arguments,
-    filters_from,
-    layers_from,
+    number,
 )
 from ioh.commands.progress import Progress
-from ioh.commands.run import Ending, Signalled
-from ioh.model.errors import ExitCode, IohError
+from ioh.commands.run import Ending, Signalled, live_source
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
 from ioh.session.rotated_files import default_names, part_name
@@ -38,6 +37,18 @@ _UNITS = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000, "t": 1_000_000_
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+SUMMARY = "record this machine to a file or a pipe"
+EXAMPLES = """\
+  sudo ioh record                                 until Ctrl-C or kill, to ioh-HOST-DATE.ioh
+  sudo ioh record -o run.ioh -t 3600 --note "fio, 8 jobs"
+  sudo ioh record --max-size 100M --keep 24 &     forever, in at most 2.4 GB
+  sudo ioh mark "fio run 3 starts"                a mark in the current recording
+  ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
+
+Survives a closed terminal and a full disk: what was written stays, and recording resumes as soon as
+there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."""
+
+
 def size_bytes(text: str) -> int:
     """An argparse type: ``100M``, ``2G``, ``500000``; k, M, G are thousands, as in MB/s."""
     found = re.fullmatch(r"(\d{1,15})([kmgt]?)b?", text.lower())
@@ -48,112 +59,51 @@ def size_bytes(text: str) -> int:
     return value
 
 
-def keep_count(text: str) -> int:
-    """An argparse type: how many files to keep."""
-    value = int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
-    if value < 1:
-        msg = f'must be a number of files, 1 or more, not "{printable(text)}"'
-        raise argparse.ArgumentTypeError(msg)
-    return value
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    add("-o", dest="output", metavar="FILE", help="a new file, or - for stdout")
+    what = "start a new file at this size"
+    add("--max-size", type=size_bytes, metavar="SIZE", help=what)
+    what = "with --max-size: keep the newest N files; earlier ones of this name count"
+    count = number(int, 1, 999_999, "a number of files, 1 or more")
+    add("--keep", type=count, metavar="N", help=what)
+    add("--note", default="", metavar="TEXT", help="a description, stored in the recording")
+    add_when_arguments(parser, cycle_s=1.0)
+    add_whose_arguments(parser)
+    add_database_arguments(parser)
+    add_shown_arguments(parser, top=None)
+    what = "keep the time of some NFS calls, by which ioh join measures that of the network"
+    add("--sample-calls", action="store_true", help=what)
 
 
-class RecordCommand:
-    """``ioh record``."""
-
-    name = "record"
-    summary = "record this machine to a file or a pipe"
-    examples = """\
-  sudo ioh record                                 until Ctrl-C or kill, to ioh-HOST-DATE.ioh
-  sudo ioh record -o run.ioh -t 3600 --note "fio, 8 jobs"
-  sudo ioh record --max-size 100M --keep 24 &     forever, in at most 2.4 GB
-  sudo ioh mark "fio run 3 starts"                a mark in the current recording
-  ssh db01 sudo ioh record -o - | ioh replay -    watch another machine live
-
-Survives a closed terminal and a full disk: what was written stays, and recording resumes as soon as
-there is room; the gap is recorded. SIGTERM and Ctrl-C close the file properly."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument("-o", dest="output", metavar="FILE", help="a new file, or - for stdout")
-        parser.add_argument(
-            "--max-size", type=size_bytes, metavar="SIZE", help="start a new file at this size"
-        )
-        parser.add_argument(
-            "--keep",
-            type=keep_count,
-            metavar="N",
-            help="with --max-size: keep the newest N files; earlier ones of this name count",
-        )
-        parser.add_argument(
-            "--note", default="", metavar="TEXT", help="a description, stored in the recording"
-        )
-        add_when_arguments(parser, cycle_s=1.0)
-        add_whose_arguments(parser)
-        add_database_arguments(parser)
-        add_shown_arguments(parser, top=None)
-        parser.add_argument(
-            "--sample-calls",
-            action="store_true",
-            help="keep the time of some NFS calls, by which ioh join measures that of the network",
-        )
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Record until asked to end."""
-        _check_arguments(args)
-        filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
-        from ioh.live.source import LiveSource
-
-        with contextlib.ExitStack() as stack:
-            # A recording outlives its terminal.
-            stack.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            ending = stack.enter_context(Ending(_ENDING))
-            stack.enter_context(contextlib.suppress(Signalled))
-            stack.enter_context(_kept(args))
-            recorder = stack.enter_context(_recorder(args, ending))
-            source = stack.enter_context(
-                LiveSource(
-                    layers,
-                    filters,
-                    args.cycle_s,
-                    not args.proc,
-                    preload=_import_rest,
-                    login=login,
-                )
-            )
-            ending.stop = source.stop
-            # From now on `ioh mark` finds it, and waits for the first sample.
-            stack.enter_context(_marks(source, recorder))
-            source.attach()
-            stack.enter_context(few_collections(is_live=True))
-            if ending.received is None:
-                _record(args, source, recorder, ending)
-        return ending.code
-
-
-def _check_arguments(args: argparse.Namespace) -> None:
-    path = args.output
-    cause = hint = ""
-    if args.keep and not args.max_size:
-        cause, hint = "--keep needs --max-size", "Give the size at which a new file starts"
-    elif path == "-" and args.max_size:
-        cause, hint = "--max-size is for files, not for a pipe", "Give -o FILE"
-    elif path == "-" and sys.stdout.isatty():
-        cause, hint = "a recording is not for a terminal", "Give -o FILE, or pipe it somewhere"
-    if cause:
-        raise IohError(cause, hint, ExitCode.USAGE)
-
-
-def _outputs(args: argparse.Namespace, path: str) -> Callable[[int], Output]:
-    from ioh.session.output import FileOutput, Output
-
-    def make(part: int) -> Output:
-        if path == "-":
-            return Output(sys.stdout.fileno())
-        is_numbered = args.max_size or part > 1
-        return FileOutput(part_name(path, part) if is_numbered else path)
-
-    return make
+def run(args: argparse.Namespace) -> int:
+    """Record until asked to end."""
+    is_pipe = args.output == "-"
+    hint = "Give the size at which a new file starts"
+    refuse_if(args.keep and not args.max_size, "--keep needs --max-size", hint)
+    cause = "--max-size is for files, not for a pipe"
+    refuse_if(is_pipe and args.max_size, cause, "Give -o FILE")
+    cause = "a recording is not for a terminal"
+    refuse_if(is_pipe and sys.stdout.isatty(), cause, "Give -o FILE, or pipe it somewhere")
+    source = live_source(args, _import_rest)
+    with contextlib.ExitStack() as stack:
+        # A recording outlives its terminal.
+        stack.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        ending = stack.enter_context(Ending(_ENDING))
+        stack.enter_context(contextlib.suppress(Signalled))
+        stack.enter_context(_kept(args))
+        recorder = stack.enter_context(_recorder(args, ending))
+        stack.enter_context(source)
+        ending.stop = source.stop
+        # From now on `ioh mark` finds it, and waits for the first sample.
+        stack.enter_context(_marks(source, recorder))
+        source.attach()
+        stack.enter_context(few_collections(is_live=True))
+        if ending.received is None:
+            _record(args, source, recorder, ending)
+    return ending.code
 
 
 def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
@@ -173,19 +123,21 @@ def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
 
 
 def _new_recorder(args: argparse.Namespace) -> Recorder:
-    """Under the name asked for, else under the first default one that is free.
-
-    Raises:
-        IohError: It exists or cannot be made.
-    """
+    """Under the name asked for, else under the first default one that is free."""
     from ioh.procfs.network import read_addresses
-    from ioh.session.output import first_free
+    from ioh.session.output import FileOutput, Output, first_free
     from ioh.session.rotated_files import EarlierFiles, earlier_files
     from ioh.session.rotation import Recorder
 
     def make(path: str) -> Recorder:
+        def output(part: int) -> Output:
+            if path == "-":
+                return Output(sys.stdout.fileno())
+            is_numbered = args.max_size or part > 1
+            return FileOutput(part_name(path, part) if is_numbered else path)
+
         return Recorder(
-            _outputs(args, path),
+            output,
             earlier=earlier_files(path) if args.max_size else EarlierFiles(),
             max_bytes=args.max_size,
             keep=args.keep,
@@ -228,8 +180,7 @@ def _import_rest() -> None:
     import ioh.sinks.rows  # noqa: F401
 
 
-@contextlib.contextmanager
-def _marks(source: LiveSource, recorder: Recorder) -> Iterator[None]:
+def _marks(source: LiveSource, recorder: Recorder) -> contextlib.AbstractContextManager[object]:
     from ioh.session.marks import MarkServer
 
     made = MarkServer(
@@ -238,10 +189,7 @@ def _marks(source: LiveSource, recorder: Recorder) -> Iterator[None]:
         lambda: bool(recorder.size_bytes),
         lambda: recorder.paused_why,
     )
-    try:
-        yield
-    finally:
-        made.close()
+    return contextlib.closing(made)
 
 
 def _record(

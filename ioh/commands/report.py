@@ -8,22 +8,21 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ioh.commands.intervals import tell_remarks
 from ioh.commands.options import (
     add_findings_arguments,
     add_span_arguments,
     add_top_argument,
     engine_from,
 )
-from ioh.commands.output import stdout_into, write_stdout
+from ioh.commands.output import say, stdout_into, write_stdout
 from ioh.commands.sample import recording
 from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, refuse_if
 from ioh.model.printable import printable
+from ioh.pipeline import judged, snapshots
 from ioh.sinks.cells import clock
 
 if TYPE_CHECKING:
-    from ioh.findings.engine import Engine
     from ioh.findings.spans import FindingSpan
     from ioh.model.snapshot import Snapshot
     from ioh.playback.aggregate_interval import AggregateInterval
@@ -31,12 +30,8 @@ if TYPE_CHECKING:
     from ioh.sinks.text import TextOptions
 
 
-class ReportCommand:
-    """``ioh report FILE``."""
-
-    name = "report"
-    summary = "summarise a recording or a part of it: totals, percentiles, histograms"
-    examples = """\
+SUMMARY = "summarise a recording or a part of it: totals, percentiles, histograms"
+EXAMPLES = """\
   ioh report run.ioh
   ioh report run.ioh --from "fio run 3 starts" --to "fio run 3 ends"
   ioh report run.ioh -d hist,topfile --from 14:40 --to 14:45
@@ -45,61 +40,52 @@ class ReportCommand:
 Percentiles and histograms cover all operations of that part; they are not means of each second's.
 The maximum is the slowest operation of all. Findings are those of the recorded intervals."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        parser.add_argument("file", metavar="FILE", type=recording, help="a recording")
-        parser.add_argument(
-            "--html",
-            action="store_true",
-            help="one page that opens offline: the stack, latency over time, findings, tables",
-        )
-        parser.add_argument("-o", dest="output", metavar="NEW", help="a new file instead of stdout")
-        add_span_arguments(parser)
-        add_top_argument(parser, 5)
-        add_section_arguments(parser)
-        add_findings_arguments(parser)
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Print the report, or write it to a new file.
-
-        Raises:
-            IohError: An option has no meaning here, or there is nothing to report.
-        """
-        if args.html and args.sections:
-            cause = "-d is for text: the page has its own sections"
-            raise IohError(cause, "Leave out -d or --html", ExitCode.USAGE)
-        if args.html and not args.output and sys.stdout.isatty():
-            cause = "a page is not for a terminal"
-            raise IohError(cause, "Give -o FILE.html", ExitCode.USAGE)
-        with stdout_into(args.output):
-            report = self._report(args)
-            write_stdout(report.encode() if args.html else report)  # a page is UTF-8 everywhere
-        return ExitCode.OK
-
-    @staticmethod
-    def _report(args: argparse.Namespace) -> str:
-        from ioh.playback.aggregate_interval import read_aggregate
-        from ioh.session.reader import Session
-
-        args.sections = args.sections or [frozenset({"hist"})]
-        options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
-        engine = engine_from(args)
-        with Session(args.file) as session:
-            period = read_aggregate(session, args.begin, args.end, utc=args.utc)
-            tell_remarks(period.notes)
-            spans = None if engine is None else _spans(session, period, engine)
-            marks = [mark for mark in session.marks() if period.holds(mark)]
-            if args.html:
-                return _page(args, session, period, spans, marks)
-        return _text(args, period, spans, marks, options)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    add("file", metavar="FILE", type=recording, help="a recording")
+    what = "one page that opens offline: the stack, latency over time, findings, tables"
+    add("--html", action="store_true", help=what)
+    add("-o", dest="output", metavar="NEW", help="a new file instead of stdout")
+    add_span_arguments(parser)
+    add_top_argument(parser, 5)
+    add_section_arguments(parser)
+    add_findings_arguments(parser)
 
 
-def _spans(session: Session, period: AggregateInterval, engine: Engine) -> list[FindingSpan]:
+def run(args: argparse.Namespace) -> int:
+    """Print the report, or write it to a new file."""
+    cause = "-d is for text: the page has its own sections"
+    refuse_if(args.html and args.sections, cause, "Leave out -d or --html")
+    is_shown = args.html and not args.output and sys.stdout.isatty()
+    refuse_if(is_shown, "a page is not for a terminal", "Give -o FILE.html")
+    with stdout_into(args.output):
+        report = _report(args)
+        write_stdout(report.encode() if args.html else report)  # a page is UTF-8 everywhere
+    return ExitCode.OK
+
+
+def _report(args: argparse.Namespace) -> str:
     from ioh.findings.spans import finding_spans
-    from ioh.pipeline import judged, snapshots
-    from ioh.playback.aggregate_interval import samples_of
+    from ioh.playback.aggregate_interval import read_aggregate, samples_of
+    from ioh.session.reader import Session
 
-    return finding_spans(judged(snapshots(samples_of(session, period)), engine))
+    args.sections = args.sections or [frozenset({"hist"})]
+    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    engine = engine_from(args)
+    with Session(args.file) as session:
+        period = read_aggregate(session, args.begin, args.end, utc=args.utc)
+        for note in period.notes:
+            say(note)
+        spans = None
+        if engine is not None:
+            shown = judged(snapshots(samples_of(session, period)), engine)
+            spans = finding_spans(shown)
+        marks = [mark for mark in session.marks() if period.holds(mark)]
+        if args.html:
+            return _page(args, session, period, spans, marks)
+    return _text(args, period, spans, marks, options)
 
 
 def _page(

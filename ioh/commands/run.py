@@ -13,12 +13,14 @@ from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import engine_from, filters_from, layers_from
 from ioh.commands.output import write_stdout
-from ioh.commands.sample import why_nothing
-from ioh.model.errors import ExitCode, IohError
+from ioh.commands.sample import SampleWantedError, tell_nothing, why_nothing
+from ioh.model.errors import ExitCode, refuse_if
 from ioh.pipeline import SnapshotSink, judged, snapshots, until
 
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
+    from ioh.live.first_interval import TellFirst
+    from ioh.live.source import LiveSource
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WRITE_GRACE_S = 0.1
@@ -31,10 +33,9 @@ class Signalled(BaseException):
 class Ending:
     """Turns SIGINT, SIGTERM and SIGHUP, or others, into an orderly end within 0.2 s.
 
-    Shape:
-        ``stop`` is called from the handler once there is something to stop.  Before that, and
-        when a write does not finish within _WRITE_GRACE_S of the signal (a full pipe that
-        nobody reads), an exception leaves the main thread.
+    ``stop`` is called from the handler once there is something to stop.  Before that, and when a
+    write does not finish within _WRITE_GRACE_S of the signal (a full pipe that nobody reads),
+    an exception leaves the main thread.
     """
 
     def __init__(self, signals: tuple[signal.Signals, ...] = _ENDING) -> None:
@@ -91,67 +92,60 @@ class Ending:
 
 
 def refuse_span(args: argparse.Namespace) -> None:
-    """This machine has no past.
-
-    Raises:
-        IohError: A part of a recording was asked for.
-    """
+    """Refuse, by IohError, a part of a recording: this machine has no past."""
     for name in ("begin", "end"):
-        if getattr(args, name, None) is not None:
-            cause = "--from and --to are for recordings"
-            raise IohError(cause, "Give the file too", ExitCode.USAGE)
+        is_given = getattr(args, name, None) is not None
+        refuse_if(is_given, "--from and --to are for recordings", "Give the file too")
 
 
-def run_live(
-    args: argparse.Namespace,
-    make_sink: Callable[[], SnapshotSink],
-    tell_nothing: Callable[[str], bool] | None = None,
-) -> int:
-    """Measure this machine as ``args`` ask and print every interval to stdout.
-
-    Args:
-        args: What add_live_arguments() declared.
-        make_sink: Makes the sink; called after the privileged loader has been started, which
-            must come before anything large is imported.
-        tell_nothing: Called with the reason, once, where the first interval has nothing to
-            show; returns whether to end.  None: not called.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        IohError: Something asked for does not exist or cannot be measured.
-        ReaderGoneError: stdout's reader went away.
-    """
-    refuse_span(args)
+def live_source(
+    args: argparse.Namespace, preload: Callable[[], None], tell_first: TellFirst | None = None
+) -> LiveSource:
+    """What measures this machine as ``args`` ask.  IohError: something asked for does not exist."""
     filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
     from ioh.live.source import LiveSource
 
+    return LiveSource(
+        layers,
+        filters,
+        args.cycle_s or 1.0,
+        use_bpf=not args.proc,
+        preload=preload,
+        tell_first=tell_first,
+        login=login,
+    )
+
+
+def run_live(
+    args: argparse.Namespace, make_sink: Callable[[], SnapshotSink], *, asks: bool = False
+) -> int:
+    """Measure this machine as ``args`` ask and print every interval; returns the exit status.
+
+    ``make_sink`` is called after the privileged loader has been started, which must come before
+    anything large is imported.  Where the first interval shows nothing, a terminal is asked, with
+    ``asks``, whether to show the bundled recording instead: then SampleWantedError.
+    IohError: something asked for cannot be measured.  ReaderGoneError: nobody reads stdout.
+    """
+    refuse_span(args)
     made: list[tuple[SnapshotSink, Engine | None]] = []
 
     def prepare() -> None:
         """While ioh may still read all of itself, but after the loader was forked."""
         made.append((make_sink(), engine_from(args)))
 
-    cycle_s, use_bpf = args.cycle_s or 1.0, not args.proc
+    source = live_source(args, prepare)
     with Ending() as ending:
-        with (
-            contextlib.suppress(Signalled),
-            LiveSource(
-                layers, filters, cycle_s, use_bpf=use_bpf, preload=prepare, login=login
-            ) as source,
-            few_collections(is_live=True),
-        ):
+        with contextlib.suppress(Signalled), source, few_collections(is_live=True):
             ending.stop = source.stop
             sink, engine = made[0]
             source.attach()  # the first interval has every layer
-            for snapshot in until(judged(snapshots(source), engine), args.run_s):
-                if tell_nothing is not None and (why := why_nothing(snapshot)):
+            shown = until(judged(snapshots(source), engine), args.run_s)
+            for number, snapshot in enumerate(shown):
+                if not number and (why := why_nothing(snapshot)):
                     ending.stop = None  # a signal shall not wait for an answer
-                    if tell_nothing(why):
-                        break
+                    if tell_nothing(why, asks=asks):
+                        raise SampleWantedError
                     ending.stop = source.stop
-                tell_nothing = None
                 ending.write(sink.render(snapshot))
                 if ending.received is not None:
                     break

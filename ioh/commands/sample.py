@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.commands.output import say, write_stdout
+from ioh.commands.output import agrees, say
 
 if TYPE_CHECKING:
     from ioh.model.snapshot import Snapshot
@@ -16,17 +16,17 @@ SAMPLE, DEMO = "sample", "demo"
 HINT = f"a real recording to look at: ioh replay {SAMPLE}"
 
 
+class SampleWantedError(Exception):
+    """The user wants to see the bundled recording instead of this machine."""
+
+
 def bundled_path(name: str) -> Path:
     """Where a recording that comes with ioh lies: SAMPLE or DEMO."""
     return Path(__file__).resolve().parent.parent / "data" / f"{name}.ioh"
 
 
 def recording(text: str) -> str:
-    """An argparse type: a file's name; ``sample``, where no file is called so, is the bundled one.
-
-    Returns:
-        The name, or the path of the bundled recording.
-    """
+    """An argparse type: a file; ``sample``, where none is called so, is the bundled one."""
     return str(bundled_path(SAMPLE)) if text == SAMPLE and not os.path.lexists(text) else text
 
 
@@ -56,17 +56,10 @@ def why_nothing(snapshot: Snapshot) -> str:
 
 
 def tell_nothing(why: str, *, asks: bool) -> bool:
-    """Say so in one line on stderr; at a terminal ask whether to show the bundled one instead.
+    """Say so, and why, in one line on stderr.
 
-    Args:
-        why: Of why_nothing().
-        asks: Whether the command may ask.
-
-    Returns:
-        Whether the user said yes.
+    Returns whether the user wants the bundled recording instead: a terminal is asked, if ``asks``.
     """
     say(f"nothing to show of this machine ({why}); {HINT}")
-    if not asks or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
-    write_stdout("Show that recording now? [y/N] ")
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    is_asked = asks and sys.stdin.isatty() and sys.stdout.isatty()
+    return is_asked and agrees("Show that recording now?")

@@ -11,12 +11,10 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections, without_garbage
-from ioh.commands.intervals import choose_layers
-from ioh.commands.options import engine_from, filters_from, layers_from
-from ioh.commands.playback import refuse_live_options
-from ioh.commands.run import Ending, Signalled, refuse_span
+from ioh.commands.options import engine_from
+from ioh.commands.playback import choose_layers, refuse_live_options, span_from
+from ioh.commands.run import Ending, Signalled, live_source, refuse_span
 from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
     TerminalWatch,
@@ -48,33 +46,18 @@ _TURN_S = 0.0002
 
 
 def add_screen_arguments(parser: argparse.ArgumentParser, *, is_default: bool = True) -> None:
-    """Declare what the screen takes.
-
-    Args:
-        parser: Of a command that shows it at a terminal.
-        is_default: Whether an option is needed to print text there instead.
-    """
-    group = parser.add_argument_group("the screen (at a terminal)")
+    """Declare what the screen takes; ``--no-tui`` where it is the default at a terminal."""
+    add = parser.add_argument_group("the screen (at a terminal)").add_argument
     if is_default:
-        group.add_argument(
-            "--no-tui",
-            action="store_true",
-            help="print text instead of the screen; -d and --top do so, too",
-        )
-    group.add_argument(
-        "--theme",
-        choices=THEMES,
-        help="colours: auto, dark, light, or mono (none, like NO_COLOR); default: as last chosen",
-    )
-    group.add_argument("--bell", action="store_true", help="ring at each new critical finding")
-    group.add_argument(
-        "--ascii",
-        action="store_true",
-        help="draw only with ASCII characters, as where the locale is not UTF-8 or TERM is linux",
-    )
-    group.add_argument(
-        "--no-mouse", action="store_true", help="leave the mouse to the terminal (M switches)"
-    )
+        what = "print text instead of the screen; -d and --top do so, too"
+        add("--no-tui", action="store_true", help=what)
+    what = "colours: auto, dark, light, or mono (none, like NO_COLOR); default: as last chosen"
+    add("--theme", choices=THEMES, help=what)
+    add("--bell", action="store_true", help="ring at each new critical finding")
+    what = "draw only with ASCII characters, as where the locale is not UTF-8 or TERM is linux"
+    add("--ascii", action="store_true", help=what)
+    what = "leave the mouse to the terminal (M switches)"
+    add("--no-mouse", action="store_true", help=what)
 
 
 def wants_screen(args: argparse.Namespace, *, stdin_is_pipe: bool = False) -> bool:
@@ -89,25 +72,24 @@ def show(
     make_feed: Callable[[ExitStack, Callable[[Snapshot], None]], AnyFeed],
     filters_text: str = "",
 ) -> int:
-    """Show what a feed reports until the user or a signal ends it.
+    """Show what a feed reports until the user or a signal ends it; returns the exit status.
 
     Args:
         args: What add_screen_arguments() declared, and ``utc``.
         mode: The feed's.
         make_feed: Opens the feed, which the stack shall close; a live one may report its first
-            interval by the function before it is open.
+            interval by the function before it is open.  IohError: there is nothing to show.
         filters_text: What the probes were narrowed to, printable.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        IohError: There is nothing to show, or what ended the feed.
     """
     from ioh.tui import preferences
     from ioh.tui.first_picture import first_picture
     from ioh.tui.options import ScreenOptions
 
+    line = None
+    if getattr(args, "line", None) is not None:  # of a bench under way
+        from ioh.commands.bench_screen import line_from
+
+        line = line_from(args.line)
     sys.setswitchinterval(_TURN_S)
     is_replay = mode != "live"
     remembered, wrong = preferences.read()
@@ -119,7 +101,7 @@ def show(
         filters_text=filters_text,
         speed=args.speed if is_replay else 1.0,
         bell=args.bell,
-        line=_line(getattr(args, "line", None)),
+        line=line,
     )
     draw = partial(
         first_picture,
@@ -152,21 +134,9 @@ def show(
         return ending.code
 
 
-def _line(number: int | None) -> Callable[[], str] | None:
-    """What tells the line of a bench under way; the live screen has none, and its loader room."""
-    if number is None:
-        return None
-    from ioh.commands.bench_screen import line_from
-
-    return line_from(number)
-
-
 def show_live(args: argparse.Namespace) -> int:
     """This machine on the screen."""
     refuse_span(args)
-    filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
-
-    from ioh.live.source import LiveSource
     from ioh.rights.files import SCREEN_FILES, kept
 
     cycle_s = args.cycle_s
@@ -187,15 +157,7 @@ def show_live(args: argparse.Namespace) -> int:
         if (snapshot := interval(older, newer)) is not None:
             tellers[0](snapshot)
 
-    source = LiveSource(
-        layers,
-        filters,
-        cycle_s,
-        use_bpf=not args.proc,
-        preload=preload,
-        tell_first=tell_first,
-        login=login,
-    )
+    source = live_source(args, preload, tell_first)
 
     def make(stack: ExitStack, tell: Callable[[Snapshot], None]) -> StreamFeed:
         tellers.append(tell)
@@ -240,45 +202,34 @@ def filters_text(args: argparse.Namespace) -> str:
 def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     """A recording on the screen, from a file or, the keyboard being elsewhere, from stdin.
 
-    Args:
-        args: What the commands that play recordings declare.
-        mode: ``demo`` begins again at the end.
+    Mode ``demo`` begins again at the end.
     """
     refuse_live_options(args)
-    from ioh.playback.replay import ReplaySource, Span
+    from ioh.playback.replay import ReplaySource
     from ioh.session.reader import hosts_of
 
-    span = Span(args.begin, args.end)
-
-    def choose(sample: Sample) -> frozenset[str] | None:
-        return choose_layers(args, sample)
-
-    def make_judge() -> Engine | None:
-        return engine_from(args)
+    span, speed, run_s, utc = span_from(args), args.speed, args.run_s, args.utc
+    choose, make_judge = partial(choose_layers, args), partial(engine_from, args)
 
     def make(stack: ExitStack, _: object) -> AnyFeed:
         if names := hosts_of(args.file):
             from ioh.feeds.joined_feed import JoinedFeed, Played
 
-            played = Played(
-                span, args.speed, choose, args.run_s, args.utc, make_judge, not args.no_findings
-            )
+            played = Played(span, speed, choose, run_s, utc, make_judge, not args.no_findings)
             return stack.enter_context(JoinedFeed(args.file, names, played))
         if args.file != "-":
             from ioh.feeds.file_feed import FileFeed
             from ioh.feeds.findings_index import FindingsIndex
 
-            index = FindingsIndex(
-                args.file, span, choose=choose, make_judge=make_judge, utc=args.utc
-            )
+            index = FindingsIndex(args.file, span, choose=choose, make_judge=make_judge, utc=utc)
             return stack.enter_context(
                 FileFeed(
                     args.file,
                     span,
-                    speed=args.speed,
+                    speed=speed,
                     choose=choose,
-                    run_s=args.run_s,
-                    utc=args.utc,
+                    run_s=run_s,
+                    utc=utc,
                     make_judge=make_judge,
                     index=None if args.no_findings else index,
                     mode=mode,
@@ -287,10 +238,8 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
             )
         from ioh.feeds.pipe_feed import pipe_feed
 
-        source = ReplaySource("-", span, speed=args.speed, utc=args.utc, stdin_fd=take_keyboard())
+        source = ReplaySource("-", span, speed=speed, utc=utc, stdin_fd=take_keyboard())
         stack.enter_context(source)
-        return stack.enter_context(
-            pipe_feed(source, choose, run_s=args.run_s, make_judge=make_judge)
-        )
+        return stack.enter_context(pipe_feed(source, choose, run_s=run_s, make_judge=make_judge))
 
     return show(args, mode, make)

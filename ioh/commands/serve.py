@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING
 from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import add_live_arguments, engine_from, filters_from, layers_from
-from ioh.commands.output import say, write_stdout
-from ioh.commands.run import Ending, Signalled
+from ioh.commands.output import agrees, say
+from ioh.commands.run import Ending, Signalled, live_source
 from ioh.commands.sample import why_nothing
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, refuse_if
 from ioh.pipeline import judged, snapshots, until
 
 if TYPE_CHECKING:
@@ -26,14 +25,8 @@ if TYPE_CHECKING:
     from ioh.serve.web_config import WebConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9877"
-
-
-class ServeCommand:
-    """``ioh serve``."""
-
-    name = "serve"
-    summary = "serve running totals, histograms and findings to Prometheus"
-    examples = """\
+SUMMARY = "serve running totals, histograms and findings to Prometheus"
+EXAMPLES = """\
   sudo ioh serve                        http://127.0.0.1:9877/metrics
   sudo ioh serve --listen :9877 --web-config web.yml     every address, TLS and users
   sudo ioh serve --no-layer syscall     without the dearest probes
@@ -42,73 +35,48 @@ class ServeCommand:
 
 web.yml is the file that all exporters of Prometheus take, see docs/fleet.md."""
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's options."""
-        group = parser.add_argument_group("serve")
-        group.add_argument(
-            "--listen",
-            metavar="HOST:PORT",
-            default=DEFAULT_LISTEN,
-            help=f"where scrapers come to (default {DEFAULT_LISTEN}); :PORT for every address",
-        )
-        group.add_argument(
-            "--web-config",
-            metavar="FILE",
-            help="TLS and users: the web configuration file of Prometheus' exporters",
-        )
-        group.add_argument(
-            "--install-unit",
-            action="store_true",
-            help="show a hardened systemd unit that serves with these options, ask, and install it",
-        )
-        add_live_arguments(parser, top=0)
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Serve until asked to end.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument_group("serve").add_argument
+    what = f"where scrapers come to (default {DEFAULT_LISTEN}); :PORT for every address"
+    add("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, help=what)
+    what = "TLS and users: the web configuration file of Prometheus' exporters"
+    add("--web-config", metavar="FILE", help=what)
+    what = "show a hardened systemd unit that serves with these options, ask, and install it"
+    add("--install-unit", action="store_true", help=what)
+    add_live_arguments(parser, top=0)
 
-        Raises:
-            IohError: The port is taken, or something asked for does not exist.
-        """
-        from ioh.serve.listening import listen
 
-        filters, layers, login = filters_from(args), layers_from(args), databases_from(args)
-        if args.install_unit:
-            return _install_unit(args)
-        from ioh.live.source import LiveSource
+def run(args: argparse.Namespace) -> int:
+    """Serve until asked to end."""
+    from ioh.serve.listening import listen
 
-        made: list[tuple[Engine | None, Page, WebConfig | None]] = []
-        listening = listen(args.listen)
-        with Ending() as ending, listening:
-            with (
-                contextlib.suppress(Signalled),
-                LiveSource(
-                    layers,
-                    filters,
-                    args.cycle_s,
-                    use_bpf=not args.proc,
-                    preload=lambda: made.append(_prepare(args)),
-                    login=login,
-                ) as source,
-                few_collections(is_live=True),
-            ):
-                ending.stop = source.stop
-                engine, page, config = made[0]
-                source.attach()  # the first page has every layer
-                from ioh.serve.listening import url_of
-                from ioh.serve.server import Server
+    if args.install_unit:
+        return _install_unit(args)
+    made: list[tuple[Engine | None, Page, WebConfig | None]] = []
+    source = live_source(args, lambda: made.append(_prepare(args)))
+    listening = listen(args.listen)
+    with Ending() as ending, listening:
+        with contextlib.suppress(Signalled), source, few_collections(is_live=True):
+            ending.stop = source.stop
+            engine, page, config = made[0]
+            source.attach()  # the first page has every layer
+            from ioh.serve.listening import url_of
+            from ioh.serve.server import Server
 
-                samples = _published(source, page)
-                first = next(samples, None)  # before it there is no page
-                if first is None:
-                    return ending.code
-                with Server(listening, page, config):
-                    say(f"serving {url_of(listening, tls=bool(config and config.tls))}")
-                    shown = judged(snapshots(chain([first], samples)), engine)
-                    for number, snapshot in enumerate(until(shown, args.run_s)):
-                        page.judge(snapshot)
-                        if not number and (why := why_nothing(snapshot)):
-                            say(f"nothing to measure on this machine: {why}")
-            return ending.code
+            samples = _published(source, page)
+            first = next(samples, None)  # before it there is no page
+            if first is None:
+                return ending.code
+            with Server(listening, page, config):
+                say(f"serving {url_of(listening, tls=bool(config and config.tls))}")
+                shown = judged(snapshots(chain([first], samples)), engine)
+                for number, snapshot in enumerate(until(shown, args.run_s)):
+                    page.judge(snapshot)
+                    if not number and (why := why_nothing(snapshot)):
+                        say(f"nothing to measure on this machine: {why}")
+        return ending.code
 
 
 def _install_unit(args: argparse.Namespace) -> int:
@@ -118,17 +86,21 @@ def _install_unit(args: argparse.Namespace) -> int:
     from ioh.serve.unit import UNIT_DIR, install_unit, unit_text
 
     parse_address(args.listen)
-    for option in ("web_config", "findings_config"):
-        path = getattr(args, option)
-        if path is not None and not os.path.isabs(path):  # noqa: PTH117 (it may be one of systemd's)
-            cause = f"--{option.replace('_', '-')}: a service has no current directory"
-            raise IohError(cause, "Give the whole path", ExitCode.USAGE)
-    if args.pg is not None and hide_passwords(args.pg) != args.pg:
-        cause = "--pg: everybody can read a unit, and a password may be in it"
-        raise IohError(cause, "Put it into a service file: --pg service=NAME", ExitCode.USAGE)
+    filters_from(args)
+    layers_from(args)
+    databases_from(args)
+    for option, path in (
+        ("--web-config", args.web_config),
+        ("--findings-config", args.findings_config),
+    ):
+        is_relative = path is not None and not os.path.isabs(path)  # noqa: PTH117 (it may be one of systemd's)
+        cause = f"{option}: a service has no current directory"
+        refuse_if(is_relative, cause, "Give the whole path")
+    is_secret = args.pg is not None and hide_passwords(args.pg) != args.pg
+    cause = "--pg: everybody can read a unit, and a password may be in it"
+    refuse_if(is_secret, cause, "Put it into a service file: --pg service=NAME")
     text = unit_text([word for word in args.words if word != "--install-unit"])
-    write_stdout(f"{text}\nInstall this in {UNIT_DIR}? [y/N] ")
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not agrees(f"{text}\nInstall this in {UNIT_DIR}?"):
         say("not installed")
         return ExitCode.OK
     with own_rights():

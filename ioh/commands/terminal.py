@@ -48,11 +48,7 @@ def shows_unicode(environment: Mapping[str, str]) -> bool:
 
 
 def take_keyboard() -> int:
-    """Put the terminal in the place of stdin; returns a descriptor of what stdin was.
-
-    Raises:
-        OSError: There is no terminal.
-    """
+    """Put the terminal, else OSError, in the place of stdin; a descriptor of what stdin was."""
     stdin = os.dup(0)
     terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     os.dup2(terminal, 0)
@@ -64,11 +60,7 @@ def take_keyboard() -> int:
 def starting(draw: Lines) -> Iterator[Callable[[Lines], None]]:
     """Show a first picture at once, which the screen takes over; gone if that fails to start.
 
-    Args:
-        draw: Its lines for a terminal of so many columns and lines.
-
-    Yields:
-        A function that shows another picture, as ``draw`` does.
+    Yields a function that shows another one.
     """
     shown = draw
 
@@ -131,12 +123,9 @@ class TerminalWatch:
     """Sees that the process ends when its terminal has gone, or when a signal asks for it.
 
     Writing to a terminal that has gone can block the screen for ever, and reading from it never
-    blocks again; so that is not left to the screen.  A context manager.
-
-    Args:
-        end: Asks the screen to end.
-        close: Ends everything else in order, recordings above all; called from a thread, once.
-        code: The exit status by then.
+    blocks again; so that is not left to the screen.  A context manager.  ``end`` asks the screen to
+    end; ``close`` ends everything else in order, recordings above all, from a thread; ``code`` is
+    the exit status by then.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 from ioh.sinks.histogram import HistStyle
 from ioh.sinks.text import SECTIONS, TextOptions
@@ -27,6 +27,7 @@ def sections(text: str) -> frozenset[str]:
 
 def add_section_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which parts of an interval are shown as text."""
+    listed = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
     parser.add_argument(
         "-d",
         dest="sections",
@@ -34,22 +35,16 @@ def add_section_arguments(parser: argparse.ArgumentParser) -> None:
         type=sections,
         action="append",
         default=[],
-        help="what else to print; "
-        + "; ".join(f"{name}: {what}" for name, what in SECTIONS.items()),
+        help=f"what else to print; {listed}",
     )
     parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
 
 
 def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -> TextOptions:
-    """What to print, from the arguments and ioh.sh's two environment variables.
-
-    Raises:
-        IohError: CWIDTH is no width, or the arguments contradict each other.
-    """
+    """What to print; as hist_style(), and IohError where the arguments contradict each other."""
     chosen = frozenset[str]().union(*args.sections)
-    if "findings" in chosen and args.no_findings:
-        cause = "-d findings shows what --no-findings leaves out"
-        raise IohError(cause, "Give one of them", ExitCode.USAGE)
+    is_both = "findings" in chosen and args.no_findings
+    refuse_if(is_both, "-d findings shows what --no-findings leaves out", "Give one of them")
     if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
         chosen |= {"top"}  # whoever says how many rows wants to see them
     style = hist_style(env, width)
@@ -57,18 +52,12 @@ def text_options(args: argparse.Namespace, env: Mapping[str, str], width: int) -
 
 
 def hist_style(env: Mapping[str, str], width: int) -> HistStyle:
-    """How histograms look, from ioh.sh's two environment variables.
-
-    Raises:
-        IohError: CWIDTH is no width.
-    """
+    """How histograms look, from ioh.sh's two environment variables.  IohError: a wrong CWIDTH."""
     column_width: int | None = None
-    if env.get("CWIDTH"):
-        text = env["CWIDTH"]
-        if not (text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH):
-            cause = f'CWIDTH="{printable(text)}" is no column width'
-            hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
-            raise IohError(cause, hint, ExitCode.USAGE)
+    if text := env.get("CWIDTH"):
+        is_width = text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH
+        hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
+        refuse_if(not is_width, f'CWIDTH="{printable(text)}" is no column width', hint)
         column_width = int(text)
     return HistStyle(width=width, column_width=column_width, pad=printable(env.get("PAD", "")))
 

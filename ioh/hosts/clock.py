@@ -14,26 +14,17 @@ _TIME = re.compile(r"[0-9]{1,12}\.[0-9]{3,9}")
 _TRIPS = 5  # of which the shortest counts
 
 
-class SteadyClock:
-    """Unix time that nobody sets while ioh runs, and that goes on while this machine sleeps."""
-
-    def __init__(self) -> None:
-        self._start_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-
-    def __call__(self) -> float:
-        """Unix seconds."""
-        return self._start_s + time.clock_gettime(time.CLOCK_BOOTTIME)
+def steady_clock() -> Callable[[], float]:
+    """Unix seconds that nobody sets while ioh runs, and that go on while this machine sleeps."""
+    start_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return lambda: start_s + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class FarClock:
-    """How far a host's clock is ahead of ours, measured again every minute.
+    """How far a host's clock is ahead of ours, ``now``; measured again every minute.
 
-    Units:
-        ``offset_s``, positive where it is ahead, is off by at most ``error_s``, half of the
-        shortest round trip; both None until they are known.
-
-    Args:
-        now: Our clock.
+    ``offset_s``, positive where it is ahead, is off by at most ``error_s``, half of the shortest
+    round trip; both None until they are known.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
 import subprocess
 import tarfile
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ioh import __version__
-from ioh.hosts.ssh import ssh_words, why_ended
+from ioh.hosts.ssh import ssh_words, start, why_ended
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 
@@ -23,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("LICENSE", "contrib", "ioh", "ioh.sh", "probes", "pyproject.toml", "requirements.lock")
 WHOLE = ".deployed"  # the last file of the stream: a copy without it was cut
 _SAID = "ioh-deploy "  # how a line of the scripts begins
-_LINE_BYTES, _KEPT_LINES = 4096, 20
+_LINE_BYTES = 4096
 # Without line breaks and single quotes: the far login shell may be any.
 _BASE = "base=${XDG_CACHE_HOME:-${HOME-}/.cache}/ioh; "
 _FAIL = f'fail() {{ printf "{_SAID}failed %s\\n" "$1"; exit 1; }}; '
@@ -53,11 +51,7 @@ _PROVE = (
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What is copied.
-
-    Shape:
-        ``name`` of its directory there: version and hash of all content; ``stream`` a tar file.
-    """
+    """What is copied, as a tar file; ``name`` of its directory: version and hash of all content."""
 
     name: str
     files: int
@@ -77,8 +71,7 @@ class There:
 def make_copy(root: Path = ROOT) -> Copy:
     """This checkout's files as one stream, the same for the same content.
 
-    Raises:
-        IohError: ioh does not run from a checkout, or a file cannot be read.
+    IohError: ioh does not run from a checkout, or a file cannot be read.
     """
     held, whole = io.BytesIO(), hashlib.sha256()
     files = size_bytes = 0
@@ -120,11 +113,7 @@ def _paths(root: Path) -> list[Path]:
 
 
 def look(host: str, name: str) -> There:
-    """Find out what is there; nothing is changed.
-
-    Raises:
-        IohError: The host cannot be reached, or lacks what copying needs.
-    """
+    """Find out what is there.  IohError: no host, or one that lacks what copying needs."""
     answer = _run(host, _LOOK, name)
     rights, is_there, base = (*answer.split(" ", 2), "", "")[:3]
     if is_there == "tarless":
@@ -140,27 +129,15 @@ def look(host: str, name: str) -> There:
 
 
 def send(host: str, copy: Copy) -> None:
-    """Put it there, whole or not at all.
-
-    Raises:
-        IohError: It did not get there.
-    """
+    """Put it there, whole or not at all.  IohError: it did not get there."""
     _run(host, _COPY, copy.name, stream=copy.stream)
 
 
 def set_up(host: str, name: str, tell: Callable[[str], None]) -> str:
-    """Run the launcher's set-up there, and then ioh.
+    """Run the set-up of the copy of that name, and then ioh; returns what its ``--version`` says.
 
-    Args:
-        host: As the user calls it.
-        name: Of the copy.
-        tell: Takes each line of the set-up, which is not escaped.
-
-    Returns:
-        What its ``--version`` says, not escaped.
-
-    Raises:
-        IohError: The set-up failed, or ioh does not run.
+    ``tell`` takes each line of the set-up; nothing of it is escaped.  IohError: the set-up failed,
+    or ioh does not run.
     """
     _run(host, _SETUP, name, tell=tell)
     return _run(host, _PROVE, name)
@@ -176,45 +153,30 @@ def _run(
 ) -> str:
     """Run a script there; what it said of itself."""
     command = ssh_words(host, ["sh", "-c", script, "ioh", name])
-    told: deque[str] = deque(maxlen=_KEPT_LINES)
-    answer = ""
+    told = answer = ""
     with os.fdopen(os.memfd_create("ioh-deploy"), "w+b") as stdin:
         stdin.write(stream)
         stdin.seek(0)
-        with _ssh(command, stdin.fileno()) as ssh:
-            while ssh.stdout and (line := ssh.stdout.readline(_LINE_BYTES)):
-                text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
-                if text.startswith(_SAID):
-                    answer = text.removeprefix(_SAID)
-                elif text.strip():
-                    told.append(text)
-                    if tell is not None:
-                        tell(text)
-            status = ssh.wait()
+        with start(command, stdin.fileno(), subprocess.STDOUT) as ssh:
+            try:
+                while ssh.stdout and (line := ssh.stdout.readline(_LINE_BYTES)):
+                    text = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
+                    if text.startswith(_SAID):
+                        answer = text.removeprefix(_SAID)
+                    elif text.strip():
+                        told = text
+                        if tell is not None:
+                            tell(text)
+                status = ssh.wait()
+            finally:
+                ssh.kill()
     if status == 0:
         return answer
     if answer.startswith("failed "):
         cause = f"{printable(host)}: {printable(answer.removeprefix('failed '), 300).rstrip('. ')}"
         raise IohError(cause, "Mend that there, then run this again")
-    error = why_ended(host, "sh", status if status > 0 else None, told[-1] if told else "")
+    error = why_ended(host, "sh", status if status > 0 else None, told)
     if tell is not None and status != 255:
         cause = f"{printable(host)}: the set-up ended with status {status}"
         raise IohError(cause, "Mend what it says above, then run this again")
     raise IohError(error.cause, error.hint if status == 255 else "Try again", error.code)
-
-
-@contextlib.contextmanager
-def _ssh(command: Sequence[str], stdin: int) -> Iterator[subprocess.Popen[bytes]]:
-    """It as it runs; ended with the block."""
-    pipe, both = subprocess.PIPE, subprocess.STDOUT
-    try:
-        ssh = subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=both)
-    except OSError as error:
-        hint = "Install it: openssh-client" if isinstance(error, FileNotFoundError) else ""
-        cause = f"cannot run ssh: {error.strerror}"
-        raise IohError(cause, hint) from None
-    with ssh:
-        try:
-            yield ssh
-        finally:
-            ssh.kill()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ioh.hosts.clock import FarClock, SteadyClock
+from ioh.hosts.clock import FarClock
 from ioh.hosts.link import SILENCE_S, Link
 from ioh.hosts.ssh import ssh_command, why_ended
 from ioh.model.errors import ExitCode, IohError
@@ -27,9 +28,8 @@ _SAMPLE_CALLS = "--sample-calls"
 class Asked:
     """What is asked of every host.
 
-    Shape:
-        ``arguments`` of ioh at the other end, which is asked to sample calls, too; ``command`` as
-        for ssh_command(); ``choose`` and ``cycle_s`` as for Intervals.
+    ``arguments`` of ioh at the other end, which is asked to sample calls, too; ``command`` as for
+    ssh_command(); ``choose`` and ``cycle_s`` as for Intervals.
     """
 
     arguments: tuple[str, ...]
@@ -41,15 +41,12 @@ class Asked:
 class Host:
     """Reads one host in a thread of its own, and again whenever it was lost.
 
-    Args:
-        name: As the user calls it.
-        asked: What is asked of it.
-        now: Our clock.
-        changed: Guards what is ready, and is notified when that or the state changes.
+    ``now`` is our clock; ``changed`` guards what is ready, and is notified when that or the state
+    changes.
     """
 
     def __init__(
-        self, name: str, asked: Asked, now: SteadyClock, changed: threading.Condition
+        self, name: str, asked: Asked, now: Callable[[], float], changed: threading.Condition
     ) -> None:
         self.name = name
         self.ready: deque[HostInterval] = deque()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ioh.hosts.clock import FarClock
+from ioh.hosts.ssh import start
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
 from ioh.session.stream import Item, ItemReader
@@ -22,16 +23,10 @@ _END_S = 2.0
 
 
 class Link(Closing):
-    """An ssh and what it says; a context manager and an iterator of items.
+    """An ssh, run by ``command``, and what it says; a context manager and an iterator of items.
 
-    Args:
-        command: ssh with its arguments.
-        clock: Told what the far end says of its own.
-        silence_s: The longest that no whole record may come.
-
-    Raises:
-        IohError: There is no ssh.
-        OSError: There are no more descriptors.
+    ``clock`` is told what the far end says of its own; no whole record may come for ``silence_s``.
+    IohError: there is no ssh.  OSError: there are no more descriptors.
     """
 
     def __init__(self, command: Sequence[str], clock: FarClock, silence_s: float) -> None:
@@ -40,17 +35,12 @@ class Link(Closing):
         self.said = ""  # the last line on stderr that was not about the clock
         self._lock = threading.Lock()
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        pipe = subprocess.PIPE
         try:
-            # In a session of its own: Ctrl-C is for ioh, which ends it.
-            self._ssh = subprocess.Popen(
-                command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-            )
-        except OSError as error:
+            # Ctrl-C is for ioh, which ends it.
+            self._ssh = start(command, subprocess.PIPE, subprocess.PIPE, apart=True)
+        except IohError:
             self._close_pipe()
-            cause = f"cannot run {command[0]}: {error.strerror}"
-            is_lacking = isinstance(error, FileNotFoundError)
-            raise IohError(cause, "Install it: openssh-client" if is_lacking else "") from error
+            raise
 
     def stop(self) -> None:
         """End the iteration; from any thread."""
@@ -94,9 +84,7 @@ class Link(Closing):
     def items(self) -> Iterator[Item]:
         """What comes, until stdout ends or stop() is called.
 
-        Raises:
-            IohError: It is no recording, one that this ioh cannot read, or nothing comes.
-            OSError: There are no more descriptors.
+        IohError: it is no recording, one that this ioh cannot read, or nothing comes.
         """
         reader = ItemReader(name="the stream")
         stdout, stderr = self._ssh.stdout, self._ssh.stderr

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Sequence
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
 
 CLOCK = "ioh-clock"  # how a line of the far clock begins
-DEFAULT_COMMAND = "sudo -n ioh, else ioh"
 _OPTIONS = (
     *("-o", "BatchMode=yes", "-C", "-T"),
     # A connection that was cut is no longer waited for.
@@ -36,25 +36,18 @@ _WITH_PORT = re.compile(r"([^:\[\]]+|[^:\[\]]*\[[^\[\]]+\]):\d{1,5}")
 
 
 def check_host(name: str) -> str:
-    """A host as ssh takes it.
-
-    Raises:
-        IohError: It would be an option of ssh, or is no name at all.
-    """
-    if not name or name.startswith("-") or not name.isprintable() or " " in name:
-        cause = f'"{printable(name)}" is not the name of a host'
-        hint = "Give a name as for ssh: db01, root@db01, db01:2222"
-        raise IohError(cause, hint, ExitCode.USAGE)
+    """A host as ssh takes it.  IohError: it would be an option of ssh, or is no name at all."""
+    is_wrong = not name or name.startswith("-") or not name.isprintable() or " " in name
+    hint = "Give a name as for ssh: db01, root@db01, db01:2222"
+    refuse_if(is_wrong, f'"{printable(name)}" is not the name of a host', hint)
     return name
 
 
 def ssh_command(host: str, command: str | None, arguments: Sequence[str]) -> list[str]:
     """What to run here to have ``ioh`` with these arguments run there.
 
-    Args:
-        host: ``name``, ``user@name`` or either with ``:port``.
-        command: How ioh is called there, in the words of a shell; None for DEFAULT_COMMAND.
-        arguments: Of ioh, as they are.
+    ``host`` is ``name``, ``user@name`` or either with ``:port``; ``command`` how ioh is called
+    there, in the words of a shell, None for _RUN_DEFAULT.
     """
     run = _RUN_DEFAULT if command is None else f'exec {command} "$@"'
     return ssh_words(host, ["sh", "-c", _TELL_CLOCK + run, "ioh", *arguments])
@@ -66,14 +59,25 @@ def ssh_words(host: str, there: Sequence[str]) -> list[str]:
     return ["ssh", *_OPTIONS, "--", target, shlex.join(there)]
 
 
+def start(
+    command: Sequence[str], stdin: int, stderr: int, *, apart: bool = False
+) -> subprocess.Popen[bytes]:
+    """Run ssh; ``apart`` in a session of its own.  IohError: it cannot be run."""
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(
+            command, 0, stdin=stdin, stdout=pipe, stderr=stderr, start_new_session=apart
+        )
+    except OSError as error:
+        hint = "Install it: openssh-client" if isinstance(error, FileNotFoundError) else ""
+        cause = f"cannot run {command[0]}: {error.strerror}"
+        raise IohError(cause, hint) from None
+
+
 def why_ended(host: str, command: str | None, status: int | None, said: str) -> IohError:
     """What an end that nobody asked for means.
 
-    Args:
-        host: As the user calls it.
-        command: As for ssh_command().
-        status: ssh's exit status; None where it did not end.
-        said: The last line on its stderr.
+    ``status`` is ssh's, None where it did not end; ``said`` the last line on its stderr.
     """
     name, text = printable(host), printable(said, 200).rstrip(". ")
     if status == _SSH_FAILED:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from ioh.hosts.clock import SteadyClock
+from ioh.hosts.clock import steady_clock
 from ioh.hosts.host import Asked, Host
 from ioh.model.closing import Closing
 from ioh.model.pairs import HostState, Round
@@ -19,18 +19,13 @@ _NOTHING_S = 4.0  # beyond an interval: then all are lost
 
 
 class HostStack(Closing):
-    """Reads several hosts at a time; a context manager and an iterator of Rounds.
-
-    Args:
-        names: As ssh takes them.
-        asked: What is asked of every one.
-    """
+    """Reads several hosts at a time; a context manager and an iterator of Rounds."""
 
     def __init__(self, names: Sequence[str], asked: Asked) -> None:
         self._cycle_s = asked.cycle_s
         self._changed = threading.Condition()
         self._stopped = False
-        self._clock = SteadyClock()
+        self._clock = steady_clock()
         self._edge_s = math.nan
         self._hosts = [Host(name, asked, self._clock, self._changed) for name in names]
         for host in self._hosts:
@@ -58,8 +53,7 @@ class HostStack(Closing):
     def __iter__(self) -> Iterator[Round]:
         """Yield rounds, from when every host has given its first interval or failed.
 
-        Raises:
-            IohError: None could be read.
+        IohError: none could be read.
         """
         self._begin()
         while not self._stopped:

@@ -26,3 +26,9 @@ class IohError(Exception):
 
     def __str__(self) -> str:
         return f"{self.cause}. {self.hint}" if self.hint else self.cause
+
+
+def refuse_if(is_wrong: object, cause: str, hint: str) -> None:
+    """Raise IohError, of wrong arguments, where ``is_wrong`` is true or not empty."""
+    if is_wrong:
+        raise IohError(cause, hint, ExitCode.USAGE)

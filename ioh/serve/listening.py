@@ -6,32 +6,24 @@ import errno
 import os
 import socket
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
 _BACKLOG = 64
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """HOST:PORT, [IPV6]:PORT, or :PORT for every address of this machine.
-
-    Raises:
-        IohError: It is none of them.
-    """
+    """HOST:PORT, [IPV6]:PORT, or :PORT for every address of this machine; else IohError."""
     host, colon, port = text.rpartition(":")
     is_bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
-    if not (colon and port.isdecimal() and port.isascii()) or int(port) > 65_535 or is_bare:
-        cause = f'--listen: "{printable(text)}" is no address with a port'
-        raise IohError(cause, "Give HOST:PORT, [IPV6]:PORT or :PORT", ExitCode.USAGE)
+    is_port = colon and port.isdecimal() and port.isascii() and int(port) <= 65_535
+    cause = f'--listen: "{printable(text)}" is no address with a port'
+    refuse_if(is_bare or not is_port, cause, "Give HOST:PORT, [IPV6]:PORT or :PORT")
     return host.strip("[]"), int(port)
 
 
 def listen(text: str) -> socket.socket:
-    """Open the port.
-
-    Raises:
-        IohError: There is no such address, or it is taken.
-    """
+    """Open the port.  IohError: there is no such address, or it is taken."""
     host, port = parse_address(text)
     try:
         found = socket.getaddrinfo(

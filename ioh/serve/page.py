@@ -32,9 +32,7 @@ _FINDING = Family(
 class Page:
     """Holds what was published last, encoded at the first scrape that wants it so.
 
-    Args:
-        top: Rows of each breakdown; None for all, 0 for none.
-        rules: Each rule's layer, by name.
+    ``top`` rows of each breakdown, None for all; ``rules`` names each rule's layer.
     """
 
     def __init__(self, top: int | None, rules: Mapping[str, str]) -> None:

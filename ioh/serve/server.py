@@ -15,7 +15,6 @@ from socketserver import BaseServer, TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING
 
 from ioh import __version__
-from ioh.model.closing import Closing
 
 if TYPE_CHECKING:
     from ioh.serve.page import Page
@@ -29,7 +28,7 @@ _LANDING = b"<!doctype html><title>ioh</title><a href=/metrics>Metrics</a>\n"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: Server
     timeout = DEADLINE_S
     server_version, sys_version = f"ioh/{__version__}", ""
 
@@ -71,17 +70,30 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: scrapes are many, and none of them is news."""
 
 
-class _Server(ThreadingMixIn, TCPServer):
+class Server(ThreadingMixIn, TCPServer):
+    """Answers scrapers in threads of its own until its block ends, and with it the port."""
+
     daemon_threads, block_on_close = True, False
 
-    def __init__(self, listening: socket.socket, page: Page, config: WebConfig | None) -> None:
+    def __init__(
+        self, listening: socket.socket, page: Page, config: WebConfig | None = None
+    ) -> None:
         # Not TCPServer's, which makes a socket, as ioh may not any more.
         BaseServer.__init__(self, listening.getsockname(), _Handler)
         self.socket, self.page, self.config = listening, page, config
         self._lock = threading.Lock()
         self._due: dict[socket.socket, float] = {}  # inf: cut already, its thread still ends
+        threading.Thread(
+            target=self.serve_forever, args=(_POLL_S,), name="serve", daemon=True
+        ).start()
+
+    def server_close(self) -> None:
+        """Answer no more."""
+        self.shutdown()
+        super().server_close()
 
     def get_request(self) -> tuple[socket.socket, object]:
+        """Take a connection."""
         request, address = super().get_request()
         request.settimeout(DEADLINE_S)
         if self.config is not None and self.config.tls is not None:
@@ -92,6 +104,7 @@ class _Server(ThreadingMixIn, TCPServer):
         return request, address
 
     def process_request(self, request: socket.socket, address: object) -> None:  # type: ignore[override]
+        """Begin to answer, if there is room."""
         with self._lock:
             waiting = {each: due for each, due in self._due.items() if due != math.inf}
             if len(waiting) >= MAX_CONNECTIONS:  # whoever hangs longest makes room
@@ -105,6 +118,7 @@ class _Server(ThreadingMixIn, TCPServer):
             self.shutdown_request(request)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Forget a connection and close it."""
         with self._lock:
             self._due.pop(request, None)
         super().shutdown_request(request)
@@ -126,27 +140,3 @@ class _Server(ThreadingMixIn, TCPServer):
         with contextlib.suppress(OSError):
             # Not SSLSocket's own, which would forget in the middle of a write that it encrypts.
             socket.socket.shutdown(request, socket.SHUT_RDWR)
-
-
-class Server(Closing):
-    """Answers scrapers in threads of its own until it is closed.
-
-    Args:
-        listening: The open port; closed with the server.
-        page: What is shown.
-        config: TLS and users, if any.
-    """
-
-    def __init__(
-        self, listening: socket.socket, page: Page, config: WebConfig | None = None
-    ) -> None:
-        self._server = _Server(listening, page, config)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="serve", daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()

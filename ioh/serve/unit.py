@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
 NAME = "ioh.service"
@@ -23,13 +23,9 @@ _INSTALL = "Install ioh first: sudo ./ioh.sh --install; then: sudo ioh serve --i
 
 
 def unit_text(words: Sequence[str]) -> str:
-    """The unit as it is installed.
+    """The unit as it is installed, ``words`` being options of ``ioh serve``.
 
-    Args:
-        words: Options of ``ioh serve`` for its command line.
-
-    Raises:
-        IohError: The unit's user could not reach this ioh, or others than root could change it.
+    IohError: the unit's user could not reach this ioh, or others than root could change it.
     """
     python = Path(sys.executable)
     for path in (python.parent, python.resolve().parent, _PACKAGE):
@@ -54,14 +50,9 @@ def _refuse_others_than_root(path: Path) -> None:
 
 
 def _quoted(word: str) -> str:
-    """One word of ExecStart, with nothing that systemd would replace.
-
-    Raises:
-        IohError: It cannot be written in a unit.
-    """
-    if printable(word) != word:
-        cause = f"{printable(word)} cannot stand in a unit"
-        raise IohError(cause, "Give options in plain letters", ExitCode.USAGE)
+    """One word of ExecStart, with nothing that systemd would replace."""
+    cause = f"{printable(word)} cannot stand in a unit"
+    refuse_if(printable(word) != word, cause, "Give options in plain letters")
     for char, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(char, written)
     return f'"{word}"' if not word or set(word) & set(" ;'\"\\$") else word
@@ -70,8 +61,7 @@ def _quoted(word: str) -> str:
 def install_unit(text: str, directory: Path = UNIT_DIR) -> Path:
     """Put the unit where systemd looks, and tell systemd; call it with root's rights.
 
-    Raises:
-        IohError: It cannot be written, or systemd does not take it.
+    IohError: it cannot be written, or systemd does not take it.
     """
     path = directory / NAME
     new = path.with_name(f".{NAME}.{os.getpid()}")

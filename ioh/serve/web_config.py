@@ -46,9 +46,7 @@ class WebConfig:
 class Users:
     """Names and bcrypt hashes; remembers who was right, since bcrypt takes long on purpose.
 
-    Raises:
-        IohError: There is no bcrypt.
-        Refused: A hash is none.
+    IohError: there is no bcrypt.  Refused: a hash is none.
     """
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
@@ -103,15 +101,14 @@ class Users:
 def read_web_config(path: str) -> WebConfig:
     """Read the file, its certificate and key; their paths are relative to it.
 
-    Raises:
-        IohError: It cannot be read, or asks for what ioh does not know.
+    IohError: it cannot be read, or asks for what ioh does not know.
     """
     try:
         told = _mapping(_read(path), {"tls_server_config", "basic_auth_users"}, "the file")
         tls, users = told.get("tls_server_config"), told.get("basic_auth_users")
         return WebConfig(
             _tls(_mapping(tls, _TLS_KEYS, "tls_server_config"), Path(path).parent) if tls else None,
-            Users(_mapping(users, None, "basic_auth_users")) if users else None,
+            Users(_mapping(users, set(), "basic_auth_users")) if users else None,
         )
     except Refused as why:
         cause = f"--web-config {printable(path)}: {printable(str(why))}"
@@ -133,12 +130,8 @@ def _read(path: str) -> object:
         raise Refused(msg) from error
 
 
-def _mapping(told: object, known: set[str] | None, what: str) -> dict[str, Any]:
-    """A mapping with text for keys, and for values where it is the inner one.
-
-    Raises:
-        Refused: It is none, or has a key that ioh does not know.
-    """
+def _mapping(told: object, known: set[str], what: str) -> dict[str, Any]:
+    """A mapping with text for keys, and for values where it is the inner one; else Refused."""
     if told is None:
         return {}
     msg = f"{what} does not hold names with a value each"
@@ -146,8 +139,8 @@ def _mapping(told: object, known: set[str] | None, what: str) -> dict[str, Any]:
         raise Refused(msg)
     if what != "the file" and not all(isinstance(value, str) for value in told.values()):
         raise Refused(msg)
-    for name in told if known is not None else ():
-        if known is not None and name not in known:
+    for name in told if known else ():
+        if name not in known:
             msg = f"ioh does not know {name} in {what}"
             raise Refused(msg)
     return told

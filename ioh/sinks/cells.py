@@ -15,8 +15,6 @@ UNKNOWN = "-"
 _BINARY = ("", "K", "M", "G", "T", "P")
 _WITH_PLACES = tuple(f"{{:.{places}f}}".format for places in range(10))
 _DECIMAL = ("", "k", "M", "G", "T", "P")
-
-
 _MAX_NARROW = 4096
 _narrow: set[str] = set()  # characters seen that take one column: bars, rules, letters
 
@@ -99,11 +97,9 @@ def is_known(value: Value) -> bool:
 
 
 def format_fixed(value: Value, width: int, decimals: int) -> str:
-    """A number with as many decimals, up to ``decimals``, as ``width`` has room for.
+    """A number with as many decimals, up to ``decimals``, as ``width`` has room for; unpadded.
 
-    Returns:
-        ``.`` for zero and ``-`` for unknown, unpadded; beyond ``width`` the shortest form with
-        a suffix (``12M``).
+    ``.`` for zero, ``-`` for unknown; beyond ``width`` the shortest form with a suffix (``12M``).
     """
     if not value:
         return ZERO if value == 0 else UNKNOWN
@@ -115,6 +111,11 @@ def format_fixed(value: Value, width: int, decimals: int) -> str:
         places = max(0, places - (len(text) - width))
         text = _WITH_PLACES[places](value)
     return text if len(text) <= width else format_scaled(value, 1000)
+
+
+def fixed_ms(value_us: float | None) -> str:
+    """Microseconds as milliseconds, in at most 8 columns."""
+    return format_fixed(None if value_us is None else value_us / 1e3, 8, 3)
 
 
 def format_scaled(value: Value, base: int = 1000) -> str:
@@ -138,16 +139,13 @@ def _three_digits(value: float) -> str:
     return f"{value:.0f}"
 
 
-_PLACES = ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0))
-
-
 def format_short(value: Value) -> str:
     """A number in at most five columns: ``0.042``, ``2.41``, ``958``, ``7270``, ``12.3k``."""
     if not value or not isfinite(value):
         return ZERO if value == 0 else UNKNOWN
     if 0 < value < 0.0005:
         return "<.001"
-    for limit, places in _PLACES:
+    for limit, places in ((0.9995, 3), (9.995, 2), (99.95, 1), (9_999.5, 0)):
         if abs(value) < limit:
             return _WITH_PLACES[places](value)
     return format_scaled(value)
@@ -182,10 +180,6 @@ def format_unit(metric: str, title: str, value: Value) -> str:
         return format_duration(value)
     if metric.endswith("_pct"):
         return format_fixed(value, 6, 1 if value >= 1 else 3) + ("" if "%" in title else "%")
-    return _format_plain(value)
-
-
-def _format_plain(value: float) -> str:
     if isinstance(value, int):
         return str(value) if value < 10**7 else format_scaled(value)
     return format_fixed(value, 7, 3) if value < 1 else format_fixed(value, 7, 1)

@@ -30,11 +30,7 @@ _NOTE = 200  # columns of what a layer says of itself
 def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: bool) -> str:
     """Each op that did something in either, its numbers and its latency histogram.
 
-    Args:
-        a: What is compared with.
-        b: What is compared.
-        style: How wide histograms may be.
-        every_op: Members of groups too, such as direct and buffered reads.
+    ``every_op``: members of groups too, such as direct and buffered reads.
     """
     lines: list[str] = []
     for name in dict.fromkeys([*a.layers, *b.layers]):

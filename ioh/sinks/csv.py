@@ -26,10 +26,8 @@ def guarded(name: str) -> str:
 class CsvSink:
     """Renders Snapshots as CSV lines, the heading before the first.
 
-    Shape:
-        ``time`` in Unix seconds; ``layer`` ``host`` for the machine itself; ``op`` empty for a
-        layer's own metrics, ``part/op`` for a device's or a mount's.  Numbers that are not known
-        have no line; text of outside is quoted, and guarded against formulas.
+    ``time`` in Unix seconds; ``layer`` ``host`` for the machine itself; ``op`` empty for a layer's
+    own metrics, ``part/op`` for a device's or a mount's.  What is not known has no line.
     """
 
     def __init__(self) -> None:

@@ -21,9 +21,8 @@ DEFAULT_COLUMN_WIDTH = 6
 class HistStyle:
     """How wide a histogram may be.
 
-    Shape:
-        ``column_width`` None lets columns shrink below DEFAULT_COLUMN_WIDTH where the table
-        would not fit ``width`` otherwise; ``pad`` is printed after each column.
+    ``column_width`` None lets columns shrink below DEFAULT_COLUMN_WIDTH where the table would not
+    fit ``width`` otherwise; ``pad`` is printed after each column.
     """
 
     width: int = 80
@@ -42,8 +41,7 @@ class HistRow:
 def render_columns(head: str, rows: Sequence[HistRow], style: HistStyle) -> list[str]:
     """A heading and one line for each row, from the lowest to the highest column in use.
 
-    Returns:
-        Lines without their ends; a row ends at its own last count, as ioh.sh's did.
+    A row ends at its own last count, as ioh.sh's did.
     """
     used = [b for row in rows for b, count in enumerate(row.counts or ()) if count]
     first, last = (min(used), max(used)) if used else (0, 0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ioh.model.pairs import HostState
-from ioh.model.snapshot import Pair, PairOp
-from ioh.sinks.cells import UNKNOWN, format_fixed, pad_right, safe_name
-from ioh.sinks.json import Json, fine_latencies_to_json, number_to_json
+from ioh.model.snapshot import Pair, PairOp, Snapshot
+from ioh.sinks.cells import UNKNOWN, fixed_ms, format_fixed, pad_right, safe_name
+from ioh.sinks.json import Json, JsonSink, fine_latencies_to_json, number_to_json, to_line
+from ioh.sinks.text import TextOptions, TextSink
 
 _LETTERS = {"read": "R", "write": "W", "commit": "C"}
 _COLUMNS = (
@@ -21,7 +22,54 @@ _COLUMNS = (
 )
 
 
-def render_heading(state: HostState) -> str:
+class TextHosts:
+    """Each host's block of text below its name, then the pairs."""
+
+    def __init__(self, options: TextOptions) -> None:
+        self._options = options
+        self._sinks: dict[str, TextSink] = {}
+
+    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+        """One host's part of a round; ``snapshot`` None where it has given none."""
+        if snapshot is None:
+            return "" if state.is_here else _heading(state)
+        made = TextSink(self._options, with_legend=not self._sinks)
+        return _heading(state) + self._sinks.setdefault(state.name, made).render(snapshot)
+
+    def pairs(self, _time: float, _states: tuple[HostState, ...], found: tuple[Pair, ...]) -> str:
+        """Each pair of hosts by kind of call; empty where no host serves another one."""
+        return "".join(f"{line}\n" for line in [*pair_lines(found), ""]) if found else ""
+
+
+class JsonHosts:
+    """A line for each host, its name in ``host``; one of the hosts together, ``host`` null."""
+
+    def __init__(self, top: int | None) -> None:
+        self._sink = JsonSink(top)
+
+    def host(self, state: HostState, snapshot: Snapshot | None) -> str:
+        """The interval as of one machine, and how the host stands."""
+        if snapshot is None:
+            return ""
+        made = self._sink.to_json(snapshot)
+        host = made["host"]
+        made["host"] = _host_to_json(state) | (host if isinstance(host, dict) else {})
+        return to_line(made)
+
+    def pairs(
+        self, time_unix_s: float, states: tuple[HostState, ...], found: tuple[Pair, ...]
+    ) -> str:
+        """How the hosts stand, and the pairs."""
+        made: dict[str, Json] = {"time_unix_s": round(time_unix_s, 6), "host": None}
+        made["hosts"] = [_host_to_json(state) for state in states]
+        made["pairs"] = [_pair_to_json(pair) for pair in found]
+        return to_line(made)
+
+
+HostsSink = TextHosts | JsonHosts
+
+
+def _heading(state: HostState) -> str:
     """The line above a host's part; without one, why there is none."""
     name = f"==== {safe_name(state.name)} ===="
     if state.is_recorded:
@@ -38,11 +86,6 @@ def _clock(state: HostState) -> str:
     side = "ahead" if state.offset_s >= 0 else "behind"
     said = f"clock {abs(state.offset_s) * 1e3:.1f} ms {side}, to {state.error_s * 1e3:.1f} ms"
     return said if state.clock_is_good else f"{said}: not known to 50 ms"
-
-
-def render_pairs(found: Sequence[Pair]) -> str:
-    """Each pair of hosts by kind of call; empty where no host serves another one."""
-    return "".join(f"{line}\n" for line in [*pair_lines(found), ""]) if found else ""
 
 
 def pair_lines(found: Sequence[Pair]) -> Iterator[str]:
@@ -64,7 +107,7 @@ def _cells(stats: PairOp) -> str:
     shown = (
         format_fixed(stats.client_calls, 8, 0),
         format_fixed(stats.server_calls, 8, 0),
-        *(_ms(us) for us in (stats.rtt_us, stats.server_us, stats.disk_us, stats.network_us)),
+        *(fixed_ms(us) for us in (stats.rtt_us, stats.server_us, stats.disk_us, stats.network_us)),
         UNKNOWN if stats.network_pct is None else f"{stats.network_pct:.0f}",
     )
     pairs = zip(shown, _COLUMNS, strict=True)
@@ -78,18 +121,15 @@ def _matched(stats: PairOp) -> str:
         return "net of single calls: none was sampled at both ends"
     return (
         f"net of {stats.matched_calls:,} single calls: "
-        f"p50 {_ms(p50_us).strip()}, p99 {_ms(p99_us).strip()} ms"
+        f"p50 {fixed_ms(p50_us).strip()}, p99 {fixed_ms(p99_us).strip()} ms"
     )
-
-
-def _ms(us: float | None) -> str:
-    return UNKNOWN if us is None else format_fixed(us / 1e3, 8, 3)
 
 
 def _wire(pair: Pair) -> str:
     return (
         f"retransmits {_rate(pair.retransmits_per_s)}  "
-        f"tcp retransmits {_rate(pair.tcp_retrans_segs_per_s)}  tcp rtt {_ms(pair.tcp_rtt_us)} ms"
+        f"tcp retransmits {_rate(pair.tcp_retrans_segs_per_s)}  "
+        f"tcp rtt {fixed_ms(pair.tcp_rtt_us)} ms"
     )
 
 
@@ -97,8 +137,7 @@ def _rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}/s"
 
 
-def host_to_json(state: HostState) -> dict[str, Json]:
-    """How a host stands."""
+def _host_to_json(state: HostState) -> dict[str, Json]:
     return {
         "name": safe_name(state.name),
         "is_here": state.is_here,
@@ -109,34 +148,28 @@ def host_to_json(state: HostState) -> dict[str, Json]:
     }
 
 
-def pair_to_json(pair: Pair) -> dict[str, Json]:
-    """A pair of hosts; what network and RPC took is the difference of two means.
+def _pair_to_json(pair: Pair) -> dict[str, Json]:
+    ends: dict[str, Json] = {"client": safe_name(pair.client), "server": safe_name(pair.server)}
+    rates = ("retransmits_per_s", "tcp_retrans_segs_per_s", "tcp_rtt_us")
+    numbers: dict[str, Json] = {name: number_to_json(getattr(pair, name)) for name in rates}
+    return ends | numbers | {"ops": {op: _op_to_json(stats) for op, stats in pair.ops.items()}}
 
-    Of calls that both ends sampled it is measured: ``matched_calls``, with percentiles.
-    """
-    return {
-        "client": safe_name(pair.client),
-        "server": safe_name(pair.server),
-        "retransmits_per_s": number_to_json(pair.retransmits_per_s),
-        "tcp_retrans_segs_per_s": number_to_json(pair.tcp_retrans_segs_per_s),
-        "tcp_rtt_us": number_to_json(pair.tcp_rtt_us),
-        "ops": {op: _op_to_json(stats) for op, stats in pair.ops.items()},
-    }
+
+_NUMBERS = (
+    *("client_calls", "server_calls", "rtt_us", "server_us", "block_queue_us", "device_us"),
+    *("network_us", "network_pct", "matched_calls"),
+)
 
 
 def _op_to_json(stats: PairOp) -> dict[str, Json]:
+    """What network and RPC took is the difference of two means.
+
+    Of calls that both ends sampled it is measured: ``matched_calls``, with percentiles.
+    """
+    numbers: dict[str, Json] = {name: number_to_json(getattr(stats, name)) for name in _NUMBERS}
     p50_us, p99_us = stats.network_p50_p99_us
-    return {
-        "client_calls": stats.client_calls,
-        "server_calls": stats.server_calls,
-        "rtt_us": number_to_json(stats.rtt_us),
-        "server_us": number_to_json(stats.server_us),
-        "block_queue_us": number_to_json(stats.block_queue_us),
-        "device_us": number_to_json(stats.device_us),
-        "network_us": number_to_json(stats.network_us),
-        "network_pct": number_to_json(stats.network_pct),
-        "matched_calls": stats.matched_calls,
+    return numbers | {
         "network_p50_us": number_to_json(p50_us),
         "network_p99_us": number_to_json(p99_us),
-        "network_hist": None if stats.network is None else fine_latencies_to_json(stats.network),
+        "network_hist": fine_latencies_to_json(stats.network),
     }

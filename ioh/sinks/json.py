@@ -30,25 +30,19 @@ _LATENCY_EDGES: tuple[int | None, ...] = (*LATENCY_EDGES_US, None)
 
 
 class JsonSink:
-    """Renders Snapshots as JSON lines.
-
-    Args:
-        top: Rows kept of each breakdown; None for all.
-    """
+    """Renders Snapshots as JSON lines, with ``top`` rows of each breakdown; None for all."""
 
     def __init__(self, top: int | None = 10) -> None:
         self._top = top
 
     def render(self, snapshot: Snapshot) -> str:
         """One object on one line, ASCII only, so that every terminal and locale can carry it."""
-        return json.dumps(self.to_json(snapshot), allow_nan=False, separators=(",", ":")) + "\n"
+        return to_line(self.to_json(snapshot))
 
     def to_json(self, snapshot: Snapshot) -> dict[str, Json]:
-        """Everything a Snapshot holds, by unit-suffixed names.
+        """Everything a Snapshot holds, by unit-suffixed names; null is not known, 0 measured none.
 
-        Shape:
-            ``layers`` holds the layers that were measured, ``unavailable`` the others with
-            reason and hint.  null means not known; 0 means measured none.
+        ``layers`` were measured, ``unavailable`` are the others with reason and hint.
         """
         present: dict[str, Json] = {}
         absent: dict[str, Json] = {}
@@ -101,6 +95,11 @@ class JsonSink:
             "lost_pct": number_to_json(layer.lost_pct),
             "notes": [printable(note) for note in layer.notes],
         }
+
+
+def to_line(made: dict[str, Json]) -> str:
+    """One line of ASCII."""
+    return json.dumps(made, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _path(path: Path) -> Json:
@@ -179,9 +178,9 @@ def latencies_to_json(counts: Sequence[int]) -> Json:
     return {"latency_edges_us": list(_LATENCY_EDGES[used]), "counts": list(counts[used])}
 
 
-def fine_latencies_to_json(hist: LatencyHist) -> Json:
+def fine_latencies_to_json(hist: LatencyHist | None) -> Json:
     """The same of the finer one, 16 buckets for each doubling; null where nothing was counted."""
-    if not hist.total:
+    if hist is None or not hist.total:
         return None
     used = _used(hist.counts)
     edges = (*FINE_EDGES_US, None)

@@ -1,4 +1,4 @@
-"""A layer's own numbers as a line of text."""
+"""A layer's own numbers, and where the time of an operation goes, as lines of text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from ioh.model.late import by_identity
 from ioh.model.metric import LayerSpec
+from ioh.model.path import Path, Segment, paths
 from ioh.model.sample import Value
-from ioh.model.snapshot import LayerSnapshot
-from ioh.sinks.cells import format_fixed, format_unit, is_known, safe_name
+from ioh.model.snapshot import LayerSnapshot, Snapshot
+from ioh.sinks.cells import fixed_ms, format_fixed, format_unit, safe_name
 from ioh.sinks.rows import is_flow, main_stats
+
+_LETTERS = {"read": "R", "write": "W", "sync": "S"}
 
 
 class _Metrics(NamedTuple):
@@ -42,11 +45,8 @@ def _metrics_of(spec: LayerSpec) -> _Metrics:
 def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
     """A layer's own numbers that have a title, wrapped to ``width``.
 
-    Args:
-        layer: The layer.
-        width: Of the line.
-        every: Also those that are zero or unknown.  A flow's MB/s out, in and others are
-            shown in any case, as ioh.sh's TCP line was.
+    ``every``: also those that are zero or unknown.  A flow's MB/s out, in and others are shown in
+    any case, as ioh.sh's TCP line was.
     """
     known, items = _metrics_of(layer.spec), []
     if known.is_flow:
@@ -72,4 +72,21 @@ def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator
 
 def mega(value: Value, width: int) -> str:
     """Millions, as in MB/s."""
-    return format_fixed(value / 1e6 if value is not None and is_known(value) else None, width, 3)
+    return format_fixed(None if value is None else value / 1e6, width, 3)
+
+
+def render_paths(snapshot: Snapshot) -> Iterator[str]:
+    """One line for each direction: the mean, its steps, and what they leave out."""
+    found = paths(snapshot)
+    if found:
+        yield "---- path ---- (ms of the mean operation)"
+    for direction, path in found.items():
+        steps = " + ".join(_step(path, segment) for segment in path.segments)
+        yield f"{_LETTERS[direction]} |{fixed_ms(path.mean_us):>8} = {steps}"
+        yield from (f"  | {safe_name(note)}" for note in path.notes)
+
+
+def _step(path: Path, segment: Segment) -> str:
+    share_pct = path.share_pct(segment)
+    share = "" if share_pct is None else f" ({share_pct:.0f}%)"
+    return f"{segment.title} {fixed_ms(segment.us)}{share}"

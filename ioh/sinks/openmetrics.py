@@ -6,6 +6,7 @@ gathered apart, in a temporary file of its own where it is long.
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
@@ -25,24 +26,24 @@ class _Lines:
 
     def __init__(self, head: str) -> None:
         self._head = head
-        self._held: dict[str, list[str]] = {}
-        self._held_chars: dict[str, int] = {}
+        self._held: dict[str, io.StringIO] = {}
         self._written: dict[str, list[tuple[int, int]]] = {}  # where in the file, how many bytes
         self._file: IO[bytes] | None = None
 
     def add(self, metric: str, line: str) -> None:
-        held = self._held.setdefault(metric, [])
-        held.append(line)
-        chars = self._held_chars[metric] = self._held_chars.get(metric, 0) + len(line)
-        if chars < _HELD_BYTES:
+        held = self._held.get(metric)
+        if held is None:
+            held = self._held[metric] = io.StringIO()
+        held.write(line)
+        if held.tell() < _HELD_BYTES:
             return
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-        data = "".join(held).encode()
+        data = held.getvalue().encode()
         self._written.setdefault(metric, []).append((self._file.tell(), len(data)))
         self._file.write(data)
-        held.clear()
-        self._held_chars[metric] = 0
+        held.seek(0)
+        held.truncate()
 
     def render(self) -> Iterator[str]:
         yield self._head
@@ -51,7 +52,7 @@ class _Lines:
                 assert self._file is not None  # noqa: S101 (it was written to)
                 self._file.seek(at)
                 yield self._file.read(size).decode()
-            yield "".join(held)
+            yield held.getvalue()
 
     def close(self) -> None:
         if self._file is not None:
@@ -72,11 +73,7 @@ def _number(value: float) -> str:
 
 
 class OpenMetrics(Closing):
-    """Gathers Samples; a context manager that removes its temporary files.
-
-    Shape:
-        As series_of() says, histograms over the edges of the text view.
-    """
+    """Gathers Samples, as series_of() has them; a context manager that removes its files."""
 
     def __init__(self) -> None:
         self._families: dict[str, _Lines] = {}

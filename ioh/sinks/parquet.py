@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping
 from typing import get_type_hints
@@ -35,29 +36,6 @@ _Cell = Value | str | _Pairs
 _NO_OP = (None,) * (len(OP_NUMBERS) + 1)
 
 
-class _Pieces:
-    """The file as far as it was not yet taken: pyarrow writes here."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._waiting: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._waiting.append(bytes(data))
-        return len(data)
-
-    def take(self) -> bytes:
-        found = b"".join(self._waiting)
-        self._waiting.clear()
-        return found
-
-    def flush(self) -> None:
-        """pyarrow calls it."""
-
-    close = flush
-
-
 class ParquetSink:
     """Renders Snapshots as pieces of one Parquet file, compressed by zstd.
 
@@ -73,8 +51,8 @@ class ParquetSink:
     """
 
     def __init__(self) -> None:
-        self._pieces = _Pieces()
-        file = pa.PythonFile(self._pieces, mode="w")
+        self._written = io.BytesIO()  # as far as it was not yet taken
+        file = pa.PythonFile(self._written, mode="w")  # it counts what it writes, by itself
         self._writer = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         self._rows: list[tuple[_Cell, ...]] = []
         self._buckets = 0
@@ -86,13 +64,19 @@ class ParquetSink:
             self._buckets += len(row[-2] or ()) if isinstance(row[-2], list) else 0
             if len(self._rows) >= GROUP_ROWS or self._buckets >= GROUP_BUCKETS:
                 self._write_group()
-        return self._pieces.take()
+        return self._taken()
 
     def finish(self) -> bytes:
         """The rest of the file, its directory last: without it nobody can read the file."""
         self._write_group()
         self._writer.close()
-        return self._pieces.take()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        taken = self._written.getvalue()
+        self._written.seek(0)
+        self._written.truncate()
+        return taken
 
     def _write_group(self) -> None:
         if self._rows:

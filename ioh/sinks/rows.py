@@ -91,16 +91,9 @@ def op_rows(
 ) -> list[OpRow]:
     """The rows of a layer or of one of its parts, in the spec's order, the main ones first.
 
-    Args:
-        spec: The layer.
-        ops: Its numbers; an op that the source cannot know may be missing.
-        title: What to call it.
-        every_op: Also show members of a group, such as direct and buffered reads; those with
-            ``sync`` or ``cached`` in their name are shown anyway.
-
-    Returns:
-        The main R and W rows always, any other row only when it counted something; of a layer
-        that has neither, every row of which something is known.
+    The main R and W rows always, any other row only when it counted something; of a layer that has
+    neither, every row of which something is known.  With ``every_op`` also members of a group, such
+    as direct and buffered reads; those with ``sync`` or ``cached`` in their name in any case.
     """
     layout = _layout(spec)
     rows = [

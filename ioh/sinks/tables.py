@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.snapshot import TableRow
 from ioh.sinks.cells import (
     display_width,
-    format_fixed,
     format_unit,
-    is_known,
     pad_left,
     pad_right,
     safe_name,
 )
+from ioh.sinks.metrics import mega
 from ioh.sinks.rows import Direction, direction
 
 _KEY_ROOM = 24  # columns kept free for names before another number is added
 _KEY_PART_MAX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    title: str
-    cells: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return max(display_width(text) for text in (self.title, *self.cells))
-
-
 def render_table(
     spec: TableSpec, rows: Sequence[TableRow], *, top: int | None, width: int
 ) -> list[str]:
-    """The busiest ``top`` rows by bytes read, then by bytes written.
+    """The busiest ``top`` rows by bytes read, then by bytes written, as lines without their ends.
 
     A table that is not ranked by a reading and a writing column is printed once, as ranked.
-
-    Returns:
-        Lines without their ends; none when nothing happened.
     """
     by_name = {column.derived_name: column for column in spec.columns}
     ranks = {direction(n): by_name[n] for n in spec.sort_by if direction(n) and n in by_name}
     if len(ranks) < 2:
-        return _render(spec, rows[:top], _titled(spec.columns), "", width)
+        return _render(spec, rows[:top], [c for c in spec.columns if c.title], "", width)
     lines: list[str] = []
     for where in ("R", "W"):
         rank = ranks[where]
@@ -56,13 +41,9 @@ def render_table(
     return lines
 
 
-def _titled(columns: Sequence[MetricSpec]) -> list[MetricSpec]:
-    return [column for column in columns if column.title]
-
-
 def _directed(spec: TableSpec, rank: MetricSpec, where: Direction) -> list[MetricSpec]:
     """The ranking column, then others of this direction, then those of neither."""
-    titled = [column for column in _titled(spec.columns) if column != rank]
+    titled = [column for column in spec.columns if column.title and column != rank]
     same = [column for column in titled if direction(column.name) == where]
     neither = [column for column in titled if not direction(column.name)]
     return [rank, *same, *neither]
@@ -81,28 +62,26 @@ def _render(
     lines = [" ", *([left] * len(rows))]
     room = width - len(left)
     for number, metric in enumerate(columns):
-        column = _column(metric, rows)
-        room -= column.width + 1
+        texts = _column(metric, rows)
+        column_width = max(map(display_width, texts))
+        room -= column_width + 1
         # The first column is what the rows are ranked by; without it the order means nothing.
         if number and room < _KEY_ROOM:
             break
-        texts = (column.title, *column.cells)
-        lines = [
-            f"{line} {pad_left(text, column.width)}"
-            for line, text in zip(lines, texts, strict=True)
-        ]
+        padded = (pad_left(text, column_width) for text in texts)
+        lines = [f"{line} {text}" for line, text in zip(lines, padded, strict=True)]
     keys = _key_lines(spec, rows)
     return [f"{line} {key}".rstrip() for line, key in zip(lines, keys, strict=True)]
 
 
-def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> _Column:
+def _column(metric: MetricSpec, rows: Sequence[TableRow]) -> list[str]:
+    """Its title and cells."""
     name = metric.derived_name
     values = [row.values.get(name) for row in rows]
     if name.endswith("_bytes_per_s"):
-        shown = (format_fixed(v / 1e6 if v and is_known(v) else v, 9, 3) for v in values)
-        return _Column("MB/s", tuple(shown))
+        return ["MB/s", *(mega(value, 9) for value in values)]
     title = safe_name(metric.title)
-    return _Column(title, tuple(format_unit(name, title, v) for v in values))
+    return [title, *(format_unit(name, title, value) for value in values)]
 
 
 def _key_lines(spec: TableSpec, rows: Sequence[TableRow]) -> list[str]:

@@ -58,7 +58,7 @@ class Played:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._server.close()
+        self._server.server_close()
 
     def _publish(self, sample: Sample) -> None:
         self._page.publish(replace(sample, hostname=self._host))

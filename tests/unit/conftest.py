@@ -11,7 +11,8 @@ import pytest
 from ioh.commands import main
 from ioh.model.errors import ExitCode
 from ioh.session import marks
-from tests.sessions import Shown
+from tests import fakes
+from tests.sessions import Shown, recorded
 from tests.unit.live_host import Host
 from tests.unit.loader_machine import Machine
 
@@ -44,6 +45,14 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Shown:
         return err
 
     return run
+
+
+@pytest.fixture
+def session_file(tmp_path: Path) -> Path:
+    """A recording of twelve samples and two marks."""
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(fakes.first(12), {3: "run 3", 7: "run 7"}, note="made\x1bup"))
+    return path
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from ioh.commands import main
 from ioh.hosts import deploy
 from ioh.hosts.ssh import ssh_command
 from ioh.model.errors import ExitCode
+from tests.sessions import Shown
 
 # The far shell has a home of its own and no ioh; sudo is as the test has it.
 SSH = """\
@@ -65,6 +66,11 @@ def left(home: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
+def why_not(host: str, capfd: pytest.CaptureFixture[str]) -> str:
+    assert main(["deploy", host, "--yes"]) == ExitCode.FAILED
+    return capfd.readouterr().err
+
+
 def test_a_copy_is_put_there_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "db01", "--yes"]) == ExitCode.OK
     said = capfd.readouterr()
@@ -107,19 +113,17 @@ def test_it_asks_first(
 
 
 def test_without_a_terminal_it_wants_yes(
-    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    home: Path, refused: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert main(["deploy", "db01"]) == ExitCode.USAGE
-    assert "Answer with --yes" in capfd.readouterr().err
+    assert "Answer with --yes" in refused("deploy", "db01")
     assert left(home) == []
 
 
 def test_a_connection_that_is_cut_leaves_nothing(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["deploy", "cut", "--yes"]) == ExitCode.FAILED
-    err = capfd.readouterr().err
+    err = why_not("cut", capfd)
     assert err.startswith("ioh: cut: ")
     assert err.count("\n") == 1
     assert left(home) == []
@@ -129,23 +133,20 @@ def test_a_set_up_that_fails_is_said_and_not_used(
     home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     set_launcher(home.parent / "root", 3)
-    assert main(["deploy", "db01", "--yes"]) == ExitCode.FAILED
-    err = capfd.readouterr().err
+    err = why_not("db01", capfd)
     assert err.splitlines()[-1].startswith("ioh: db01: the set-up ended with status 3. Mend")
     assert "current" not in left(home)
 
 
 def test_no_room_there(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (home / ".cache").write_text("in the way")
-    assert main(["deploy", "db01", "--yes"]) == ExitCode.FAILED
-    err = capfd.readouterr().err
+    err = why_not("db01", capfd)
     assert "mkdir" in err
     assert "Mend that there" in err
 
 
 def test_an_unknown_host(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["deploy", "nowhere", "--yes"]) == ExitCode.FAILED
-    err = capfd.readouterr().err
+    err = why_not("nowhere", capfd)
     assert err == (
         "ioh: nowhere: ssh: Could not resolve hostname nowhere. "
         "Try: ssh -o BatchMode=yes nowhere true\n"

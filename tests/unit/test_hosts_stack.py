@@ -12,8 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from ioh.hosts import link
-from ioh.hosts.clock import FarClock, SteadyClock
+from ioh.hosts import link, ssh
+from ioh.hosts.clock import FarClock, steady_clock
 from ioh.hosts.host import Asked, Host
 from ioh.hosts.stack import HostStack
 from ioh.model.errors import IohError
@@ -23,14 +23,16 @@ from tests.unit.snapshot_maker import START_S, ticks
 ASKED = Asked((), None, lambda _: None, 1.0)
 
 
-@pytest.mark.parametrize("where", ["os.pipe2", "selectors.DefaultSelector", "subprocess.Popen"])
+@pytest.mark.parametrize(
+    "where", ["link.os.pipe2", "link.selectors.DefaultSelector", "ssh.subprocess.Popen"]
+)
 def test_a_lack_of_descriptors_is_a_reason_like_any_other(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    monkeypatch.setattr(link, "subprocess", Mock(Popen=Mock(), PIPE=-1))
-    monkeypatch.setattr(f"ioh.hosts.link.{where}", Mock(side_effect=lack))
-    host = Host("db01", ASKED, SteadyClock(), threading.Condition())
+    monkeypatch.setattr(ssh, "subprocess", Mock(Popen=Mock(), PIPE=-1))
+    monkeypatch.setattr(f"ioh.hosts.{where}", Mock(side_effect=lack))
+    host = Host("db01", ASKED, steady_clock(), threading.Condition())
     monkeypatch.setattr(os, "set_blocking", Mock())
     host.start()
     until = time.monotonic() + 5
@@ -46,7 +48,7 @@ def test_a_lack_of_descriptors_is_a_reason_like_any_other(
 
 def test_a_host_that_sends_bytes_and_never_a_recording_is_given_up() -> None:
     drip = ["sh", "-c", "for at in $(seq 60); do echo x; sleep 0.05; done"]
-    with link.Link(drip, FarClock(SteadyClock()), 0.3) as made:
+    with link.Link(drip, FarClock(steady_clock()), 0.3) as made:
         items = made.items()
         with pytest.raises(IohError, match="nothing has come"):
             next(items)
@@ -67,7 +69,7 @@ def test_the_time_of_a_round_is_that_of_its_first_end() -> None:
 
 
 def test_our_clock_goes_on_while_this_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SteadyClock()
+    clock = steady_clock()
     slept_s = time.clock_gettime(time.CLOCK_BOOTTIME) + 3600
     monkeypatch.setattr(time, "clock_gettime", lambda _: slept_s)
     assert clock() == pytest.approx(time.time() + 3600, abs=5)

@@ -8,19 +8,11 @@ import pytest
 
 from ioh.commands import build_parser, main, screen, with_command
 from ioh.model.errors import ExitCode
-from tests import fakes
-from tests.sessions import Shown, recorded
-
-
-@pytest.fixture
-def session_file(tmp_path: Path) -> str:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(fakes.first(12)))
-    return str(path)
+from tests.sessions import Shown
 
 
 @pytest.mark.parametrize("command", [["text"], ["replay", "--as-text"], ["report"]])
-def test_a_number_of_rows_shows_them(command: list[str], session_file: str, shown: Shown) -> None:
+def test_a_number_of_rows_shows_them(command: list[str], session_file: Path, shown: Shown) -> None:
     assert "---- top " not in shown(*command, session_file)
     assert "---- top " not in shown(*command, session_file, "--top", "0")
     for rows in ("1", "5", "all"):
@@ -47,9 +39,10 @@ def test_the_default_number_of_rows_prints_text_too(
 
 @pytest.mark.parametrize("command", ["report", "compare", "text"])
 def test_histograms_have_the_width_that_is_asked_for(
-    command: str, session_file: str, shown: Shown, monkeypatch: pytest.MonkeyPatch
+    command: str, session_file: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [command, session_file, *([session_file] if command == "compare" else ["-d", "hist"])]
+    path = str(session_file)
+    words = [command, path, *([path] if command == "compare" else ["-d", "hist"])]
     plain = shown(*words)
     monkeypatch.setenv("CWIDTH", "9")
     wide = shown(*words)
@@ -77,6 +70,6 @@ def test_histograms_have_the_width_that_is_asked_for(
     ],
 )
 def test_what_has_no_meaning_is_refused(
-    words: list[str], cause: str, session_file: str, refused: Shown
+    words: list[str], cause: str, session_file: Path, refused: Shown
 ) -> None:
     assert cause in refused(*(session_file if word == "FILE" else word for word in words))

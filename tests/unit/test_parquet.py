@@ -36,13 +36,6 @@ SAMPLES = fakes.first(12)
 SQL = re.search(r"```sql\n(.*?)```", (ROOT / "docs" / "recording.md").read_text(), re.DOTALL)
 
 
-@pytest.fixture
-def session_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(SAMPLES))
-    return path
-
-
 def file_of(samples: list[Sample]) -> pq.ParquetFile:
     sink = ParquetSink()
     data = b"".join(map(sink.render, snapshots(samples))) + sink.finish()

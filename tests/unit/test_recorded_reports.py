@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,15 @@ from tests.sessions import Memory, Shown, recorded, samples_of
 SAMPLES = fakes.first(12)
 
 
-@pytest.fixture
-def session_file(tmp_path: Path) -> Path:
-    path = tmp_path / "s.ioh"
-    path.write_bytes(recorded(SAMPLES, {3: "run 3", 7: "run 7"}, note="made\x1bup"))
-    return path
+def disk_of(sample: Sample) -> LayerSample:
+    disk = sample.layers["platter"]
+    assert isinstance(disk, LayerSample)
+    return disk
+
+
+def with_disk(sample: Sample, **changes: Any) -> Sample:
+    disk = replace(disk_of(sample), **changes)
+    return replace(sample, layers={**sample.layers, "platter": disk})
 
 
 def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> None:
@@ -66,13 +71,7 @@ def test_csv_is_tidy_and_agrees_with_json(session_file: Path, shown: Shown) -> N
 def test_csv_names_are_quoted_and_are_no_formulas(name: str, tmp_path: Path, shown: Shown) -> None:
     assert not guarded(name).startswith(("=", "+", "-", "@", "\t", "\r"))
     path = tmp_path / "s.ioh"
-    made = []
-    for sample in SAMPLES[:3]:
-        disk = sample.layers["platter"]
-        assert isinstance(disk, LayerSample)
-        layers = {"platter": replace(disk, parts={name: disk.ops})}
-        made.append(replace(sample, layers=layers, specs={"platter": fakes.DISK}))
-    path.write_bytes(recorded(made))
+    path.write_bytes(recorded(with_disk(s, parts={name: disk_of(s).ops}) for s in SAMPLES[:3]))
     rows = list(csv.reader(io.StringIO(shown("export", path))))
     assert all(len(row) == 5 for row in rows)
     assert any(row[2] == guarded(f"{name}/read") for row in rows)
@@ -122,9 +121,7 @@ def test_openmetrics_families_stand_together_and_histograms_add_up(
     for series in values.values():
         assert [when for when, _ in series] == sorted({when for when, _ in series})
     host = 'host="db01",op="read"'
-    last = SAMPLES[-1].layers["platter"]
-    assert isinstance(last, LayerSample)
-    totals = last.ops["read"]
+    totals = disk_of(SAMPLES[-1]).ops["read"]
     assert values["ioh_platter_operations_total", host][-1][1] == totals.count_total
     assert values["ioh_platter_latency_seconds_count", host][-1][1] == totals.count_total
     assert totals.size_lat is not None
@@ -167,14 +164,7 @@ def _max_us(older: Sample, newer: Sample, layer: str, op: str) -> float | None:
 
 def test_a_layer_that_began_anew_is_told_and_never_mixed(tmp_path: Path, shown: Shown) -> None:
     path = tmp_path / "s.ioh"
-    made = []
-    for tick, sample in enumerate(SAMPLES):
-        disk = sample.layers["platter"]
-        assert isinstance(disk, LayerSample)
-        if tick < 4:
-            disk = replace(disk, source="proc")
-        made.append(replace(sample, layers={**sample.layers, "platter": disk}))
-    path.write_bytes(recorded(made))
+    path.write_bytes(recorded([*(with_disk(s, source="proc") for s in SAMPLES[:4]), *SAMPLES[4:]]))
     with Session(str(path)) as session:
         period = read_aggregate(session)
     shown_disk = period.snapshot.layers["platter"]
@@ -213,17 +203,12 @@ def test_what_the_two_do_not_count_alike_is_said(
 ) -> None:
     assert "!" not in shown("compare", session_file, session_file)
     note = "only --comm fio: nothing else is counted"
-    made = []
-    for sample in SAMPLES:
-        disk = sample.layers["platter"]
-        assert isinstance(disk, LayerSample)
-        notes = (*disk.notes, note)
-        disk = replace(disk, source="proc", notes=notes)
-        made.append(replace(sample, layers={**sample.layers, "platter": disk}))
     other = tmp_path / "other.ioh"
-    other.write_bytes(recorded(made))
+    other.write_bytes(
+        recorded(with_disk(s, source="proc", notes=(*disk_of(s).notes, note)) for s in SAMPLES)
+    )
     told = shown("compare", session_file, other).split("\n\n")[0].splitlines()[2:]
-    source = SAMPLES[0].layers["platter"].source  # type: ignore[union-attr]
+    source = disk_of(SAMPLES[0]).source
     assert told == [f"!  platter: A is counted by {source}, B by proc", f"!  platter: B: {note}"]
 
 

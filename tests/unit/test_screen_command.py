@@ -62,6 +62,11 @@ def start_recording(shown: PtyScreen, folder: Path) -> None:
     shown.wait_until(lambda: bool(recordings(folder)))
 
 
+def leave(shown: PtyScreen) -> None:
+    shown.press("q")
+    assert shown.wait() == 0
+
+
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -134,14 +139,9 @@ def test_text_never_loads_the_screens_library(tmp_path: Path) -> None:
         "file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
 
@@ -156,8 +156,7 @@ def test_a_terminal_that_shows_no_screen_gets_text(tmp_path: Path) -> None:
 def test_a_key_ends_it(tmp_path: Path) -> None:
     with PtyScreen(LIVE, tmp_path) as shown:
         shown.wait_for("nfs client", "block")
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
         assert LEFT in shown.shown
 
 
@@ -258,8 +257,7 @@ def test_stderr_may_be_elsewhere(tmp_path: Path) -> None:
     command = ["sh", "-c", f"exec {sys.executable} -m ioh demo 2>log"]
     with PtyScreen(command, tmp_path) as shown:
         shown.wait_for("block")
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
     assert (tmp_path / "log").read_text() == ""
 
 
@@ -268,8 +266,7 @@ def test_a_recording_on_the_screen(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ioh", "replay", "run.ioh", "--speed", "20"]
     with PtyScreen(command, tmp_path) as shown:
         shown.wait_for("db01", "run.ioh", "the end of the recording")
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.ioh"]
 
 
@@ -278,8 +275,7 @@ def test_a_recording_from_a_pipe_leaves_the_keyboard_to_the_screen(tmp_path: Pat
     command = ["sh", "-c", f"cat run.ioh | {sys.executable} -m ioh replay - --speed 20"]
     with PtyScreen(command, tmp_path) as shown:
         shown.wait_for("db01", "the end")
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
         assert LEFT in shown.shown
 
 
@@ -292,8 +288,7 @@ def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> 
     )
     with PtyScreen([sys.executable, "-c", program], tmp_path) as shown:
         shown.wait_for("nothing to show of this machine")
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
 
 
 @pytest.mark.parametrize("word", ["nothing.ioh", "."])
@@ -310,25 +305,8 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
         shown.wait_for("block")
         shown.press("\x10")
         shown.wait_for("command:")
-        shown.press(
-            "zoo",
-            ESC,
-            "m",
-            "a mark\r",
-            "?",
-            "/",
-            "mouse\r",
-            ESC,
-            ESC,
-            "2",
-            "\r",
-            ESC,
-            "0",
-            "h",
-            "l",
-            "g",
-            "t",
-        )
+        shown.press("zoo", ESC, "m", "a mark\r", "?", "/", "mouse\r", ESC, ESC, "2", "\r", ESC)
+        shown.press(*"0hlgt")
         shown.press("/", "abc", "\r", ESC, "f", ESC, "c", " ", "\x1b[D", "\x1b[H", "\x1b[F")
         shown.press("\x1b[<35;20;10M\x1b[<0;20;10M\x1b[<0;20;10m")
         start_recording(shown, tmp_path)
@@ -336,8 +314,7 @@ def test_nothing_is_imported_once_root_is_given_up(tmp_path: Path) -> None:
         shown.wait_until(lambda: recordings(tmp_path) == [True])
         shown.press("S")
         shown.wait_until(lambda: bool(list(tmp_path.glob("*.svg"))))
-        shown.press("q")
-        assert shown.wait() == 0
+        leave(shown)
         assert shown.text.rpartition("late:")[2].split() == ["end"]
 
 

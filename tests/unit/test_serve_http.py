@@ -44,10 +44,16 @@ def serving(config: WebConfig | None = None) -> Iterator[tuple[str, int]]:
         yield url_of(listening, tls=bool(config and config.tls)), listening.getsockname()[1]
 
 
+def config_of_ada(folder: Path) -> WebConfig:
+    """One user, whose password is "tape"."""
+    path = folder / "web.yml"
+    path.write_text(f"basic_auth_users: {{ada: {TAPE}}}\n")
+    return read_web_config(str(path))
+
+
 def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    request = urllib.request.Request(
-        url, headers={k.replace("_", "-"): v for k, v in headers.items()}
-    )
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, headers=sent)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, dict(answer.headers), answer.read()
@@ -58,10 +64,8 @@ def get(url: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
 def test_a_scrape_in_the_format_that_is_asked_for() -> None:
     with serving() as (url, _):
         status, headers, body = get(url)
-        assert (status, headers["Content-Type"]) == (
-            200,
-            "text/plain; version=0.0.4; charset=utf-8",
-        )
+        assert status == 200
+        assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert b'ioh_block_operations_total{host="db01",op="read"} ' in body
         zipped = get(url, Accept_Encoding="gzip")
         assert gzip.decompress(zipped[2]) == body
@@ -115,8 +119,7 @@ def test_a_byte_a_second_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_request_is_borne_in_silence(
     sent: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{ada: {TAPE}}}\n")
-    with serving(read_web_config(str(tmp_path / "web.yml"))) as (url, port):
+    with serving(config_of_ada(tmp_path)) as (url, port):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as made:
             made.sendall(sent)
             assert b"ioh_" not in made.recv(65_536)
@@ -158,10 +161,7 @@ def authorized(text: str) -> str:
 
 
 def test_users_are_let_in_and_nobody_else(tmp_path: Path) -> None:
-    path = tmp_path / "web.yml"
-    path.write_text(f"basic_auth_users:\n  ada: {TAPE}\n")
-    config = read_web_config(str(path))
-    with serving(config) as (url, _):
+    with serving(config_of_ada(tmp_path)) as (url, _):
         status, headers, body = get(url)
         assert (status, headers["WWW-Authenticate"]) == (401, 'Basic realm="ioh", charset="UTF-8"')
         assert body == b"Unauthorized\n"
@@ -182,9 +182,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 
 def test_who_was_right_is_remembered_whoever_guesses_meanwhile(tmp_path: Path, check: Mock) -> None:
-    path = tmp_path / "web.yml"
-    path.write_text(f"basic_auth_users: {{ada: {TAPE}}}\n")
-    users = read_web_config(str(path)).users
+    users = config_of_ada(tmp_path).users
     assert users is not None
     check.reset_mock()
     for _ in range(5):
@@ -198,9 +196,7 @@ def test_who_was_right_is_remembered_whoever_guesses_meanwhile(tmp_path: Path, c
 
 
 def test_an_unknown_name_takes_as_long_as_a_known_one(tmp_path: Path, check: Mock) -> None:
-    path = tmp_path / "web.yml"
-    path.write_text(f"basic_auth_users: {{ada: {TAPE}}}\n")
-    users = read_web_config(str(path)).users
+    users = config_of_ada(tmp_path).users
     assert users is not None
     check.reset_mock()
     assert not users.know(authorized("eve:tape"))
