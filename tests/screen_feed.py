@@ -165,6 +165,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
+    def time(self) -> float:
+        return time.time()
+
 
 class Stage:
     """A screen under test: its feed, keys and what it shows."""

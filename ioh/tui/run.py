@@ -26,7 +26,7 @@ def run_screen(
         feed: Where intervals come from.
         options: How the user wants the screen.
         first: What is shown until the feed reports something.
-        remembered: What the user chose the last time; what is chosen now is remembered.
+        remembered: What was chosen the last time; what is chosen now is remembered.
         note: What to say at the beginning, printable.
 
     Raises:

@@ -365,12 +365,12 @@ def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
         assert "go there" in on.text
         assert "Enter go there" in on.lines[-1]
         await on.click("go there", into=1)
-        await on.until(lambda: on.app.travel.position.tick in {33, 34})
+        await on.until(lambda: on.app.view.travel.tick in {33, 34})
         assert " READ " in on.text, "to look at what was done then"
         await on.press("end", "f")
-        await on.until(lambda: on.app.travel.position.tick == 50)
+        await on.until(lambda: on.app.view.travel.tick == 50)
         await on.press("down", "enter")
-        await on.until(lambda: on.app.travel.position.tick in {20, 21})
+        await on.until(lambda: on.app.view.travel.tick in {20, 21})
         assert " READ " in on.text
 
     feed = live()

@@ -98,14 +98,14 @@ def test_brackets_go_to_marks_and_gaps_and_say_them() -> None:
     async def flow(on: Stage) -> None:
         await on.push(50)
         await on.press("left_square_bracket")
-        await on.until(lambda: on.app.travel.position.tick == 35)
+        await on.until(lambda: on.app.view.travel.tick == 35)
         await on.press("left_square_bracket")
         await on.shows(at(11), "mark: fio run 3 starts")
         await on.press("left_square_bracket")
         assert "no further mark, gap or finding" in on.lines[-1]
         for _ in range(2):
             await on.press("right_square_bracket")
-            await on.until(lambda: on.app.travel.position.tick == 35)
+            await on.until(lambda: on.app.view.travel.tick == 35)
         assert "no further mark, gap or finding" in on.lines[-1]
 
     stage(flow, live())
@@ -119,7 +119,7 @@ def test_the_time_line_shows_itself_when_paused_and_can_be_clicked() -> None:
         assert "▼" in on.lines[1]
         assert "╳" in on.lines[1]
         await on.pilot.click(offset=(12, 1))
-        await on.until(lambda: on.app.travel.position.tick < 6)
+        await on.until(lambda: on.app.view.travel.tick < 6)
 
     stage(flow, live(), size=(80, 24))
 
