@@ -257,34 +257,25 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
         return engine_from(args)
 
     def make(stack: ExitStack, _: object) -> AnyFeed:
-        if names := hosts_of(args.file):
-            from ioh.feeds.joined_feed import JoinedFeed, Played
+        if args.file != "-":
+            from ioh.feeds.file_feed import FileFeed, Played
 
             played = Played(
-                span, args.speed, choose, args.run_s, args.utc, make_judge, not args.no_findings
+                span,
+                speed=args.speed,
+                choose=choose,
+                run_s=args.run_s,
+                utc=args.utc,
+                make_judge=make_judge,
+                has_index=not args.no_findings,
+                mode=mode,
+                loops=mode == "demo",
             )
-            return stack.enter_context(JoinedFeed(args.file, names, played))
-        if args.file != "-":
-            from ioh.feeds.file_feed import FileFeed
-            from ioh.feeds.findings_index import FindingsIndex
+            if names := hosts_of(args.file):
+                from ioh.feeds.joined_feed import JoinedFeed
 
-            index = FindingsIndex(
-                args.file, span, choose=choose, make_judge=make_judge, utc=args.utc
-            )
-            return stack.enter_context(
-                FileFeed(
-                    args.file,
-                    span,
-                    speed=args.speed,
-                    choose=choose,
-                    run_s=args.run_s,
-                    utc=args.utc,
-                    make_judge=make_judge,
-                    index=None if args.no_findings else index,
-                    mode=mode,
-                    loops=mode == "demo",
-                )
-            )
+                return stack.enter_context(JoinedFeed(args.file, names, played))
+            return stack.enter_context(FileFeed(args.file, played))
         from ioh.feeds.pipe_feed import pipe_feed
 
         source = ReplaySource("-", span, speed=args.speed, utc=args.utc, stdin_fd=take_keyboard())

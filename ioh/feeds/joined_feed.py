@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ioh.feeds.file_feed import FileFeed
-from ioh.feeds.findings_cache import Judge, MakeJudge
-from ioh.feeds.findings_index import FindingsIndex
+from ioh.feeds.file_feed import FileFeed, Played
+from ioh.feeds.findings_cache import Judge
 from ioh.feeds.hosts_feed import NamedJudge
 from ioh.model.closing import Closing
 from ioh.model.feed import News, Overview
-from ioh.model.intervals import ChooseLayers
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.playback.joined import Companions, path_of, spans_of, with_own_pairs
 from ioh.playback.replay import Span
 
 _AGAIN_S = 10.0  # farther apart, intervals that are played do not follow each other
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """How a recording is played: as FileFeed's arguments."""
-
-    span: Span
-    speed: float
-    choose: ChooseLayers
-    run_s: float | None
-    utc: bool
-    make_judge: MakeJudge
-    has_findings: bool
 
 
 class _PairedJudge(NamedJudge):
@@ -46,78 +31,48 @@ class _PairedJudge(NamedJudge):
 
 
 class _HostFeed(FileFeed):
-    """One host's feed; what one of them is asked to do with time, all do.
-
-    Args:
-        name: The host.
-        owner: What knows the others.
-        span: Which part of its recording.
-        played: How it is played.
-    """
+    """One host's feed; what one of them is asked to do with time, all do."""
 
     def __init__(self, name: str, owner: JoinedFeed, span: Span, played: Played) -> None:
         self.name, self._owner = name, owner
-        self.path = path_of(owner.path, name)
         self.others = Companions(owner.path, owner.names, name)
 
         def make_judge() -> Judge | None:
             judge = played.make_judge()
             return None if judge is None else _PairedJudge(judge, name, self.others)
 
-        index = FindingsIndex(self.path, span, choose=played.choose, make_judge=make_judge)
-        super().__init__(
-            self.path,
-            span,
-            speed=played.speed,
-            choose=played.choose,
-            run_s=played.run_s,
-            utc=played.utc,
-            make_judge=make_judge,
-            index=index if played.has_findings else None,
-        )
+        path = path_of(owner.path, name)
+        super().__init__(path, replace(played, span=span, make_judge=make_judge))
 
     def close(self) -> None:
-        """End run(), and close what was opened."""
         super().close()
         self.others.close()
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval, with the pairs of hosts in it."""
         found = super().visit(tick)
-        return (
-            None
-            if found is None
-            else replace(found, pairs=self.others.of(found)[1], name=self.name)
-        )
+        return found and replace(found, pairs=self.others.of(found)[1], name=self.name)
 
     def chosen(self, snapshot: Snapshot) -> Snapshot:
-        """The interval with the layers that are shown."""
         return self._chosen(snapshot)
 
     def overview(self) -> Overview:
-        """When this host's findings began, and all hosts' findings."""
         found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
         return replace(self.own_overview(), found=tuple(found))
 
     def own_overview(self) -> Overview:
-        """Of this host alone."""
         return super().overview()
 
     def play_from(self, tick: int) -> None:
-        """Continue from an interval, with all hosts."""
         sample = self._visited.sample_at(tick)
         self._owner.play_from(self.extent.start_unix_s if sample is None else sample.time_unix_s)
 
     def hold(self) -> None:
-        """Report no new interval of any host until play_from()."""
         self._owner.hold()
 
     def set_speed(self, speed: float) -> None:
-        """Times the recording's pace."""
         self._owner.set_speed(speed)
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of every host: the file stays as it is."""
         return self._owner.set_mark(text, time_unix_s)
 
 

@@ -213,7 +213,7 @@ class StreamFeed(RecordedFeed):
         """Number of the last interval that ends not later than a time, within the extent."""
         with self._lock:
             found = self._times_from + bisect_right(self._times, time_unix_s) - 1
-            return max(self._extent.first, min(found, self._extent.last))
+            return self._extent.nearest(found)
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """Marks and gaps of everything kept, by time."""

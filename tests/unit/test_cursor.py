@@ -38,10 +38,9 @@ def history(
 
 def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> None:
     cursor = Cursor(history)
-    assert cursor.snapshot() is None
+    assert cursor.snapshot(0) is None
     for tick in (*range(1, 150), 143, 142, 141, 144, 84, 104, 105, 5, 7, 99):
-        cursor.tick = tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
 
 
 def test_a_step_forward_does_not_read_from_a_whole_sample_again(
@@ -50,10 +49,8 @@ def test_a_step_forward_does_not_read_from_a_whole_sample_again(
     begun: list[int] = []
     monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
     cursor = Cursor(history)
-    cursor.tick = 50
-    for _ in range(20):
-        assert cursor.snapshot() is not None
-        cursor.tick += 1
+    for tick in range(50, 70):
+        assert cursor.snapshot(tick) is not None
     assert begun == [49]
 
 
@@ -63,10 +60,8 @@ def test_steps_back_do_not_each_read_from_a_whole_sample(
     begun: list[int] = []
     monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
     cursor = Cursor(history)
-    cursor.tick = 140
     for tick in range(140, 100, -1):
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
-        cursor.tick -= 1
+        assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
     assert len(begun) <= 2 + 40 // 15
 
 
@@ -77,13 +72,10 @@ def test_a_step_back_after_a_jump_builds_few_samples_more(
     begun: list[int] = []
     cursor = Cursor(history)
     for tick in (3, 140):
-        cursor.tick = tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+        assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
     monkeypatch.setattr(type(history), "ticks", _counting(type(history).ticks, begun))
-    for _ in range(5):
-        cursor.tick -= 1
-        tick = cursor.tick
-        assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    for tick in range(139, 134, -1):
+        assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
     assert begun == [134]
 
 
@@ -110,12 +102,10 @@ def test_it_goes_on_when_the_recording_does() -> None:
     for sample in SAMPLES[:3]:
         memory.write(sample)
     cursor = Cursor(memory)
-    cursor.tick = 2
-    assert cursor.snapshot() == derive(SAMPLES[1], SAMPLES[2])
-    cursor.tick = 3
-    assert cursor.snapshot() is None
+    assert cursor.snapshot(2) == derive(SAMPLES[1], SAMPLES[2])
+    assert cursor.snapshot(3) is None
     memory.write(SAMPLES[3])
-    assert cursor.snapshot() == derive(SAMPLES[2], SAMPLES[3])
+    assert cursor.snapshot(3) == derive(SAMPLES[2], SAMPLES[3])
     memory.close()
 
 
@@ -127,9 +117,7 @@ def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
     path.write_bytes(data)
     with Session(str(path)) as session:
         cursor = Cursor(session)
-        shown = {}
-        for cursor.tick in range(1, len(session)):
-            shown[cursor.tick] = cursor.snapshot()
+        shown = {tick: cursor.snapshot(tick) for tick in range(1, len(session))}
     lost = [tick for tick, snapshot in shown.items() if snapshot is None]
     assert lost
     for tick, snapshot in shown.items():

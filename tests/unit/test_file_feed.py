@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.feeds.pipe_feed import pipe_feed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -53,7 +53,7 @@ def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(path: str, begin: str = "", end: str = "", **options: Any) -> FileFeed:
     span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
-    return FileFeed(path, span, **{"speed": FAST, **ALL, **options})
+    return FileFeed(path, Played(span, **{"speed": FAST, **options}))
 
 
 class Growing:
