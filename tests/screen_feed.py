@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 from textual import _wait, events
@@ -267,3 +271,21 @@ def stage(
             feed.stop()
             app.end()
     return app
+
+
+def on_screen(
+    make_feed: Callable[[], FakeFeed], **options: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test of a flow, which gets its Stage and fixtures; ``options`` as stage() takes."""
+
+    def decorate(flow: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        def test(**fixtures: Any) -> None:
+            stage(partial(flow, **fixtures), make_feed(), **options)
+
+        _, *wanted = inspect.signature(flow).parameters.values()
+        by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in wanted]
+        functools.update_wrapper(test, flow)
+        test.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+        return test
+
+    return decorate

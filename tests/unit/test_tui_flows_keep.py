@@ -19,7 +19,7 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.run import run_screen
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import MOMENTS, judged, minute, without
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
@@ -51,56 +51,52 @@ def test_r_starts_and_ends_a_recording() -> None:
     assert feed.calls == ["record", "record"]
 
 
-def test_a_message_goes_away_by_itself_and_with_the_next_key() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("R")
-        await on.later(3600)
-        assert "recording" not in on.lines[-1]
-        await on.press("R", "down")
-        assert "recording" not in on.lines[-1]
-
-    stage(flow, live())
+@on_screen(live)
+async def test_a_message_goes_away_by_itself_and_with_the_next_key(on: Stage) -> None:
+    await on.push(2)
+    await on.press("R")
+    await on.later(3600)
+    assert "recording" not in on.lines[-1]
+    await on.press("R", "down")
+    assert "recording" not in on.lines[-1]
 
 
-def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        shown = on.text
-        await on.press("S")
-        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-        assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
-        assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
-        for path in folder.iterdir():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        text = (folder / f"{stem}.txt").read_text("utf-8")
-        assert text.startswith(shown)
-        assert "date: " in text
-        assert "latency" in text
-        root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
-        # A word of two colours is two elements.
-        drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
-        for line in shown.splitlines():
-            for word in line.split()[:3]:
-                assert word in drawn
+@on_screen(live)
+async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
+    on: Stage, folder: Path
+) -> None:
+    await on.push(5)
+    shown = on.text
+    await on.press("S")
+    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
+    assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
+    assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = (folder / f"{stem}.txt").read_text("utf-8")
+    assert text.startswith(shown)
+    assert "date: " in text
+    assert "latency" in text
+    root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
+    # A word of two colours is two elements.
+    drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
+    for line in shown.splitlines():
+        for word in line.split()[:3]:
+            assert word in drawn
 
-    stage(flow, live())
 
-
-def test_s_never_writes_over_anything(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-        (folder / f"{stem}.svg").write_text("mine")
-        (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
-        await on.press("S", "S")
-        assert (folder / f"{stem}.svg").read_text() == "mine"
-        assert not (folder / "elsewhere").exists()
-        assert {p.name for p in folder.iterdir()} == {
-            f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
-        }
-
-    stage(flow, live())
+@on_screen(live)
+async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
+    await on.push(5)
+    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
+    (folder / f"{stem}.svg").write_text("mine")
+    (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
+    await on.press("S", "S")
+    assert (folder / f"{stem}.svg").read_text() == "mine"
+    assert not (folder / "elsewhere").exists()
+    assert {p.name for p in folder.iterdir()} == {
+        f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
+    }
 
 
 def test_what_cannot_be_saved_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,62 +167,56 @@ def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -
     assert not commands("no such thing", ())
 
 
-def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("ctrl+p")
-        assert "command: _" in on.lines[-1]
-        await on.press(*"zoom into", "down", "down", "up")
-        assert "▸ 2      Zoom into nfs client" in on.text
-        await on.press("enter")
-        assert on.app.state.layer == "nfs_client"
-        await on.press("ctrl+p", *"zoom into b")
-        await on.click("Zoom into block", into=3)
-        assert on.app.state.layer == "block"
-        assert "── block" in on.text
-
-    stage(flow, live())
+@on_screen(live)
+async def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page(on: Stage) -> None:
+    await on.push(5)
+    await on.press("ctrl+p")
+    assert "command: _" in on.lines[-1]
+    await on.press(*"zoom into", "down", "down", "up")
+    assert "▸ 2      Zoom into nfs client" in on.text
+    await on.press("enter")
+    assert on.app.state.layer == "nfs_client"
+    await on.press("ctrl+p", *"zoom into b")
+    await on.click("Zoom into block", into=3)
+    assert on.app.state.layer == "block"
+    assert "── block" in on.text
 
 
-def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
-        assert "no command of that name" not in on.text
-        await on.press("ctrl+p", *"qRS5")
-        assert "no command of that name" in on.text
-        await on.press("down", "pageup", "escape")
-        assert on.feed.calls == []
-        assert (on.app.state.screen, on.app.state.layer) == ("main", "")
-        await on.push(1)
-        assert on.app.return_value is None
-
-    stage(flow, live())
+@on_screen(live)
+async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on: Stage) -> None:
+    await on.push(5)
+    await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
+    assert "no command of that name" not in on.text
+    await on.press("ctrl+p", *"qRS5")
+    assert "no command of that name" in on.text
+    await on.press("down", "pageup", "escape")
+    assert on.feed.calls == []
+    assert (on.app.state.screen, on.app.state.layer) == ("main", "")
+    await on.push(1)
+    assert on.app.return_value is None
 
 
-def test_themes_are_chosen_from_the_palette() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        styles = on.canvas.styles_by_name
-        for theme in ("mono", "dark", "light"):
-            await on.press("ctrl+p", *f"colours {theme}", "enter")
-        assert on.canvas.styles_by_name != styles
-        assert on.app.state.screen == "main"
-
-    stage(flow, live())
+@on_screen(live)
+async def test_themes_are_chosen_from_the_palette(on: Stage) -> None:
+    await on.push(5)
+    styles = on.canvas.styles_by_name
+    for theme in ("mono", "dark", "light"):
+        await on.press("ctrl+p", *f"colours {theme}", "enter")
+    assert on.canvas.styles_by_name != styles
+    assert on.app.state.screen == "main"
 
 
-def test_every_command_of_the_palette_does_something_harmless(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        for command in commands("", ("syscall", "block")):
-            if command.title != "Quit":
-                on.app.do(command.action, command.argument)
-                await on.press("escape")
-        await on.push(1)
-        assert on.app.return_value is None
-
-    stage(flow, live())
+@on_screen(live)
+async def test_every_command_of_the_palette_does_something_harmless(
+    on: Stage, folder: Path
+) -> None:
+    await on.push(5)
+    for command in commands("", ("syscall", "block")):
+        if command.title != "Quit":
+            on.app.do(command.action, command.argument)
+            await on.press("escape")
+    await on.push(1)
+    assert on.app.return_value is None
 
 
 def test_m_marks_this_moment_or_the_one_shown() -> None:
@@ -248,86 +238,74 @@ def test_m_marks_this_moment_or_the_one_shown() -> None:
     ]
 
 
-def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.intervals[0] = without(minute()[0], "nfs_client")
-        await on.push(1)
-        await on.press("2")
-        assert on.app.state.layer == ""
-        assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
-
-    stage(flow, live())
+@on_screen(live)
+async def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page(on: Stage) -> None:
+    on.feed.intervals[0] = without(minute()[0], "nfs_client")
+    await on.push(1)
+    await on.press("2")
+    assert on.app.state.layer == ""
+    assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
 
 
-def test_an_esc_that_was_none_is_taken_back() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("2", "escape", NO_ESCAPE, "down")
-        assert on.app.state.layer == "nfs_client"
-
-    stage(flow, live())
+@on_screen(live)
+async def test_an_esc_that_was_none_is_taken_back(on: Stage) -> None:
+    await on.push(5)
+    await on.press("2", "escape", NO_ESCAPE, "down")
+    assert on.app.state.layer == "nfs_client"
 
 
 @pytest.mark.parametrize("typing", ["slash", "m", "ctrl+p"])
-def test_ctrl_z_suspends_whatever_is_being_typed(typing: str) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press(typing, "x", "ctrl+z", "escape")
-        assert "no job control here" in on.text
-
-    stage(flow, live())
+@on_screen(live)
+async def test_ctrl_z_suspends_whatever_is_being_typed(on: Stage, typing: str) -> None:
+    await on.push(2)
+    await on.press(typing, "x", "ctrl+z", "escape")
+    assert "no job control here" in on.text
 
 
-def test_the_mouse_chooses_lines_rows_headings_and_breakdowns() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.click("5 block")
-        assert on.app.state.chosen == ("block", "read")
-        await on.click("1 app")
-        assert on.app.state.chosen == ("syscall", "read")
-        await on.click("W MB/s pid", into=1)
-        assert "W MB/s↓" in on.text
-        await on.click("by processes", into=1)
-        assert on.app.state.table_of("syscall").name == "file"
-        await on.press("t", "t")
-        await on.click("4122 dbserver")
-        assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
-        await on.click("4122 dbserver")
-        assert "only 4122 dbserver" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live)
+async def test_the_mouse_chooses_lines_rows_headings_and_breakdowns(on: Stage) -> None:
+    await on.push(5)
+    await on.click("5 block")
+    assert on.app.state.chosen == ("block", "read")
+    await on.click("1 app")
+    assert on.app.state.chosen == ("syscall", "read")
+    await on.click("W MB/s pid", into=1)
+    assert "W MB/s↓" in on.text
+    await on.click("by processes", into=1)
+    assert on.app.state.table_of("syscall").name == "file"
+    await on.press("t", "t")
+    await on.click("4122 dbserver")
+    assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
+    await on.click("4122 dbserver")
+    assert "only 4122 dbserver" in on.lines[0]
 
 
-def test_a_click_on_a_row_of_any_panel_chooses_that_row() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        assert on.app.state.chosen[0] == "syscall"
-        await on.click("10.0.0.7:871")
-        assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
-        assert on.app.state.table_of("tcp").key[0] == "10.0.0.7:871"
-        await on.click("10.0.0.7:871")
-        assert "only 10.0.0.7:871" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live)
+async def test_a_click_on_a_row_of_any_panel_chooses_that_row(on: Stage) -> None:
+    await on.push(5)
+    assert on.app.state.chosen[0] == "syscall"
+    await on.click("10.0.0.7:871")
+    assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
+    assert on.app.state.table_of("tcp").key[0] == "10.0.0.7:871"
+    await on.click("10.0.0.7:871")
+    assert "only 10.0.0.7:871" in on.lines[0]
 
 
-def test_the_mouse_presses_the_keys_of_the_footer() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.click("l heat")
-        panels = [on.app.state.panel]
-        await on.click("g graph", into=3)
-        panels.append(on.app.state.panel)
-        assert panels == ["heat", "graph"]
-        await on.click("? help")
-        assert on.app.state.screen == "help"
-        await on.press("escape")
-        await on.click("Space pause")
-        assert "PAUSED" in on.lines[0]
-        await on.pilot.click(offset=(60, 25))  # where nothing is
-        assert "PAUSED" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live)
+async def test_the_mouse_presses_the_keys_of_the_footer(on: Stage) -> None:
+    await on.push(5)
+    await on.click("l heat")
+    panels = [on.app.state.panel]
+    await on.click("g graph", into=3)
+    panels.append(on.app.state.panel)
+    assert panels == ["heat", "graph"]
+    await on.click("? help")
+    assert on.app.state.screen == "help"
+    await on.press("escape")
+    await on.click("Space pause")
+    assert "PAUSED" in on.lines[0]
+    await on.pilot.click(offset=(60, 25))  # where nothing is
+    assert "PAUSED" in on.lines[0]
 
 
 def test_the_wheel_moves_what_it_is_turned_over() -> None:
@@ -377,15 +355,13 @@ def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
     stage(flow, feed)
 
 
-def test_pictures_of_a_light_screen_are_light(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("S")
-        picture = next(folder.glob("*.svg")).read_text("utf-8")
-        assert 'fill="#ffffff"' in picture
-        assert 'fill="#121212"' not in picture
-
-    stage(flow, live(), options=ScreenOptions(theme="light", utc=True))
+@on_screen(live, options=ScreenOptions(theme="light", utc=True))
+async def test_pictures_of_a_light_screen_are_light(on: Stage, folder: Path) -> None:
+    await on.push(5)
+    await on.press("S")
+    picture = next(folder.glob("*.svg")).read_text("utf-8")
+    assert 'fill="#ffffff"' in picture
+    assert 'fill="#121212"' not in picture
 
 
 def test_names_of_files_say_when() -> None:
