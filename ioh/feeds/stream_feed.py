@@ -33,12 +33,6 @@ HISTORY_BYTES = 16_000_000
 MAX_MOMENTS = 10_000
 
 
-def no_remark(snapshot: Snapshot) -> str:
-    """For feeds whose intervals speak for themselves."""
-    del snapshot
-    return ""
-
-
 class StreamFeed(RecordedFeed):
     """A Feed over any samples; keeps them in memory as far as ``history_bytes`` go.
 
@@ -51,7 +45,7 @@ class StreamFeed(RecordedFeed):
         cycle_s: Time between two samples as asked for; may be set later.
         hostname: For the name of a recording, as it comes; may be set later.
         title: Of what is played, printable; "" where it is live.
-        choose: The layers to show, of those in the first sample; None for all.
+        choose: The layers to show.
         awaited: Names of layers that are not there yet, for the status line.
         sample_soon: Asks for a sample at once, where the source can take one.
         set_speed: Takes the speed where the source has one.
@@ -59,7 +53,7 @@ class StreamFeed(RecordedFeed):
         run_s: End the screen after so much time; None for never.
         make_judge: Makes what finds what is wrong.
         remark: What to say with an interval where nothing more urgent is, printable; or "".
-        history_bytes: Bound of what is kept in memory; None for HISTORY_BYTES.
+        history_bytes: Bound of what is kept in memory.
     """
 
     can_play = False
@@ -80,10 +74,10 @@ class StreamFeed(RecordedFeed):
         set_cycle: Callable[[float], None] | None = None,
         run_s: float | None = None,
         make_judge: MakeJudge = no_judge,
-        remark: Callable[[Snapshot], str] = no_remark,
-        history_bytes: int | None = None,
+        remark: Callable[[Snapshot], str] = lambda _: "",
+        history_bytes: int = HISTORY_BYTES,
     ) -> None:
-        self._history = MemoryRecording(history_bytes or HISTORY_BYTES)
+        self._history = MemoryRecording(history_bytes)
         super().__init__(mode, self._history)
         self.title, self.cycle_s, self.hostname = title, cycle_s, hostname
         self._stop_source = stop
@@ -93,8 +87,9 @@ class StreamFeed(RecordedFeed):
         self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
-        self._begins: dict[tuple[str, str, float], float] = {}  # of findings
-        self._found: dict[tuple[str, str, float], Finding] = {}  # the newest of them
+        # Rule, subject and begin of each finding, in the order found; the newest of them whole.
+        self._begins: dict[tuple[str, str, float], None] = {}
+        self._found: dict[tuple[str, str, float], Finding] = {}
         self._judged_unix_s = 0.0
         self._times = array("d")  # of samples from _times_from on, never falling
         self._times_from = 0
@@ -153,7 +148,7 @@ class StreamFeed(RecordedFeed):
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
                 key = (finding.rule, finding.subject, finding.since_unix_s)
-                self._begins[key] = finding.since_unix_s
+                self._begins[key] = None
                 self._found[key] = finding
             while len(self._found) > MAX_FOUND:
                 del self._found[next(iter(self._found))]
@@ -223,8 +218,8 @@ class StreamFeed(RecordedFeed):
     def overview(self) -> Overview:
         """Every interval was judged when it was reported."""
         with self._lock:
-            begins, found = tuple(self._begins.values()), tuple(self._found.values())
-            return Overview(begins, self._judged_unix_s, found=found)
+            begins = tuple(since for *_, since in self._begins)
+            return Overview(begins, self._judged_unix_s, found=tuple(self._found.values()))
 
     def note(self, moment: TimelineEvent) -> None:
         """Put a mark or a gap on the time line; from any thread."""

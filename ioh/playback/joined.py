@@ -139,13 +139,7 @@ class Companion:
 
 
 class Companions(Closing):
-    """Finds, for an interval of one host, those of the others; for any thread.
-
-    Args:
-        path: The file.
-        names: Its hosts.
-        own: The one whose intervals are looked at.
-    """
+    """Finds, for an interval of host ``own``, those of the others; for any thread."""
 
     def __init__(self, path: str, names: Sequence[str], own: str) -> None:
         self._path, self._names, self._own = path, names, own
@@ -155,9 +149,8 @@ class Companions(Closing):
         self._sessions: dict[str, Session] = {}
         self._known: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._newest: tuple[tuple[float, float], dict[str, Companion], tuple[Pair, ...]] | None = (
-            None
-        )
+        self._which = (0.0, 0.0)  # of the newest interval asked for: its end and its length
+        self._found: tuple[dict[str, Companion], tuple[Pair, ...]] = ({}, ())
 
     def close(self) -> None:
         """Close what was opened."""
@@ -169,14 +162,13 @@ class Companions(Closing):
     def of(self, snapshot: Snapshot) -> tuple[dict[str, Companion], tuple[Pair, ...]]:
         """The intervals of other hosts that end within half of one of it, and all pairs in them."""
         with self._lock:
-            newest = self._newest
             which = (snapshot.time_unix_s, snapshot.interval_s)
-            if newest is None or newest[0] != which:
+            if self._which != which:
                 others = self._others(snapshot)
                 own = HostInterval(self._own, self._addresses, snapshot)
                 hosts = [own, *(other.interval for other in others.values())]
-                newest = self._newest = (which, others, pairs(hosts, self._known))
-            return newest[1], newest[2]
+                self._which, self._found = which, (others, pairs(hosts, self._known))
+            return self._found
 
     def _others(self, snapshot: Snapshot) -> dict[str, Companion]:
         self._open()

@@ -41,9 +41,9 @@ class ReplaySource(Closing):
     Args:
         path: A file, or ``-`` for stdin, which may be a pipe.
         span: Which part of it.
-        speed: 1 for the pace of the recording, 2 for twice that; None for no waiting.
-        with_tables: False leaves breakdowns out, which is much faster.
-        with_parts: False leaves single devices and mounts out.
+        speed: Times the pace of the recording; None for no waiting.
+        with_tables: With breakdowns, which takes much longer.
+        with_parts: With single devices and mounts.
         utc: Whether clock times of ``span`` are UTC.
         stdin_fd: Where stdin is, should descriptor 0 be something else by now.
         on_wait: Called when all that is in the file was given and more will come.
@@ -173,17 +173,17 @@ class ReplaySource(Closing):
             raise unreadable(STDIN, error) from error
 
     def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
-        found: list[float | None] = []
-        for when in (self._span.begin, self._span.end):
+        def unix_s(when: When | None, since_unix_s: float) -> float | None:
             if when is None:
-                found.append(None)
-            elif when.offset_s is not None:
-                found.append(start_unix_s + when.offset_s)
-            else:
-                since = max([start_unix_s, *(begin for begin in found if begin is not None)])
-                found.append(clock_unix_s(when, since, utc=self._utc))
-        check_order(self._span.begin, self._span.end, found[0], found[1])
-        return found[0], found[1]
+                return None
+            if when.offset_s is not None:
+                return start_unix_s + when.offset_s
+            return clock_unix_s(when, max(start_unix_s, since_unix_s), utc=self._utc)
+
+        begin_s = unix_s(self._span.begin, start_unix_s)
+        end_s = unix_s(self._span.end, begin_s or start_unix_s)
+        check_order(self._span.begin, self._span.end, begin_s, end_s)
+        return begin_s, end_s
 
     def set_speed(self, speed: float) -> None:
         """Go on at another pace; from any thread."""
