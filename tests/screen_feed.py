@@ -10,7 +10,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -274,13 +273,22 @@ def stage(
 
 
 def on_screen(
-    make_feed: Callable[[], FakeFeed], **options: Any
+    make_feed: Callable[[], FakeFeed], *, told: int = 0, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a test of a flow, which gets its Stage and fixtures; ``options`` as stage() takes."""
+    """Make a test of a flow, which gets its Stage and fixtures, once so many intervals were told.
+
+    ``options`` are stage()'s, which gets fixtures of such names, too.
+    """
 
     def decorate(flow: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         def test(**fixtures: Any) -> None:
-            stage(partial(flow, **fixtures), make_feed(), **options)
+            async def begun(on: Stage) -> None:
+                if told:
+                    await on.push(told)
+                await flow(on, **fixtures)
+
+            of_stage = {"size", "options", "first", "remembered"} & fixtures.keys()
+            stage(begun, make_feed(), **{name: fixtures[name] for name in of_stage}, **options)
 
         _, *wanted = inspect.signature(flow).parameters.values()
         by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in wanted]

@@ -35,25 +35,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_r_starts_and_ends_a_recording() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("R")
-        assert "recording into a.ioh" in on.lines[-1]
-        assert "● REC 00:00:0" in on.lines[0]
-        assert "1.2 MB" in on.lines[0]
-        await on.press("R")
-        assert "recording ended: a.ioh" in on.lines[-1]
-        assert "REC" not in on.lines[0]
-
-    feed = live()
-    stage(flow, feed)
-    assert feed.calls == ["record", "record"]
+@on_screen(live, told=2)
+async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
+    await on.press("R")
+    assert "recording into a.ioh" in on.lines[-1]
+    assert "● REC 00:00:0" in on.lines[0]
+    assert "1.2 MB" in on.lines[0]
+    await on.press("R")
+    assert "recording ended: a.ioh" in on.lines[-1]
+    assert "REC" not in on.lines[0]
+    assert on.feed.calls == ["record", "record"]
 
 
-@on_screen(live)
+@on_screen(live, told=2)
 async def test_a_message_goes_away_by_itself_and_with_the_next_key(on: Stage) -> None:
-    await on.push(2)
     await on.press("R")
     await on.later(3600)
     assert "recording" not in on.lines[-1]
@@ -61,11 +56,10 @@ async def test_a_message_goes_away_by_itself_and_with_the_next_key(on: Stage) ->
     assert "recording" not in on.lines[-1]
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
     on: Stage, folder: Path
 ) -> None:
-    await on.push(5)
     shown = on.text
     await on.press("S")
     stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
@@ -85,9 +79,8 @@ async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
             assert word in drawn
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
-    await on.push(5)
     stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
     (folder / f"{stem}.svg").write_text("mine")
     (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
@@ -167,9 +160,8 @@ def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -
     assert not commands("no such thing", ())
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page(on: Stage) -> None:
-    await on.push(5)
     await on.press("ctrl+p")
     assert "command: _" in on.lines[-1]
     await on.press(*"zoom into", "down", "down", "up")
@@ -182,9 +174,8 @@ async def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page(on:
     assert "── block" in on.text
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on: Stage) -> None:
-    await on.push(5)
     await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
     assert "no command of that name" not in on.text
     await on.press("ctrl+p", *"qRS5")
@@ -196,9 +187,8 @@ async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on:
     assert on.app.return_value is None
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_themes_are_chosen_from_the_palette(on: Stage) -> None:
-    await on.push(5)
     styles = on.canvas.styles_by_name
     for theme in ("mono", "dark", "light"):
         await on.press("ctrl+p", *f"colours {theme}", "enter")
@@ -206,11 +196,10 @@ async def test_themes_are_chosen_from_the_palette(on: Stage) -> None:
     assert on.app.state.screen == "main"
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_every_command_of_the_palette_does_something_harmless(
     on: Stage, folder: Path
 ) -> None:
-    await on.push(5)
     for command in commands("", ("syscall", "block")):
         if command.title != "Quit":
             on.app.do(command.action, command.argument)
@@ -247,24 +236,21 @@ async def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page(on: St
     assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_an_esc_that_was_none_is_taken_back(on: Stage) -> None:
-    await on.push(5)
     await on.press("2", "escape", NO_ESCAPE, "down")
     assert on.app.state.layer == "nfs_client"
 
 
 @pytest.mark.parametrize("typing", ["slash", "m", "ctrl+p"])
-@on_screen(live)
+@on_screen(live, told=2)
 async def test_ctrl_z_suspends_whatever_is_being_typed(on: Stage, typing: str) -> None:
-    await on.push(2)
     await on.press(typing, "x", "ctrl+z", "escape")
     assert "no job control here" in on.text
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_the_mouse_chooses_lines_rows_headings_and_breakdowns(on: Stage) -> None:
-    await on.push(5)
     await on.click("5 block")
     assert on.app.state.chosen == ("block", "read")
     await on.click("1 app")
@@ -280,9 +266,8 @@ async def test_the_mouse_chooses_lines_rows_headings_and_breakdowns(on: Stage) -
     assert "only 4122 dbserver" in on.lines[0]
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_a_click_on_a_row_of_any_panel_chooses_that_row(on: Stage) -> None:
-    await on.push(5)
     assert on.app.state.chosen[0] == "syscall"
     await on.click("10.0.0.7:871")
     assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
@@ -291,9 +276,8 @@ async def test_a_click_on_a_row_of_any_panel_chooses_that_row(on: Stage) -> None
     assert "only 10.0.0.7:871" in on.lines[0]
 
 
-@on_screen(live)
+@on_screen(live, told=5)
 async def test_the_mouse_presses_the_keys_of_the_footer(on: Stage) -> None:
-    await on.push(5)
     await on.click("l heat")
     panels = [on.app.state.panel]
     await on.click("g graph", into=3)
@@ -335,29 +319,25 @@ def test_the_wheel_moves_what_it_is_turned_over() -> None:
     stage(flow, live())
 
 
-def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
-    async def flow(on: Stage) -> None:
-        feed.intervals[49] = judged()
-        await on.push(50)
-        await on.click("A critical thing", into=3)
-        assert "go there" in on.text
-        assert "Enter go there" in on.lines[-1]
-        await on.click("go there", into=1)
-        await on.until(lambda: on.app.view.travel.tick in {33, 34})
-        assert " READ " in on.text, "to look at what was done then"
-        await on.press("end", "f")
-        await on.until(lambda: on.app.view.travel.tick == 50)
-        await on.press("down", "enter")
-        await on.until(lambda: on.app.view.travel.tick in {20, 21})
-        assert " READ " in on.text
-
-    feed = live()
-    stage(flow, feed)
+@on_screen(live)
+async def test_a_finding_is_clicked_and_its_begin_is_shown(on: Stage) -> None:
+    on.feed.intervals[49] = judged()
+    await on.push(50)
+    await on.click("A critical thing", into=3)
+    assert "go there" in on.text
+    assert "Enter go there" in on.lines[-1]
+    await on.click("go there", into=1)
+    await on.until(lambda: on.app.view.travel.tick in {33, 34})
+    assert " READ " in on.text, "to look at what was done then"
+    await on.press("end", "f")
+    await on.until(lambda: on.app.view.travel.tick == 50)
+    await on.press("down", "enter")
+    await on.until(lambda: on.app.view.travel.tick in {20, 21})
+    assert " READ " in on.text
 
 
-@on_screen(live, options=ScreenOptions(theme="light", utc=True))
+@on_screen(live, options=ScreenOptions(theme="light", utc=True), told=5)
 async def test_pictures_of_a_light_screen_are_light(on: Stage, folder: Path) -> None:
-    await on.push(5)
     await on.press("S")
     picture = next(folder.glob("*.svg")).read_text("utf-8")
     assert 'fill="#ffffff"' in picture

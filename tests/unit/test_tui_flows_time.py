@@ -26,9 +26,8 @@ def replay() -> FakeFeed:
     return FakeFeed(minute(), mode="replay", moments=MOMENTS, title="run.ioh")
 
 
-@on_screen(live)
+@on_screen(live, told=10)
 async def test_space_stops_the_screen_and_lets_it_go_on(on: Stage) -> None:
-    await on.push(10)
     await on.press("space")
     assert "‖ PAUSED" in on.lines[0]
     on.feed.push(5)
@@ -40,9 +39,8 @@ async def test_space_stops_the_screen_and_lets_it_go_on(on: Stage) -> None:
     assert at(16) in on.lines[0]
 
 
-@on_screen(live)
+@on_screen(live, told=20)
 async def test_arrows_step_and_home_and_end_jump(on: Stage) -> None:
-    await on.push(20)
     await on.press("left", "left", "left")
     await on.shows(at(17), "‖ PAUSED")
     await on.press("right")
@@ -90,9 +88,8 @@ def test_nothing_is_drawn_until_the_interval_asked_for_is_there() -> None:
     stage(flow, feed)
 
 
-@on_screen(live)
+@on_screen(live, told=50)
 async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
-    await on.push(50)
     await on.press("left_square_bracket")
     await on.until(lambda: on.app.view.travel.tick == 35)
     await on.press("left_square_bracket")
@@ -105,9 +102,8 @@ async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
     assert "no further mark, gap or finding" in on.lines[-1]
 
 
-@on_screen(live, size=(80, 24))
+@on_screen(live, size=(80, 24), told=60)
 async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Stage) -> None:
-    await on.push(60)
     assert "▼" not in on.text
     await on.press("space")
     assert "▼" in on.lines[1]
@@ -116,9 +112,8 @@ async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Sta
     await on.until(lambda: on.app.view.travel.tick < 6)
 
 
-@on_screen(replay)
+@on_screen(replay, told=5)
 async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
-    await on.push(5)
     assert "▶ REPLAY" in on.lines[0]
     assert "run.ioh" in on.lines[0]
     await on.press("space")
@@ -131,27 +126,24 @@ async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
     assert "▶ REPLAY" in on.lines[0]
 
 
-@on_screen(replay, options=ScreenOptions(utc=True, speed=8.0))
+@on_screen(replay, options=ScreenOptions(utc=True, speed=8.0), told=2)
 async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
-    await on.push(2)
     await on.press("plus", "equals_sign", "minus", "plus")
     assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
     assert "▶ REPLAY 32x" in on.lines[0]
     assert "speed 32x" in on.lines[-1]
 
 
-@on_screen(live)
+@on_screen(live, told=2)
 async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
-    await on.push(2)
     await on.press("minus", "minus", "minus", "minus", "plus")
     assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
     assert "one interval every 5 s" in on.lines[-1]
     assert "LIVE 5s" in on.lines[0]
 
 
-@on_screen(replay)
+@on_screen(replay, told=2)
 async def test_the_end_of_a_recording_is_its_last_interval(on: Stage) -> None:
-    await on.push(2)
     await on.press("end")
     await on.shows(at(SECONDS))
     on.feed.say(News(status="the end of the recording", is_over=True))
@@ -160,9 +152,8 @@ async def test_the_end_of_a_recording_is_its_last_interval(on: Stage) -> None:
     await on.shows(at(1))
 
 
-@on_screen(replay)
+@on_screen(replay, told=2)
 async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -> None:
-    await on.push(2)
     await on.press("end", "space")
     on.feed.told = SECONDS - 1
     await on.push()
@@ -212,9 +203,8 @@ async def test_a_recording_opened_in_its_middle_has_a_past(on: Stage) -> None:
     assert "▁" in on.text or "█" in on.text
 
 
-@on_screen(live)
+@on_screen(live, told=30)
 async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stage) -> None:
-    await on.push(30)
     await on.press("tab", "enter")
     assert "only 4121 dbserver" in on.lines[0]
     await on.until(lambda: on.feed.walked >= set(range(1, 30)))
@@ -248,10 +238,9 @@ def test_findings_of_the_past_come_when_they_are_known() -> None:
     stage(flow, feed)
 
 
-@on_screen(live)
+@on_screen(live, told=20)
 async def test_time_goes_on_in_the_past_as_at_present(on: Stage) -> None:
     """Zoom, panels and narrowing stay while the time changes."""
-    await on.push(20)
     await on.press("1", "tab", "enter", "l")
     assert "only 4121" in on.lines[0]
     await on.press("left")

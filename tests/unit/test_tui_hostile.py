@@ -171,9 +171,8 @@ def test_nothing_raw_leaves_the_screen_by_any_way(
         assert path.name.isascii()
 
 
-@on_screen(hostile_feed)
+@on_screen(hostile_feed, told=2)
 async def test_a_filter_finds_hostile_names_as_they_are_shown(on: Stage) -> None:
-    await on.push(2)
     await on.press("slash", "[", "/", "b", "]", "enter")
     assert "[/b]x[red]y" in on.text
     assert "ddddd" not in on.text.split("pid comm")[1].split("nfs client")[0]

@@ -9,7 +9,7 @@ import pytest
 from ioh.model.filters import Filters, options_told
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import minute
 
 FIO = Filters(comm="fio").note("pid", "comm")
@@ -68,12 +68,14 @@ def test_notes_of_a_hostile_recording_are_harmless() -> None:
     stage(flow, replay({"block": (bad, "[/b]\x1b]0;x\x07" * 99)}))
 
 
-def test_live_options_with_their_values_come_before_the_first_interval() -> None:
-    async def flow(on: Stage) -> None:
-        assert "only --cgroup /web" in on.lines[0]
-        await on.push(2)
-        assert "only --cgroup /web" in on.lines[0]
-        assert on.lines[0].count("only") == 1
-
-    feed = FakeFeed([noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()])
-    stage(flow, feed, options=ScreenOptions(utc=True, filters_text="only --cgroup /web"))
+@on_screen(
+    lambda: FakeFeed(
+        [noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()]
+    ),
+    options=ScreenOptions(utc=True, filters_text="only --cgroup /web"),
+)
+async def test_live_options_with_their_values_come_before_the_first_interval(on: Stage) -> None:
+    assert "only --cgroup /web" in on.lines[0]
+    await on.push(2)
+    assert "only --cgroup /web" in on.lines[0]
+    assert on.lines[0].count("only") == 1
