@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -53,6 +53,11 @@ class NamedJudge:
         judged = self._judge.judge(snapshot)
         found = (replace(finding, host=self._host) for finding in judged.findings)
         return replace(judged, findings=tuple(found))
+
+
+def of_all(own: Overview, each: Iterable[Overview]) -> Overview:
+    """When one host's findings began, and what was found of all of them."""
+    return replace(own, found=tuple(finding for one in each for finding in one.found))
 
 
 class HostFeed(StreamFeed):
@@ -120,12 +125,7 @@ class HostFeed(StreamFeed):
 
     def overview(self) -> Overview:
         """When this host's findings began, and all hosts' findings."""
-        found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
-        return replace(self.own_overview(), found=tuple(found))
-
-    def own_overview(self) -> Overview:
-        """Of this host alone."""
-        return super().overview()
+        return of_all(super().overview(), map(StreamFeed.overview, self._owner.feeds))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line of every host."""

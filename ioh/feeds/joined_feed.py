@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from ioh.feeds.file_feed import FileFeed, Played
 from ioh.feeds.findings_cache import Judge
-from ioh.feeds.hosts_feed import NamedJudge
+from ioh.feeds.hosts_feed import NamedJudge, of_all
 from ioh.model.closing import Closing
 from ioh.model.feed import News, Overview
 from ioh.model.pairs import HostState
@@ -52,15 +53,8 @@ class _HostFeed(FileFeed):
         found = super().visit(tick)
         return found and replace(found, pairs=self.others.of(found)[1], name=self.name)
 
-    def chosen(self, snapshot: Snapshot) -> Snapshot:
-        return self._chosen(snapshot)
-
     def overview(self) -> Overview:
-        found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
-        return replace(self.own_overview(), found=tuple(found))
-
-    def own_overview(self) -> Overview:
-        return super().overview()
+        return of_all(super().overview(), map(FileFeed.overview, self._owner.feeds))
 
     def play_from(self, tick: int) -> None:
         sample = self._visited.sample_at(tick)
@@ -77,32 +71,20 @@ class _HostFeed(FileFeed):
 
 
 class JoinedFeed(Closing):
-    """Feeds of all hosts of a file; a context manager that ends run().
-
-    Args:
-        path: The file.
-        names: Its hosts.
-        played: How it is played.
-
-    Raises:
-        IohError: As of FileFeed.
-    """
+    """Feeds of all hosts of a file; a context manager that ends run(); raises as FileFeed does."""
 
     def __init__(self, path: str, names: Sequence[str], played: Played) -> None:
         self.path, self.names = path, tuple(names)
         spans = spans_of(path, names, played.span, utc=played.utc)
         self._played = played
-        feeds: list[_HostFeed] = []
-        try:
-            for name in names:
-                feeds.append(_HostFeed(name, self, spans[name], played))  # noqa: PERF401 (closed)
-        except BaseException:
-            for feed in feeds:
-                feed.close()
-            raise
-        self.feeds = tuple(feeds)
+        with ExitStack() as stack:
+            made = (_HostFeed(name, self, spans[name], played) for name in names)
+            self.feeds = tuple(map(stack.enter_context, made))
+            self._opened = stack.pop_all()
         # The longest: of what lies outside of it nothing is played, but all can be visited.
-        self._main = max(feeds, key=lambda feed: feed.extent.end_unix_s - feed.extent.start_unix_s)
+        self._main = max(
+            self.feeds, key=lambda feed: feed.extent.end_unix_s - feed.extent.start_unix_s
+        )
         self._judges: dict[str, NamedJudge] = {}
         self._played_unix_s = 0.0
 
@@ -166,5 +148,4 @@ class JoinedFeed(Closing):
 
     def close(self) -> None:
         """End run(), wherever that runs, and give back what it used."""
-        for feed in self.feeds:
-            feed.close()
+        self._opened.close()

@@ -91,7 +91,7 @@ class RecordedFeed(RunningFeed):
         if not extent.first <= tick <= extent.last:
             return None
         found = cursor.snapshot(tick)
-        return None if found is None else self._chosen(found)
+        return None if found is None else self.chosen(found)
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
@@ -100,9 +100,10 @@ class RecordedFeed(RunningFeed):
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
         found = walk(self._visits.session, first, last, is_whole=is_whole)
-        return ((tick, self._chosen(snapshot)) for tick, snapshot in found)
+        return ((tick, self.chosen(snapshot)) for tick, snapshot in found)
 
-    def _chosen(self, snapshot: Snapshot) -> Snapshot:
+    def chosen(self, snapshot: Snapshot) -> Snapshot:
+        """The interval with the layers to show."""
         names = self._names
         if names is None:
             return snapshot

@@ -70,7 +70,7 @@ class StreamFeed(RecordedFeed):
         choose: ChooseLayers = all_layers,
         awaited: Callable[[], tuple[str, ...]] = tuple,
         sample_soon: Callable[[], None] | None = None,
-        set_speed: Callable[[float], None] | None = None,
+        set_speed: Callable[[float], None] = lambda _: None,
         set_cycle: Callable[[float], None] | None = None,
         run_s: float | None = None,
         make_judge: MakeJudge = no_judge,
@@ -81,7 +81,7 @@ class StreamFeed(RecordedFeed):
         super().__init__(mode, self._history)
         self.title, self.cycle_s, self.hostname = title, cycle_s, hostname
         self._stop_source = stop
-        self._choose, self._awaited, self._set_speed = choose, awaited, set_speed
+        self._choose, self._awaited, self.set_speed = choose, awaited, set_speed
         self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
         self._judge = make_judge()
         self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
@@ -230,11 +230,6 @@ class StreamFeed(RecordedFeed):
     def mark(self, text: str) -> None:
         """A mark now, by whoever called ``ioh mark``."""
         self.note(TimelineEvent(time.time(), printable(text)))
-
-    def set_speed(self, speed: float) -> None:
-        """Times the recording's pace, where the source has one."""
-        if self._set_speed is not None:
-            self._set_speed(speed)
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Another interval from now on, where the source has one."""
