@@ -70,10 +70,7 @@ class FindingsCache:
 class Rejudge:
     """Judges single intervals as they were judged live: after those that its rules look back at.
 
-    Args:
-        visit: An interval by its number; None where it is lost.
-        make_judge: Makes what finds what is wrong; None where nobody judges.
-        cycle_s: Time between two samples as asked for.
+    ``visit`` gives an interval by its number, None where it is lost; ``cycle_s`` as asked for.
     """
 
     def __init__(

@@ -144,12 +144,8 @@ class HostFeed(StreamFeed):
 class HostsFeed(RunningFeed):
     """Feeds of several hosts; a context manager that ends run().
 
-    Args:
-        rounds: What comes of all of them; stays the caller's.
-        names: The hosts, as the user calls them.
-        cycle_s: Time between two intervals as asked for.
-        make_judge: Makes what finds what is wrong, one for each.
-        run_s: End the screen after so much time; None for never.
+    ``names`` as the user calls the hosts; ``make_judge`` makes one for each; ``run_s``: end the
+    screen after so much time, None for never.
     """
 
     def __init__(

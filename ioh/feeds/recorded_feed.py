@@ -61,12 +61,7 @@ class RunningFeed(Closing):
 
 
 class RecordedFeed(RunningFeed):
-    """A Feed whose intervals can be visited: ``n`` lies between the samples ``n - 1`` and ``n``.
-
-    Args:
-        mode: What the header says.
-        kept: What is visited; stays the caller's.
-    """
+    """A Feed whose intervals can be visited: ``n`` lies between the samples ``n - 1`` and ``n``."""
 
     def __init__(self, mode: Mode, kept: Session | MemoryRecording) -> None:
         super().__init__()

@@ -25,10 +25,8 @@ class ScreenRecorder:
     ``ioh mark`` finds it as it finds any other recording.  Nothing that fails here ends the view.
     The samples are read by one thread, toggle() may be called from any other one.
 
-    Args:
-        samples: The source.
-        on_mark: Called with each mark, from another thread.
-        sample_soon: Asks for a sample to be marked; None where none comes for the asking.
+    ``on_mark`` gets each mark, from another thread; ``sample_soon`` asks for a sample to be
+    marked, None where none comes for the asking.
     """
 
     def __init__(

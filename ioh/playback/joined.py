@@ -80,11 +80,7 @@ def addresses_of(session: Session) -> tuple[str, ...]:
 class JoinedRounds:
     """Plays all hosts of a file; an iterator of Rounds.
 
-    Args:
-        sources: Each host's; stay the caller's.
-        make_intervals: Makes what pairs a host's samples.
-        cycle_s: How long an interval is.
-        take: Gets every item with its host's name, in order.
+    ``cycle_s`` is how long an interval is; ``take`` gets every item with its host's name, in order.
     """
 
     def __init__(

@@ -15,9 +15,7 @@ class Baseline:
     Shape:
         ``snapshot`` is None until there is one; ``text`` that of its mark, "" where it has none.
 
-    Args:
-        feed: Whose marks they are.
-        request: Asks for an interval by its number; take() gets the answer.
+    ``request`` asks for an interval of the feed by its number; take() gets the answer.
     """
 
     def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:

@@ -37,11 +37,8 @@ class Found:
 class Prefetch:
     """Serves the newest request only: who holds an arrow key down wants the last one.
 
-    Args:
-        feed: Where intervals come from.
-        past: Filled with what lies before the interval wanted.
-        tell: Called from the thread with each result.
-        span: How many intervals of history are wanted.
+    ``past`` is filled with ``span`` intervals up to the one wanted; ``tell`` is called from the
+    thread.
     """
 
     def __init__(self, feed: Feed, past: Past, tell: Callable[[Found], None], span: int) -> None:

@@ -21,12 +21,7 @@ class TimeNavigation:
         ``tick`` is the number of the interval shown, 0 before there is any; ``is_following``: the
         next one told is shown as soon as it comes; ``actions`` by the names of keys.py, each gets
         the interval shown and returns what to say.
-
-    Args:
-        feed: What there is to visit.
-        request: Asks for an interval; the answer comes later.
-        findings: When there were any.
-        speed: Of a recording, to begin with.
+        ``request`` asks for an interval; the answer comes later.
     """
 
     def __init__(

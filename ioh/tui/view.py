@@ -31,12 +31,7 @@ class View:
     Shape:
         ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` stands below
         the header.
-
-    Args:
-        feed: Where intervals come from.
-        options: How the user wants the screen.
-        glyphs: What it is drawn with.
-        tell: Gets each interval of the past that was asked for, from another thread.
+        ``tell`` gets each interval of the past that was asked for, from another thread.
     """
 
     def __init__(
