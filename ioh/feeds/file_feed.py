@@ -77,7 +77,8 @@ class FileFeed(RecordedFeed):
     can_play = True
 
     def __init__(self, path: str, played: Played) -> None:
-        self._path, self._make_judge, self._loops = path, played.make_judge, played.loops
+        self.title, self.recording = printable(path), RecordingState()
+        self._make_judge, self._loops = played.make_judge, played.loops
         self._index: FindingsIndex | None = None
         # Reentrant: a signal handler may call end() while its thread holds it.
         self._change = threading.Condition(threading.RLock())
@@ -94,6 +95,7 @@ class FileFeed(RecordedFeed):
             raise
         super().__init__(played.mode, self._visited)
         try:
+            self.cycle_s = sane_cycle_s(self._played.header.cycle_s)
             self._find_span(played)
             self._names = played.choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
@@ -149,21 +151,6 @@ class FileFeed(RecordedFeed):
             last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
         start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
         self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
-
-    @property
-    def title(self) -> str:
-        """The recording's name."""
-        return printable(self._path)
-
-    @property
-    def cycle_s(self) -> float:
-        """Time between two samples as it was asked for."""
-        return sane_cycle_s(self._played.header.cycle_s)
-
-    @property
-    def recording(self) -> RecordingState:
-        """There is none beside a recording."""
-        return RecordingState()
 
     def _report(self, tell: Callable[[News], None]) -> None:
         """Play; at most 1 / MIN_TELL_S intervals a second are reported."""

@@ -57,14 +57,15 @@ class _HostFeed(FileFeed):
         return of_all(super().overview(), map(FileFeed.overview, self._owner.feeds))
 
     def play_from(self, tick: int) -> None:
-        sample = self._visited.sample_at(tick)
-        self._owner.play_from(self.extent.start_unix_s if sample is None else sample.time_unix_s)
+        sample, main = self._visited.sample_at(tick), self._owner.main
+        time_unix_s = self.extent.start_unix_s if sample is None else sample.time_unix_s
+        FileFeed.play_from(main, main.tick_at(time_unix_s + main.cycle_s / 2))
 
     def hold(self) -> None:
-        self._owner.hold()
+        FileFeed.hold(self._owner.main)
 
     def set_speed(self, speed: float) -> None:
-        self._owner.set_speed(speed)
+        FileFeed.set_speed(self._owner.main, speed)
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         return self._owner.set_mark(text, time_unix_s)
@@ -82,9 +83,7 @@ class JoinedFeed(Closing):
             self.feeds = tuple(map(stack.enter_context, made))
             self._opened = stack.pop_all()
         # The longest: of what lies outside of it nothing is played, but all can be visited.
-        self._main = max(
-            self.feeds, key=lambda feed: feed.extent.end_unix_s - feed.extent.start_unix_s
-        )
+        self.main = max(self.feeds, key=lambda f: f.extent.end_unix_s - f.extent.start_unix_s)
         self._judges: dict[str, NamedJudge] = {}
         self._played_unix_s = 0.0
 
@@ -95,10 +94,10 @@ class JoinedFeed(Closing):
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Play until stop(); reports every interval of every host once."""
-        self._main.run(lambda news: self._tell(news, tell))
+        self.main.run(lambda news: self._tell(news, tell))
 
     def _tell(self, news: News, tell: Callable[[News], None]) -> None:
-        main = self._main
+        main = self.main
         if news.snapshot is None:
             for at in range(len(self.names) if news.error is None else 1):
                 tell(replace(news, host=at))
@@ -120,31 +119,19 @@ class JoinedFeed(Closing):
         made = ((name, self._played.make_judge()) for name in self.names)
         return {name: NamedJudge(judge, name) for name, judge in made if judge is not None}
 
-    def play_from(self, time_unix_s: float) -> None:
-        """Continue from a time."""
-        FileFeed.play_from(self._main, self._main.tick_at(time_unix_s + self._main.cycle_s / 2))
-
-    def hold(self) -> None:
-        """Report no new interval until play_from()."""
-        FileFeed.hold(self._main)
-
-    def set_speed(self, speed: float) -> None:
-        """Times the recording's pace."""
-        FileFeed.set_speed(self._main, speed)
-
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line of every host."""
-        at = self._main.extent.end_unix_s if time_unix_s is None else time_unix_s
+        at = self.main.extent.end_unix_s if time_unix_s is None else time_unix_s
         said = [FileFeed.set_mark(feed, text, at) for feed in self.feeds]
         return said[0]
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        self._main.stop()
+        self.main.stop()
 
     def end(self) -> None:
         """End run() soon, and the screen with it; safe to call from a signal handler."""
-        self._main.end()
+        self.main.end()
 
     def close(self) -> None:
         """End run(), wherever that runs, and give back what it used."""
