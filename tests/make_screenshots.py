@@ -85,7 +85,7 @@ def record(target: Path) -> None:
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
     """One picture of the end of a recording, after some keys."""
     os.chdir(session.parent)  # its folder is nobody's business
-    with FileFeed(session.name, Played(utc=True)) as feed:
+    with FileFeed(session.name, Played()) as feed:
         app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)

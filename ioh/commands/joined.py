@@ -46,8 +46,9 @@ def run_joined(
     from ioh.playback.replay import ReplaySource, Span, no_interval
     from ioh.playback.time_range import sane_cycle_s
 
-    span = Span(getattr(args, "begin", None), getattr(args, "end", None))
-    utc = getattr(args, "utc", False)
+    span = Span(
+        getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
+    )
     faults = {name: Faults() for name in names}
     waiting: dict[str, None] = {}  # a mark of all hosts is one line
 
@@ -69,10 +70,8 @@ def run_joined(
         contextlib.ExitStack() as stack,
     ):
         sources = {
-            name: stack.enter_context(
-                ReplaySource(path_of(args.file, name), part, speed=speed, utc=utc)
-            )
-            for name, part in spans_of(args.file, names, span, utc=utc).items()
+            name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
+            for name, part in spans_of(args.file, names, span).items()
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)

@@ -72,7 +72,9 @@ def run_replay(  # noqa: PLR0913
 
     engine = engine_from(args) if judges else None
     faults, intervals = Faults(), intervals_from(args)
-    span = Span(getattr(args, "begin", None), getattr(args, "end", None))
+    span = Span(
+        getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
+    )
     with (
         few_collections(),
         Ending() as ending,
@@ -83,7 +85,6 @@ def run_replay(  # noqa: PLR0913
             speed=speed,
             with_tables=with_tables or engine is not None,
             with_parts=with_parts or engine is not None,
-            utc=getattr(args, "utc", False),
         ) as source,
     ):
         ending.stop = source.stop

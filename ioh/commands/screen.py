@@ -248,7 +248,7 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     from ioh.playback.replay import ReplaySource, Span
     from ioh.session.reader import hosts_of
 
-    span = Span(args.begin, args.end)
+    span = Span(args.begin, args.end, args.utc)
 
     def choose(sample: Sample) -> frozenset[str] | None:
         return choose_layers(args, sample)
@@ -265,7 +265,6 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
                 speed=args.speed,
                 choose=choose,
                 run_s=args.run_s,
-                utc=args.utc,
                 make_judge=make_judge,
                 has_index=not args.no_findings,
                 mode=mode,
@@ -278,7 +277,7 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
             return stack.enter_context(FileFeed(args.file, played))
         from ioh.feeds.pipe_feed import pipe_feed
 
-        source = ReplaySource("-", span, speed=args.speed, utc=args.utc, stdin_fd=take_keyboard())
+        source = ReplaySource("-", span, speed=args.speed, stdin_fd=take_keyboard())
         stack.enter_context(source)
         return stack.enter_context(
             pipe_feed(source, choose, run_s=args.run_s, make_judge=make_judge)

@@ -48,18 +48,16 @@ class Played:
     """How a recording is played.
 
     Shape:
-        ``span``: which part of it, with clock times of UTC where ``utc``; ``speed`` times its own
-        pace; ``choose``: the layers to show; ``run_s``: only so much of the span, and end the
-        screen then, None for all, and stay; ``make_judge``: makes what finds what is wrong, one
-        for each run of intervals; ``has_index``: look for the findings of all of it, too;
-        ``mode`` what the header says; ``loops``: begin again at the end.
+        ``speed`` times its own pace; ``run_s``: only so much of the span, and end the screen then,
+        None for all, and stay; ``make_judge``: makes what finds what is wrong, one for each run of
+        intervals; ``has_index``: look for the findings of all of it, too; ``loops``: begin again
+        at the end.
     """
 
     span: Span = field(default_factory=Span)
     speed: float = 1.0
     choose: ChooseLayers = all_layers
     run_s: float | None = None
-    utc: bool = False
     make_judge: MakeJudge = no_judge
     has_index: bool = False
     mode: Mode = "replay"
@@ -116,7 +114,6 @@ class FileFeed(RecordedFeed):
                 played.span,
                 choose=played.choose,
                 make_judge=played.make_judge,
-                utc=played.utc,
             )
             self._index.start()
 
@@ -133,7 +130,7 @@ class FileFeed(RecordedFeed):
 
     def _find_span(self, played: Played) -> None:
         session, span = self._played, played.span
-        part = part_of(span.begin, span.end, session, utc=played.utc)
+        part = part_of(span.begin, span.end, session, utc=span.utc)
         if played.run_s is not None:
             begin_s = max(part.begin_unix_s, session.start_unix_s)
             part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + played.run_s))

@@ -43,9 +43,8 @@ class FindingsIndex:
         *,
         choose: ChooseLayers,
         make_judge: MakeJudge,
-        utc: bool = False,
     ) -> None:
-        self._path, self._span, self._utc = path, span, utc
+        self._path, self._span = path, span
         self._choose, self._make_judge = choose, make_judge
         self._pid, self._fd = -1, -1
         self._data = b""
@@ -149,9 +148,7 @@ class FindingsIndex:
                 found.clear()
             told_unix_s, told_s = until_unix_s, time.monotonic()
 
-        with ReplaySource(
-            self._path, self._span, speed=None, utc=self._utc, on_wait=report
-        ) as source:
+        with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
             for item in source:
                 if not isinstance(item, Tick):
                     continue

@@ -76,7 +76,7 @@ class JoinedFeed(Closing):
 
     def __init__(self, path: str, names: Sequence[str], played: Played) -> None:
         self.path, self.names = path, tuple(names)
-        spans = spans_of(path, names, played.span, utc=played.utc)
+        spans = spans_of(path, names, played.span)
         self._played = played
         with ExitStack() as stack:
             made = (_HostFeed(name, self, spans[name], played) for name in names)

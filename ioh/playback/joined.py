@@ -27,7 +27,7 @@ def path_of(path: str, host: str) -> str:
     return f"{path}#{host}"
 
 
-def spans_of(path: str, names: Sequence[str], span: Span, *, utc: bool) -> dict[str, Span]:
+def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
     """One span of time of every host: seconds count from where the first of them begins.
 
     Raises:
@@ -36,8 +36,8 @@ def spans_of(path: str, names: Sequence[str], span: Span, *, utc: bool) -> dict[
     sessions = [Session(path_of(path, name)) for name in names]
     try:
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
-        begin_s = _first_known(span.begin, in_order, utc=utc)
-        end_s = _first_known(span.end, in_order, utc=utc, after_unix_s=begin_s)
+        begin_s = _first_known(span.begin, in_order, utc=span.utc)
+        end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
         check_order(span.begin, span.end, begin_s, end_s)
         return {
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))

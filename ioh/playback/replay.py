@@ -27,10 +27,12 @@ class Span:
 
     Shape:
         The interval that begins with the last sample not later than ``begin`` comes first.
+        ``utc``: whether clock times are UTC, else local.
     """
 
     begin: When | None = None
     end: When | None = None
+    utc: bool = False
 
 
 class ReplaySource(Closing):
@@ -44,7 +46,6 @@ class ReplaySource(Closing):
         speed: Times the pace of the recording; None for no waiting.
         with_tables: With breakdowns, which takes much longer.
         with_parts: With single devices and mounts.
-        utc: Whether clock times of ``span`` are UTC.
         stdin_fd: Where stdin is, should descriptor 0 be something else by now.
         on_wait: Called when all that is in the file was given and more will come.
 
@@ -60,14 +61,13 @@ class ReplaySource(Closing):
         speed: float | None = 1.0,
         with_tables: bool = True,
         with_parts: bool = True,
-        utc: bool = False,
         stdin_fd: int = 0,
         on_wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._span = span or Span()
         self._on_wait = on_wait
         self._speed = speed
-        self.with_tables, self.with_parts, self._utc = with_tables, with_parts, utc
+        self.with_tables, self.with_parts = with_tables, with_parts
         self._stopped = False
         self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
         self.session: Session | None = None
@@ -114,7 +114,7 @@ class ReplaySource(Closing):
             yield item
 
     def _file_items(self, session: Session) -> Iterator[Item]:
-        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._utc)
+        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._span.utc)
         begun = False
         for item in session.items(
             part.begin_tick,
@@ -178,7 +178,7 @@ class ReplaySource(Closing):
                 return None
             if when.offset_s is not None:
                 return start_unix_s + when.offset_s
-            return clock_unix_s(when, max(start_unix_s, since_unix_s), utc=self._utc)
+            return clock_unix_s(when, max(start_unix_s, since_unix_s), utc=self._span.utc)
 
         begin_s = unix_s(self._span.begin, start_unix_s)
         end_s = unix_s(self._span.end, begin_s or start_unix_s)

@@ -219,7 +219,7 @@ def test_join(
 
 
 def played(make_judge: Callable[[], Engine | None] = lambda: None, **changes: Any) -> Played:
-    usual = Played(speed=1000.0, utc=True, make_judge=make_judge)
+    usual = Played(speed=1000.0, make_judge=make_judge)
     return replace(usual, **changes)
 
 
