@@ -19,7 +19,7 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.run import run_screen
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import MOMENTS, judged, minute, without
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
@@ -92,17 +92,15 @@ async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
     }
 
 
-def test_what_cannot_be_saved_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_screen(live, told=5)
+async def test_what_cannot_be_saved_is_said(
+    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(export_actions, "writable_folder", lambda: "/proc/1/nowhere")
-
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("S")
-        assert "cannot save: " in on.lines[-1]
-        await on.push(1)
-        assert "1 app " in on.text
-
-    stage(flow, live())
+    await on.press("S")
+    assert "cannot save: " in on.lines[-1]
+    await on.push()
+    assert "1 app " in on.text
 
 
 def test_a_text_that_is_no_unicode_is_written_all_the_same(folder: Path) -> None:
@@ -119,25 +117,21 @@ def test_where_nothing_may_be_written_the_temporary_folder_is_used(
 
 
 @pytest.mark.parametrize("term", ["xterm", "tmux-256color", "screen"])
-def test_c_copies_the_whole_breakdown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
+@on_screen(live, size=(80, 24), told=5)
+async def test_c_copies_the_whole_breakdown(
+    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     monkeypatch.setenv("TERM", term)
-
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("c")
-        assert "sent to the terminal's clipboard (OSC 52)" in on.lines[-1]
-        assert ("tmux" in on.lines[-1]) == (term != "xterm")
-        text = on.app.clipboard
-        assert "R MB/s" in text
-        assert "4121 dbserver" in text
-        assert not any(line.endswith(" ") for line in text.splitlines())
-        await on.press("slash", "w", "r", "i", "enter", "c")
-        assert "dbwriter" in on.app.clipboard
-        assert "dbserver" not in on.app.clipboard
-
-    stage(flow, live(), size=(80, 24))
+    await on.press("c")
+    assert "sent to the terminal's clipboard (OSC 52)" in on.lines[-1]
+    assert ("tmux" in on.lines[-1]) == (term != "xterm")
+    text = on.app.clipboard
+    assert "R MB/s" in text
+    assert "4121 dbserver" in text
+    assert not any(line.endswith(" ") for line in text.splitlines())
+    await on.press("slash", "w", "r", "i", "enter", "c")
+    assert "dbwriter" in on.app.clipboard
+    assert "dbserver" not in on.app.clipboard
 
 
 @pytest.mark.parametrize(
@@ -208,23 +202,16 @@ async def test_every_command_of_the_palette_does_something_harmless(
     assert on.app.return_value is None
 
 
-def test_m_marks_this_moment_or_the_one_shown() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("m", *"fio q", "backspace", "R", "enter")
-        assert on.app.state.screen == "main"
-        assert "marked" in on.lines[-1]
-        await on.press("m", "enter")
-        assert "a mark needs a text" in on.lines[-1]
-        await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
-
-    feed = live()
-    stage(flow, feed)
-    then_s = minute()[4].time_unix_s
-    assert [c for c in feed.calls if c.startswith("mark")] == [
-        "mark fio R None",
-        f"mark then {then_s}",
-    ]
+@on_screen(live, told=5)
+async def test_m_marks_this_moment_or_the_one_shown(on: Stage) -> None:
+    await on.press("m", *"fio q", "backspace", "R", "enter")
+    assert on.app.state.screen == "main"
+    assert "marked" in on.lines[-1]
+    await on.press("m", "enter")
+    assert "a mark needs a text" in on.lines[-1]
+    await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
+    marked = [call for call in on.feed.calls if call.startswith("mark")]
+    assert marked == ["mark fio R None", f"mark then {minute()[4].time_unix_s}"]
 
 
 @on_screen(live)
@@ -278,45 +265,40 @@ async def test_a_click_on_a_row_of_any_panel_chooses_that_row(on: Stage) -> None
 
 @on_screen(live, told=5)
 async def test_the_mouse_presses_the_keys_of_the_footer(on: Stage) -> None:
-    await on.click("l heat")
-    panels = [on.app.state.panel]
-    await on.click("g graph", into=3)
-    panels.append(on.app.state.panel)
-    assert panels == ["heat", "graph"]
+    for text, panel in (("l heat", "heat"), ("g graph", "graph")):
+        await on.click(text)
+        assert on.app.state.panel == panel
     await on.click("? help")
     assert on.app.state.screen == "help"
     await on.press("escape")
     await on.click("Space pause")
-    assert "PAUSED" in on.lines[0]
     await on.pilot.click(offset=(60, 25))  # where nothing is
     assert "PAUSED" in on.lines[0]
 
 
-def test_the_wheel_moves_what_it_is_turned_over() -> None:
-    async def turn(on: Stage, over: str, kind: Wheel) -> None:
-        y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
-        x = on.lines[y].index(over)
-        on.canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
-        await on.pilot.pause()
+async def turn(on: Stage, over: str, kind: Wheel) -> None:
+    y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
+    x = on.lines[y].index(over)
+    on.canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
+    await on.pilot.pause()
 
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        down, up = events.MouseScrollDown, events.MouseScrollUp
-        await turn(on, "1 app", down)
-        assert on.app.state.chosen != ("syscall", "read")
-        await turn(on, " READ ", up)
-        assert on.app.state.chosen == ("syscall", "read")
-        await turn(on, "4122 dbserver", down)
-        state = on.app.state
-        assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
-        assert state.table_of("syscall").cursor == 1
-        await turn(on, "5 block", down)
-        assert on.app.state.focus != state.focus
-        await on.press("question_mark")
-        await turn(on, "Esc", down)
-        assert on.app.state.scroll == 1
 
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_the_wheel_moves_what_it_is_turned_over(on: Stage) -> None:
+    down, up = events.MouseScrollDown, events.MouseScrollUp
+    await turn(on, "1 app", down)
+    assert on.app.state.chosen != ("syscall", "read")
+    await turn(on, " READ ", up)
+    assert on.app.state.chosen == ("syscall", "read")
+    await turn(on, "4122 dbserver", down)
+    state = on.app.state
+    assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
+    assert state.table_of("syscall").cursor == 1
+    await turn(on, "5 block", down)
+    assert on.app.state.focus != state.focus
+    await on.press("question_mark")
+    await turn(on, "Esc", down)
+    assert on.app.state.scroll == 1
 
 
 @on_screen(live)
