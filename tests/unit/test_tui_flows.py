@@ -65,11 +65,10 @@ def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
 
 
 def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:
+    keys = "1 enter tab t h l g f c slash less_than_sign space left right home end plus i"
+
     async def flow(on: Stage) -> None:
-        for key in ("1", "enter", "tab", "t", "h", "l", "g", "f", "c", "slash", "less_than_sign"):
-            await on.press(key)
-        for key in ("space", "left", "right", "home", "end", "left_square_bracket", "plus", "i"):
-            await on.press(key)
+        await on.press(*keys.split(), "left_square_bracket")
         assert "starting" in on.text
         await on.press("S")
         assert "nothing to save yet" in on.text
@@ -79,8 +78,7 @@ def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> No
         assert "starting" in on.text
         await on.press("q")
 
-    app = stage(flow, live())
-    assert app.return_value == ExitCode.OK
+    assert stage(flow, live()).return_value == ExitCode.OK
 
 
 @on_screen(live, told=3)

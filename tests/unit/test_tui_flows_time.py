@@ -10,7 +10,7 @@ from ioh.model.feed import News
 from ioh.model.snapshot import Snapshot
 from ioh.tui.options import ScreenOptions
 from ioh.tui.render.header import clock
-from tests.screen_feed import FakeFeed, Stage, on_screen, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
 
 
@@ -57,35 +57,31 @@ async def test_arrows_step_and_home_and_end_jump(on: Stage) -> None:
     await on.shows(at(20))
 
 
-def test_nothing_is_drawn_until_the_interval_asked_for_is_there() -> None:
-    feed, is_read, may_end = live(), threading.Event(), threading.Event()
+@on_screen(live, told=20)
+async def test_nothing_is_drawn_until_the_interval_asked_for_is_there(on: Stage) -> None:
+    is_read, may_end = threading.Event(), threading.Event()
+    drawn: list[str] = []
+    draw = on.app.redraw
 
     def slowly(tick: int) -> Snapshot:
         is_read.set()
         assert may_end.wait(20)
         return minute()[tick - 1]
 
-    async def flow(on: Stage) -> None:
-        await on.push(20)
-        drawn: list[str] = []
-        draw = on.app.redraw
+    def note() -> None:
+        drawn.append(on.text)
+        draw()
 
-        def note() -> None:
-            drawn.append(on.text)
-            draw()
-
-        on.app.redraw = note  # type: ignore[method-assign]
-        await on.press("home")
-        assert is_read.wait(20)
-        await on.press("left")
-        assert drawn == []
-        await on.press("w")
-        assert at(20) in drawn[0].splitlines()[0]
-        may_end.set()
-        await on.until(lambda: at(1) in drawn[-1].splitlines()[0])
-
-    feed.visit = slowly  # type: ignore[method-assign]
-    stage(flow, feed)
+    on.feed.visit = slowly  # type: ignore[method-assign]
+    on.app.redraw = note  # type: ignore[method-assign]
+    await on.press("home")
+    assert is_read.wait(20)
+    await on.press("left")
+    assert drawn == []
+    await on.press("w")
+    assert at(20) in drawn[0].splitlines()[0]
+    may_end.set()
+    await on.until(lambda: at(1) in drawn[-1].splitlines()[0])
 
 
 @on_screen(live, told=50)
@@ -225,17 +221,13 @@ async def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it
     await on.shows("this interval is lost")
 
 
-def test_findings_of_the_past_come_when_they_are_known() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(10)
-        await on.press("left")
-        await on.shows("!! A critical thing")
-        assert "!" in on.lines[1]
-
-    feed = live()
+@on_screen(live, told=10)
+async def test_findings_of_the_past_come_when_they_are_known(on: Stage) -> None:
     since = replace(FINDINGS[2], since_unix_s=minute()[4].time_unix_s)
-    feed.judged[9] = replace(minute()[8], findings=(since,))
-    stage(flow, feed)
+    on.feed.judged[9] = replace(minute()[8], findings=(since,))
+    await on.press("left")
+    await on.shows("!! A critical thing")
+    assert "!" in on.lines[1]
 
 
 @on_screen(live, told=20)
