@@ -18,8 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ioh.feeds.file_feed import FileFeed
-from ioh.playback.replay import Span
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.tui.app import IohApp
 from ioh.tui.options import ScreenOptions
 from ioh.tui.picture import svg
@@ -86,8 +85,7 @@ def record(target: Path) -> None:
 async def shoot(session: Path, keys: tuple[str, ...], size: tuple[int, int], name: str) -> None:
     """One picture of the end of a recording, after some keys."""
     os.chdir(session.parent)  # its folder is nobody's business
-    span = Span(None, None)
-    with FileFeed(session.name, span, speed=1.0, choose=lambda _: None, utc=True) as feed:
+    with FileFeed(session.name, Played()) as feed:
         app = IohApp(feed, ScreenOptions(theme="dark", utc=True))
         async with app.run_test(size=size) as pilot:
             await pilot.pause(FILL_S)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from textual import _wait, events
@@ -165,6 +168,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.now_s
 
+    def time(self) -> float:
+        return time.time()
+
 
 class Stage:
     """A screen under test: its feed, keys and what it shows."""
@@ -264,3 +270,30 @@ def stage(
             feed.stop()
             app.end()
     return app
+
+
+def on_screen(
+    make_feed: Callable[[], FakeFeed], *, told: int = 0, **options: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Make a test of a flow, which gets its Stage and fixtures, once so many intervals were told.
+
+    ``options`` are stage()'s, which gets fixtures of such names, too.
+    """
+
+    def decorate(flow: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        def test(**fixtures: Any) -> None:
+            async def begun(on: Stage) -> None:
+                if told:
+                    await on.push(told)
+                await flow(on, **fixtures)
+
+            of_stage = {"size", "options", "first", "remembered"} & fixtures.keys()
+            stage(begun, make_feed(), **{name: fixtures[name] for name in of_stage}, **options)
+
+        _, *wanted = inspect.signature(flow).parameters.values()
+        by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in wanted]
+        functools.update_wrapper(test, flow)
+        test.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+        return test
+
+    return decorate

@@ -215,7 +215,7 @@ def _run_joined(
     from ioh.playback.replay import ReplaySource, no_interval
     from ioh.playback.time_range import sane_cycle_s
 
-    span, utc = span_from(args), getattr(args, "utc", False)
+    span = span_from(args)
     faults = {name: Faults() for name in names}
     waiting: dict[str, None] = {}  # a mark of all hosts is one line
 
@@ -233,10 +233,8 @@ def _run_joined(
 
     with Ending() as ending, contextlib.suppress(Signalled), contextlib.ExitStack() as stack:
         sources = {
-            name: stack.enter_context(
-                ReplaySource(path_of(args.file, name), part, speed=speed, utc=utc)
-            )
-            for name, part in spans_of(args.file, names, span, utc=utc).items()
+            name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
+            for name, part in spans_of(args.file, names, span).items()
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)

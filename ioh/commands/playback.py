@@ -96,7 +96,9 @@ def span_from(args: argparse.Namespace) -> Span:
     """The part of a recording that is asked for."""
     from ioh.playback.replay import Span
 
-    return Span(getattr(args, "begin", None), getattr(args, "end", None))
+    return Span(
+        getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
+    )
 
 
 def refuse_live_options(args: argparse.Namespace) -> None:
@@ -147,7 +149,6 @@ def run_replay(  # noqa: PLR0913
             speed=speed,
             with_tables=with_tables or engine is not None,
             with_parts=with_parts or engine is not None,
-            utc=getattr(args, "utc", False),
         ) as source,
     ):
         ending.stop = source.stop

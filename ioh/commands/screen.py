@@ -208,37 +208,31 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     from ioh.playback.replay import ReplaySource
     from ioh.session.reader import hosts_of
 
-    span, speed, run_s, utc = span_from(args), args.speed, args.run_s, args.utc
+    span, speed, run_s = span_from(args), args.speed, args.run_s
     choose, make_judge = partial(choose_layers, args), partial(engine_from, args)
 
     def make(stack: ExitStack, _: object) -> AnyFeed:
-        if names := hosts_of(args.file):
-            from ioh.feeds.joined_feed import JoinedFeed, Played
-
-            played = Played(span, speed, choose, run_s, utc, make_judge, not args.no_findings)
-            return stack.enter_context(JoinedFeed(args.file, names, played))
         if args.file != "-":
-            from ioh.feeds.file_feed import FileFeed
-            from ioh.feeds.findings_index import FindingsIndex
+            from ioh.feeds.file_feed import FileFeed, Played
 
-            index = FindingsIndex(args.file, span, choose=choose, make_judge=make_judge, utc=utc)
-            return stack.enter_context(
-                FileFeed(
-                    args.file,
-                    span,
-                    speed=speed,
-                    choose=choose,
-                    run_s=run_s,
-                    utc=utc,
-                    make_judge=make_judge,
-                    index=None if args.no_findings else index,
-                    mode=mode,
-                    loops=mode == "demo",
-                )
+            played = Played(
+                span,
+                speed=speed,
+                choose=choose,
+                run_s=run_s,
+                make_judge=make_judge,
+                has_index=not args.no_findings,
+                mode=mode,
+                loops=mode == "demo",
             )
+            if names := hosts_of(args.file):
+                from ioh.feeds.joined_feed import JoinedFeed
+
+                return stack.enter_context(JoinedFeed(args.file, names, played))
+            return stack.enter_context(FileFeed(args.file, played))
         from ioh.feeds.pipe_feed import pipe_feed
 
-        source = ReplaySource("-", span, speed=speed, utc=utc, stdin_fd=take_keyboard())
+        source = ReplaySource("-", span, speed=speed, stdin_fd=take_keyboard())
         stack.enter_context(source)
         return stack.enter_context(pipe_feed(source, choose, run_s=run_s, make_judge=make_judge))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ioh.feeds.findings_cache import MakeJudge, Rejudge, no_judge
 from ioh.feeds.findings_index import FindingsIndex
@@ -19,7 +19,7 @@ from ioh.model.feed import (
     RecordingState,
     TimelineEvent,
 )
-from ioh.model.intervals import ChooseLayers, interval
+from ioh.model.intervals import ChooseLayers, all_layers, interval
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
@@ -43,48 +43,45 @@ def is_time(*unix_s: float) -> bool:
     return all(0 <= time_s < MAX_UNIX_S for time_s in unix_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a recording is played.
+
+    Shape:
+        ``speed`` times its own pace; ``run_s``: only so much of the span, and end the screen then,
+        None for all, and stay; ``make_judge``: makes what finds what is wrong, one for each run of
+        intervals; ``has_index``: look for the findings of all of it, too; ``loops``: begin again
+        at the end.
+    """
+
+    span: Span = field(default_factory=Span)
+    speed: float = 1.0
+    choose: ChooseLayers = all_layers
+    run_s: float | None = None
+    make_judge: MakeJudge = no_judge
+    has_index: bool = False
+    mode: Mode = "replay"
+    loops: bool = False
+
+
 class FileFeed(RecordedFeed):
     """A Feed over a file; each of the two threads has it open for itself.
 
-    Args:
-        path: The file.
-        span: Which part of it can be visited.
-        speed: Times its own pace.
-        choose: The layers to show, of those in the first sample; None for all.
-        run_s: Only so much of the span, and end the screen then; None for all, and stay.
-        utc: Whether clock times of ``span`` are UTC.
-        make_judge: Makes what finds what is wrong, one for each run of intervals.
-        index: What looks for the findings of all of it; started and closed by the feed.
-        mode: What the header says.
-        loops: Begin again at the end.
-
     Raises:
-        IohError: It is no recording, lacks the moments of ``span`` or layers asked for, or
+        IohError: It is no recording, lacks the moments of the span or layers asked for, or
             there is nothing to show.
     """
 
     can_play = True
 
-    def __init__(  # noqa: PLR0913
-        self,
-        path: str,
-        span: Span,
-        *,
-        speed: float,
-        choose: ChooseLayers,
-        run_s: float | None = None,
-        utc: bool = False,
-        make_judge: MakeJudge = no_judge,
-        index: FindingsIndex | None = None,
-        mode: Mode = "replay",
-        loops: bool = False,
-    ) -> None:
-        self._path, self._index, self._loops = path, index, loops
+    def __init__(self, path: str, played: Played) -> None:
+        self.title, self.recording = printable(path), RecordingState()
+        self._make_judge, self._loops = played.make_judge, played.loops
+        self._index: FindingsIndex | None = None
         # Reentrant: a signal handler may call end() while its thread holds it.
         self._change = threading.Condition(threading.RLock())
-        self._speed = speed
-        self._ends_after_play = run_s is not None
-        self._make_judge = make_judge
+        self._speed = played.speed
+        self._ends_after_play = played.run_s is not None
         self._jump: int | None = None
         self._is_held = False
         self._told_at = self._due = 0.0
@@ -94,22 +91,31 @@ class FileFeed(RecordedFeed):
         except BaseException:
             self._played.close()
             raise
-        super().__init__(mode, self._visited)
+        super().__init__(played.mode, self._visited)
         try:
-            self._find_span(span, run_s, utc=utc)
-            self._names = choose(self._first) if self._first is not None else None
+            self.cycle_s = sane_cycle_s(self._played.header.cycle_s)
+            self._find_span(played)
+            self._names = played.choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
-                raise no_interval(path, span)  # noqa: TRY301
+                raise no_interval(path, played.span)  # noqa: TRY301
         except BaseException:
             self._release()
             raise
         # Of its own: what is looked back at lies far from where the screen goes on stepping.
         self._looks_back = Cursor(self._visited)
-        self._look_back = Rejudge(self._before, make_judge, self.cycle_s)
+        self._look_back = Rejudge(
+            lambda tick: self._interval(self._looks_back, tick), self._make_judge, self.cycle_s
+        )
         self._moments: tuple[int, tuple[TimelineEvent, ...]] = (-1, ())
         self._own_marks: list[TimelineEvent] = []
-        if index is not None:
-            index.start()
+        if played.has_index:
+            self._index = FindingsIndex(
+                path,
+                played.span,
+                choose=played.choose,
+                make_judge=played.make_judge,
+            )
+            self._index.start()
 
     def close(self) -> None:
         """End run(), wherever that runs, and the search for findings."""
@@ -122,12 +128,12 @@ class FileFeed(RecordedFeed):
         self._played.close()
         self._visited.close()
 
-    def _find_span(self, span: Span, run_s: float | None, *, utc: bool) -> None:
-        session = self._played
-        part = part_of(span.begin, span.end, session, utc=utc)
-        if run_s is not None:
+    def _find_span(self, played: Played) -> None:
+        session, span = self._played, played.span
+        part = part_of(span.begin, span.end, session, utc=span.utc)
+        if played.run_s is not None:
             begin_s = max(part.begin_unix_s, session.start_unix_s)
-            part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + run_s))
+            part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + played.run_s))
         self._part = part
         self._first = session.sample_at(part.begin_tick)
         self._look()
@@ -142,21 +148,6 @@ class FileFeed(RecordedFeed):
             last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
         start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
         self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
-
-    @property
-    def title(self) -> str:
-        """The recording's name."""
-        return printable(self._path)
-
-    @property
-    def cycle_s(self) -> float:
-        """Time between two samples as it was asked for."""
-        return sane_cycle_s(self._played.header.cycle_s)
-
-    @property
-    def recording(self) -> RecordingState:
-        """There is none beside a recording."""
-        return RecordingState()
 
     def _report(self, tell: Callable[[News], None]) -> None:
         """Play; at most 1 / MIN_TELL_S intervals a second are reported."""
@@ -268,9 +259,6 @@ class FileFeed(RecordedFeed):
             self._is_stopped = True
             self._change.notify_all()
 
-    def _before(self, tick: int) -> Snapshot | None:
-        return self._interval(self._looks_back, tick)
-
     def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
         if tick >= len(self._visited):
             self._visited.refresh()
@@ -293,8 +281,7 @@ class FileFeed(RecordedFeed):
     def tick_at(self, time_unix_s: float) -> int:
         """Number of the last interval that ends not later than a time, within the extent."""
         self._visited.refresh()
-        found = self._visited.tick_at(time_unix_s)
-        return max(self._extent.first, min(found, self._extent.last))
+        return self._extent.nearest(self._visited.tick_at(time_unix_s))
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """Marks and gaps of the span, by time."""

@@ -17,15 +17,11 @@ _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]
 
 
 class Judge(Protocol):
-    """Judges intervals one after another, as findings.Engine does.
-
-    Shape:
-        ``look_back_s``: of this time before an interval depends what is found in it.
-    """
+    """Judges intervals one after another, as findings.Engine does."""
 
     @property
     def look_back_s(self) -> float:
-        """See above."""
+        """Of this time before an interval depends what is found in it."""
         ...
 
     def judge(self, snapshot: Snapshot) -> Snapshot:
@@ -74,28 +70,23 @@ class FindingsCache:
 class Rejudge:
     """Judges single intervals as they were judged live: after those that its rules look back at.
 
-    Args:
-        visit: An interval by its number; None where it is lost.
-        make_judge: Makes what finds what is wrong; None where nobody judges.
-        cycle_s: Time between two samples as asked for.
+    ``visit`` gives an interval by its number, None where it is lost; ``cycle_s`` as asked for.
     """
 
     def __init__(
         self, visit: Callable[[int], Snapshot | None], make_judge: MakeJudge, cycle_s: float
     ) -> None:
-        self._visit, self._make_judge, self._cycle_s = visit, make_judge, cycle_s
+        self._visit, self._make_judge = visit, make_judge
         self._judge = make_judge()
-        self._look_back_s = 0.0 if self._judge is None else self._judge.look_back_s
+        look_back_s = 0.0 if self._judge is None else self._judge.look_back_s
+        self._look_back = min(MAX_LOOK_BACK_TICKS, ceil(look_back_s / cycle_s))
         self._begin, self._last = 1, 0  # judged without a gap
 
     def judge(self, tick: int, first: int, is_wanted: IsWanted) -> Snapshot | None:
         """One interval judged; a later one, or the same again, goes on where the last one ended.
 
-        Args:
-            tick: Its number.
-            first: That of the first interval there is.
-            is_wanted: Asked before each interval, given how many are yet to be judged; False
-                ends it.
+        ``first`` is the first interval there is.  ``is_wanted`` is asked before each, given how
+        many are yet to be judged; False ends it.
 
         Returns:
             None where it is lost, not wanted any more, or nobody judges.
@@ -114,5 +105,4 @@ class Rejudge:
 
     def begin_for(self, tick: int, first: int) -> int:
         """The first interval on which depends what is found in another one."""
-        ticks = ceil(self._look_back_s / self._cycle_s)
-        return max(first, tick - min(MAX_LOOK_BACK_TICKS, ticks))
+        return max(first, tick - self._look_back)

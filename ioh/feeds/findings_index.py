@@ -28,50 +28,12 @@ TELL_S = 0.25
 MAX_BEGINS = 10_000
 _PIPE_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
-_Begin = tuple[str, str, float]  # rule, subject, unix time
-
-
-class _Report:
-    """What was found and how far, for the screen; sent now and then, as a line of JSON."""
-
-    def __init__(self, tell: Callable[[bytes], object]) -> None:
-        self._tell = tell
-        self._known: set[_Begin] = set()
-        self._found: list[Finding] = []
-        self._until_unix_s = self._sent_unix_s = -1.0
-        self._sent_s = time.monotonic()
-
-    def take(self, judged: Snapshot | None, until_unix_s: float) -> None:
-        """Everything until then was looked at, and this was found last."""
-        for finding in judged.findings if judged is not None else ():
-            begin = (finding.rule, finding.subject, finding.since_unix_s)
-            if begin not in self._known:
-                self._known.add(begin)
-                self._found.append(finding)
-        self._until_unix_s = until_unix_s
-        if time.monotonic() - self._sent_s >= TELL_S:
-            self.send()
-
-    def send(self) -> None:
-        """Report what was not reported yet."""
-        if self._until_unix_s != self._sent_unix_s:
-            found = [asdict(finding) for finding in self._found]
-            self._tell(json.dumps([self._until_unix_s, found]).encode() + b"\n")
-            self._found.clear()
-        self._sent_unix_s, self._sent_s = self._until_unix_s, time.monotonic()
 
 
 class FindingsIndex:
     """Knows when every finding of a recording began; used by one thread.
 
     Nothing is shared with the process that scans, so that keys are never late for it.
-
-    Args:
-        path: The recording; followed while it grows.
-        span: Which part of it.
-        choose: The layers to look at, of those in the first sample; None for all.
-        make_judge: Makes what finds what is wrong.
-        utc: Whether clock times of ``span`` are UTC.
     """
 
     def __init__(
@@ -81,9 +43,8 @@ class FindingsIndex:
         *,
         choose: ChooseLayers,
         make_judge: MakeJudge,
-        utc: bool = False,
     ) -> None:
-        self._path, self._span, self._utc = path, span, utc
+        self._path, self._span = path, span
         self._choose, self._make_judge = choose, make_judge
         self._pid, self._fd = -1, -1
         self._data = b""
@@ -170,16 +131,34 @@ class FindingsIndex:
             os._exit(0)  # the parent sees how far it came
 
     def _scan(self, tell: Callable[[bytes], object]) -> None:
+        """Tell now and then how far it came and what it found, as a line of JSON."""
         judge = self._make_judge()
         if judge is None:
             return
-        intervals, report = Intervals(self._choose), _Report(tell)
-        with ReplaySource(
-            self._path, self._span, speed=None, utc=self._utc, on_wait=report.send
-        ) as source:
+        intervals = Intervals(self._choose)
+        known: set[tuple[str, str, float]] = set()
+        found: list[Finding] = []
+        until_unix_s, told_unix_s, told_s = -1.0, -1.0, time.monotonic()
+
+        def report() -> None:
+            nonlocal told_unix_s, told_s
+            if until_unix_s != told_unix_s:
+                told = [asdict(finding) for finding in found]
+                tell(json.dumps([until_unix_s, told]).encode() + b"\n")
+                found.clear()
+            told_unix_s, told_s = until_unix_s, time.monotonic()
+
+        with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
             for item in source:
-                if isinstance(item, Tick):
-                    snapshot = intervals.take(item.sample)
-                    judged = None if snapshot is None else judge.judge(snapshot)
-                    report.take(judged, item.sample.time_unix_s)
-        report.send()
+                if not isinstance(item, Tick):
+                    continue
+                snapshot = intervals.take(item.sample)
+                for finding in () if snapshot is None else judge.judge(snapshot).findings:
+                    begin = (finding.rule, finding.subject, finding.since_unix_s)
+                    if begin not in known:
+                        known.add(begin)
+                        found.append(finding)
+                until_unix_s = item.sample.time_unix_s
+                if time.monotonic() - told_s >= TELL_S:
+                    report()
+        report()

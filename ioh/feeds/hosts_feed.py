@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from ioh.feeds.findings_cache import Judge, MakeJudge
 from ioh.feeds.hosts_recorder import HostsRecorder
-from ioh.feeds.recorded_feed import JOIN_TIMEOUT_S
+from ioh.feeds.recorded_feed import RunningFeed
 from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
-from ioh.model.closing import Closing
-from ioh.model.feed import FeedEnded, News, Overview, RecordingState, TimelineEvent
+from ioh.model.feed import News, Overview, RecordingState, TimelineEvent
 from ioh.model.finding import Finding, worst_first
 from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.printable import printable
@@ -56,19 +55,15 @@ class NamedJudge:
         return replace(judged, findings=tuple(found))
 
 
+def of_all(own: Overview, each: Iterable[Overview]) -> Overview:
+    """When one host's findings began, and what was found of all of them."""
+    return replace(own, found=tuple(finding for one in each for finding in one.found))
+
+
 class HostFeed(StreamFeed):
-    """A Feed of one host, which HostsFeed fills.
+    """A Feed of one host, which HostsFeed fills."""
 
-    Args:
-        name: As the user calls it.
-        owner: What knows the others.
-        make_judge: Makes what finds what is wrong.
-        history_bytes: Bound of what is kept of it.
-    """
-
-    def __init__(
-        self, name: str, owner: HostsFeed, make_judge: MakeJudge, history_bytes: int
-    ) -> None:
+    def __init__(self, name: str, owner: HostsFeed, make_judge: MakeJudge) -> None:
         super().__init__(
             (),
             lambda: None,
@@ -76,7 +71,7 @@ class HostFeed(StreamFeed):
             cycle_s=owner.cycle_s,
             hostname=name,
             make_judge=make_judge,
-            history_bytes=history_bytes,
+            history_bytes=HISTORY_BYTES // len(owner.names),
         )
         self._owner = owner
         self._newest: Sample | None = None
@@ -130,12 +125,7 @@ class HostFeed(StreamFeed):
 
     def overview(self) -> Overview:
         """When this host's findings began, and all hosts' findings."""
-        found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
-        return replace(self.own_overview(), found=tuple(found))
-
-    def own_overview(self) -> Overview:
-        """Of this host alone."""
-        return super().overview()
+        return of_all(super().overview(), map(StreamFeed.overview, self._owner.feeds))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line of every host."""
@@ -151,15 +141,11 @@ class HostFeed(StreamFeed):
         return self._owner.recorder.toggle()
 
 
-class HostsFeed(Closing):
+class HostsFeed(RunningFeed):
     """Feeds of several hosts; a context manager that ends run().
 
-    Args:
-        rounds: What comes of all of them; stays the caller's.
-        names: The hosts, as the user calls them.
-        cycle_s: Time between two intervals as asked for.
-        make_judge: Makes what finds what is wrong, one for each.
-        run_s: End the screen after so much time; None for never.
+    ``names`` as the user calls the hosts; ``make_judge`` makes one for each; ``run_s``: end the
+    screen after so much time, None for never.
     """
 
     def __init__(
@@ -171,10 +157,9 @@ class HostsFeed(Closing):
         make_judge: MakeJudge,
         run_s: float | None = None,
     ) -> None:
+        super().__init__()
         self._rounds, self.cycle_s, self._run_s = rounds, cycle_s, run_s
         self.names = tuple(names)
-        self._is_stopped = self._ends_screen = False
-        self._is_running = threading.Lock()
         # When they were told, and what.
         self._pairs: dict[tuple[str, str], tuple[float, Pair]] = {}
         self._paired: set[tuple[str, str]] = set()  # those ever found
@@ -185,34 +170,23 @@ class HostsFeed(Closing):
             return judge if judge is None or len(names) == 1 else NamedJudge(judge, name)
 
         self.recorder = HostsRecorder(self.names, cycle_s)
-        self.feeds = tuple(
-            HostFeed(name, self, lambda name=name: judge_of(name), HISTORY_BYTES // len(names))  # type: ignore[misc]
-            for name in names
-        )
+        self.feeds = tuple(HostFeed(name, self, partial(judge_of, name)) for name in names)
 
     @property
     def states(self) -> tuple[HostState, ...]:
         """How each host stands now."""
         return self._rounds.states
 
-    def run(self, tell: Callable[[News], None]) -> None:
-        """Read until stop(); reports every interval of every host once.
-
-        Raises:
-            IohError: None of the hosts can be read.
-        """
-        with self._is_running:
-            for at in range(len(self.names)):
-                tell(News(status="nothing has come of this host yet", host=at))
-            first_s: float | None = None
-            for each in () if self._is_stopped else self._rounds:
-                self._take(each, tell)
-                first_s = each.time_unix_s if first_s is None else first_s
-                seen_s = each.time_unix_s - first_s + self.cycle_s
-                if self._run_s is not None and seen_s >= self._run_s - self.cycle_s / 10:
-                    self.end()
-        if self._ends_screen:
-            tell(News(error=FeedEnded(), is_over=True))
+    def _report(self, tell: Callable[[News], None]) -> None:
+        for at in range(len(self.names)):
+            tell(News(status="nothing has come of this host yet", host=at))
+        first_s: float | None = None
+        for each in self._rounds:
+            self._take(each, tell)
+            first_s = each.time_unix_s if first_s is None else first_s
+            seen_s = each.time_unix_s - first_s + self.cycle_s
+            if self._run_s is not None and seen_s >= self._run_s - self.cycle_s / 10:
+                self.end()
 
     def _take(self, each: Round, tell: Callable[[News], None]) -> None:
         found = pairs(each.intervals, self._paired)
@@ -245,19 +219,10 @@ class HostsFeed(Closing):
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        self._is_stopped = True
+        super().stop()
         self._rounds.stop()
 
-    def end(self) -> None:
-        """End run() soon, and the screen with it; safe to call from a signal handler."""
-        self._ends_screen = True
-        self.stop()
-
-    def close(self) -> None:
-        """End run(), wherever that runs, and give back what it used."""
-        self.stop()
-        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
-            self._is_running.release()
-            self.recorder.close()
-            for feed in self.feeds:
-                feed.close()
+    def _release(self) -> None:
+        self.recorder.close()
+        for feed in self.feeds:
+            feed.close()

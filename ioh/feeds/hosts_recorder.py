@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ioh.feeds.screen_recorder import recording_folder
+from ioh.feeds.screen_recorder import (
+    new_output,
+    parts_of,
+    paths_in,
+    reason_of,
+    recording_folder,
+)
 from ioh.model.errors import IohError
 from ioh.model.feed import RecordingState
 from ioh.model.pairs import HostInterval
@@ -18,8 +23,6 @@ from ioh.model.sample import Sample
 from ioh.rights.files import remove
 from ioh.session.join import Joining
 from ioh.session.marks import MarkServer
-from ioh.session.output import FileOutput, first_free
-from ioh.session.rotated_files import default_names, part_name
 from ioh.session.rotation import Recorder
 
 _BEFORE_NS = 1_000_000
@@ -29,10 +32,6 @@ class HostsRecorder:
     """Records what comes of several hosts; toggle() from any one thread, write() from another.
 
     While it goes on each host has a file of its own, so that whatever ends it loses nothing.
-
-    Args:
-        names: The hosts, as the user calls them.
-        cycle_s: The period asked for.
     """
 
     def __init__(self, names: Sequence[str], cycle_s: float) -> None:
@@ -68,7 +67,7 @@ class HostsRecorder:
                 self._folder, self._since_unix_s, self._failure = folder, time.time(), ""
                 self._recorders = {}
         except OSError as error:
-            return f"not recording: {printable(error.strerror or str(error))}"
+            return f"not recording: {printable(reason_of(error))}"
         return f"recording {self._what} into {printable(folder)}{remark}; R ends it"
 
     def write(self, part: HostInterval) -> None:
@@ -78,9 +77,8 @@ class HostsRecorder:
                 if self._recorders is not None and part.samples is not None:
                     self._write(part, *part.samples)
         except (OSError, ValueError, IohError) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
             self.close()
-            self._failure = reason or getattr(error, "cause", None) or str(error)
+            self._failure = reason_of(error)
 
     def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
         recorder = (self._recorders or {}).get(part.name) or self._begin(part)
@@ -94,19 +92,11 @@ class HostsRecorder:
         self._last[part.name] = newer
 
     def _begin(self, part: HostInterval) -> Recorder:
-        output = first_free(self._paths(part.name), FileOutput)
-        made = Recorder(
-            lambda number: output if number == 1 else FileOutput(part_name(output.name, number)),
-            cycle_s=self._cycle_s,
-            addresses=part.addresses,
-        )
+        first = new_output(self._folder, part.name, self._since_unix_s)
+        made = Recorder(parts_of(first), cycle_s=self._cycle_s, addresses=part.addresses)
         if self._recorders is not None:
             self._recorders[part.name] = made
         return made
-
-    def _paths(self, hosts: str) -> list[str]:
-        names = default_names(hosts, self._since_unix_s)
-        return [os.path.join(self._folder, name) for name in names]  # noqa: PTH118
 
     def mark(self, text: str) -> str:
         """Mark this moment in what is recorded of each host; returns what was done, printable."""
@@ -134,16 +124,16 @@ class HostsRecorder:
             with contextlib.suppress(OSError):
                 recorder.close()
         files = {name: each.name for name, each in (recorders or {}).items()}
-        if not files:
+        if not recorders:
             return "not recorded: nothing came"
-        if len(files) == 1:
-            (made,) = (recorders or {}).values()
+        if len(recorders) == 1:
+            (made,) = recorders.values()
             return f"recorded {made.size_bytes:,} bytes into {printable(made.name)}"
         try:
             with Joining() as joining:
                 for name, path in files.items():
                     joining.add(path, name)
-                joined = joining.write(self._paths("-".join(files)))
+                joined = joining.write(paths_in(self._folder, "-".join(files), self._since_unix_s))
         except IohError as error:
             paths = ", ".join(map(printable, files.values()))
             return f"recorded into {paths}, one file each: {error.cause}"

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 
-from ioh.feeds.file_feed import FileFeed
-from ioh.feeds.findings_cache import Judge, MakeJudge
-from ioh.feeds.findings_index import FindingsIndex
-from ioh.feeds.hosts_feed import NamedJudge
+from ioh.feeds.file_feed import FileFeed, Played
+from ioh.feeds.findings_cache import Judge
+from ioh.feeds.hosts_feed import NamedJudge, of_all
 from ioh.model.closing import Closing
 from ioh.model.feed import News, Overview
-from ioh.model.intervals import ChooseLayers
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.playback.joined import Companions, path_of, spans_of, with_own_pairs
 from ioh.playback.replay import Span
 
 _AGAIN_S = 10.0  # farther apart, intervals that are played do not follow each other
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """How a recording is played: as FileFeed's arguments."""
-
-    span: Span
-    speed: float
-    choose: ChooseLayers
-    run_s: float | None
-    utc: bool
-    make_judge: MakeJudge
-    has_findings: bool
 
 
 class _PairedJudge(NamedJudge):
@@ -46,108 +32,58 @@ class _PairedJudge(NamedJudge):
 
 
 class _HostFeed(FileFeed):
-    """One host's feed; what one of them is asked to do with time, all do.
-
-    Args:
-        name: The host.
-        owner: What knows the others.
-        span: Which part of its recording.
-        played: How it is played.
-    """
+    """One host's feed; what one of them is asked to do with time, all do."""
 
     def __init__(self, name: str, owner: JoinedFeed, span: Span, played: Played) -> None:
         self.name, self._owner = name, owner
-        self.path = path_of(owner.path, name)
         self.others = Companions(owner.path, owner.names, name)
 
         def make_judge() -> Judge | None:
             judge = played.make_judge()
             return None if judge is None else _PairedJudge(judge, name, self.others)
 
-        index = FindingsIndex(self.path, span, choose=played.choose, make_judge=make_judge)
-        super().__init__(
-            self.path,
-            span,
-            speed=played.speed,
-            choose=played.choose,
-            run_s=played.run_s,
-            utc=played.utc,
-            make_judge=make_judge,
-            index=index if played.has_findings else None,
-        )
+        path = path_of(owner.path, name)
+        super().__init__(path, replace(played, span=span, make_judge=make_judge))
 
     def close(self) -> None:
-        """End run(), and close what was opened."""
         super().close()
         self.others.close()
 
     def visit(self, tick: int) -> Snapshot | None:
-        """One interval, with the pairs of hosts in it."""
         found = super().visit(tick)
-        return (
-            None
-            if found is None
-            else replace(found, pairs=self.others.of(found)[1], name=self.name)
-        )
-
-    def chosen(self, snapshot: Snapshot) -> Snapshot:
-        """The interval with the layers that are shown."""
-        return self._chosen(snapshot)
+        return found and replace(found, pairs=self.others.of(found)[1], name=self.name)
 
     def overview(self) -> Overview:
-        """When this host's findings began, and all hosts' findings."""
-        found = (each for feed in self._owner.feeds for each in feed.own_overview().found)
-        return replace(self.own_overview(), found=tuple(found))
-
-    def own_overview(self) -> Overview:
-        """Of this host alone."""
-        return super().overview()
+        return of_all(super().overview(), map(FileFeed.overview, self._owner.feeds))
 
     def play_from(self, tick: int) -> None:
-        """Continue from an interval, with all hosts."""
-        sample = self._visited.sample_at(tick)
-        self._owner.play_from(self.extent.start_unix_s if sample is None else sample.time_unix_s)
+        sample, main = self._visited.sample_at(tick), self._owner.main
+        time_unix_s = self.extent.start_unix_s if sample is None else sample.time_unix_s
+        FileFeed.play_from(main, main.tick_at(time_unix_s + main.cycle_s / 2))
 
     def hold(self) -> None:
-        """Report no new interval of any host until play_from()."""
-        self._owner.hold()
+        FileFeed.hold(self._owner.main)
 
     def set_speed(self, speed: float) -> None:
-        """Times the recording's pace."""
-        self._owner.set_speed(speed)
+        FileFeed.set_speed(self._owner.main, speed)
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
-        """Put a mark on the time line of every host: the file stays as it is."""
         return self._owner.set_mark(text, time_unix_s)
 
 
 class JoinedFeed(Closing):
-    """Feeds of all hosts of a file; a context manager that ends run().
-
-    Args:
-        path: The file.
-        names: Its hosts.
-        played: How it is played.
-
-    Raises:
-        IohError: As of FileFeed.
-    """
+    """Feeds of all hosts of a file; a context manager that ends run(); raises as FileFeed does."""
 
     def __init__(self, path: str, names: Sequence[str], played: Played) -> None:
         self.path, self.names = path, tuple(names)
-        spans = spans_of(path, names, played.span, utc=played.utc)
+        spans = spans_of(path, names, played.span)
         self._played = played
-        feeds: list[_HostFeed] = []
-        try:
-            for name in names:
-                feeds.append(_HostFeed(name, self, spans[name], played))  # noqa: PERF401 (closed)
-        except BaseException:
-            for feed in feeds:
-                feed.close()
-            raise
-        self.feeds = tuple(feeds)
+        with ExitStack() as stack:
+            made = (_HostFeed(name, self, spans[name], played) for name in names)
+            self.feeds = tuple(map(stack.enter_context, made))
+            self._opened = stack.pop_all()
         # The longest: of what lies outside of it nothing is played, but all can be visited.
-        self._main = max(feeds, key=lambda feed: feed.extent.end_unix_s - feed.extent.start_unix_s)
+        self.main = max(self.feeds, key=lambda f: f.extent.end_unix_s - f.extent.start_unix_s)
         self._judges: dict[str, NamedJudge] = {}
         self._played_unix_s = 0.0
 
@@ -158,10 +94,10 @@ class JoinedFeed(Closing):
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Play until stop(); reports every interval of every host once."""
-        self._main.run(lambda news: self._tell(news, tell))
+        self.main.run(lambda news: self._tell(news, tell))
 
     def _tell(self, news: News, tell: Callable[[News], None]) -> None:
-        main = self._main
+        main = self.main
         if news.snapshot is None:
             for at in range(len(self.names) if news.error is None else 1):
                 tell(replace(news, host=at))
@@ -183,33 +119,20 @@ class JoinedFeed(Closing):
         made = ((name, self._played.make_judge()) for name in self.names)
         return {name: NamedJudge(judge, name) for name, judge in made if judge is not None}
 
-    def play_from(self, time_unix_s: float) -> None:
-        """Continue from a time."""
-        FileFeed.play_from(self._main, self._main.tick_at(time_unix_s + self._main.cycle_s / 2))
-
-    def hold(self) -> None:
-        """Report no new interval until play_from()."""
-        FileFeed.hold(self._main)
-
-    def set_speed(self, speed: float) -> None:
-        """Times the recording's pace."""
-        FileFeed.set_speed(self._main, speed)
-
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line of every host."""
-        at = self._main.extent.end_unix_s if time_unix_s is None else time_unix_s
+        at = self.main.extent.end_unix_s if time_unix_s is None else time_unix_s
         said = [FileFeed.set_mark(feed, text, at) for feed in self.feeds]
         return said[0]
 
     def stop(self) -> None:
         """End run() soon; safe to call from a signal handler."""
-        self._main.stop()
+        self.main.stop()
 
     def end(self) -> None:
         """End run() soon, and the screen with it; safe to call from a signal handler."""
-        self._main.end()
+        self.main.end()
 
     def close(self) -> None:
         """End run(), wherever that runs, and give back what it used."""
-        for feed in self.feeds:
-            feed.close()
+        self._opened.close()

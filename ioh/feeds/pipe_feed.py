@@ -22,14 +22,7 @@ def pipe_feed(
     run_s: float | None = None,
     make_judge: MakeJudge = no_judge,
 ) -> StreamFeed:
-    """The feed of what an open source of a pipe yields; marks and gaps become moments.
-
-    Args:
-        source: Stays the caller's.
-        choose: The layers to show, of those in the first sample; None for all.
-        run_s: End after so much time; None for never.
-        make_judge: Makes what finds what is wrong.
-    """
+    """The feed of what an open source of a pipe yields; marks and gaps become moments."""
 
     def samples() -> Iterator[Sample]:
         lost = 0

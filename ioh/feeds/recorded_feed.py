@@ -1,4 +1,4 @@
-"""What the feeds of a file and of a stream share: a thread that reports, and a recording behind."""
+"""What all feeds share: a run in a thread that can be ended, and a recording behind it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,12 @@ from ioh.session.reader import Session
 JOIN_TIMEOUT_S = 5.0
 
 
-class RecordedFeed(Closing):
-    """A Feed whose intervals can be visited; a context manager that ends run().
+class RunningFeed(Closing):
+    """Reports from run() until it is stopped; a context manager that ends it."""
 
-    Interval ``n`` lies between the samples ``n - 1`` and ``n``.
-
-    Args:
-        mode: What the header says.
-        kept: What is visited; stays the caller's.
-    """
-
-    def __init__(self, mode: Mode, kept: Session | MemoryRecording) -> None:
-        self.mode = mode
-        self._visits = Cursor(kept)
-        self._judgements = FindingsCache()
-        self._names: frozenset[str] | None = None  # of the layers to show; None for all
-        self._extent = Extent()
+    def __init__(self) -> None:
         self._is_stopped = self._ends_screen = False
         self._is_running = threading.Lock()
-
-    def close(self) -> None:
-        """End run(), wherever that runs, and give back what it used."""
-        self.stop()
-        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
-            self._is_running.release()
-            self._release()
 
     def run(self, tell: Callable[[News], None]) -> None:
         """Read until stop(); reports every interval once."""
@@ -63,13 +44,32 @@ class RecordedFeed(Closing):
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End run() soon."""
-        raise NotImplementedError
+        """End run() soon; safe to call from a signal handler."""
+        self._is_stopped = True
 
     def end(self) -> None:
         """End run() soon, and the screen with it; safe to call from a signal handler."""
         self._ends_screen = True
         self.stop()
+
+    def close(self) -> None:
+        """End run(), wherever that runs, and give back what it used."""
+        self.stop()
+        if self._is_running.acquire(timeout=JOIN_TIMEOUT_S):
+            self._is_running.release()
+            self._release()
+
+
+class RecordedFeed(RunningFeed):
+    """A Feed whose intervals can be visited: ``n`` lies between the samples ``n - 1`` and ``n``."""
+
+    def __init__(self, mode: Mode, kept: Session | MemoryRecording) -> None:
+        super().__init__()
+        self.mode = mode
+        self._visits = Cursor(kept)
+        self._judgements = FindingsCache()
+        self._names: frozenset[str] | None = None  # of the layers to show; None for all
+        self._extent = Extent()
 
     @property
     def extent(self) -> Extent:
@@ -85,9 +85,8 @@ class RecordedFeed(Closing):
         extent = self._extent
         if not extent.first <= tick <= extent.last:
             return None
-        cursor.tick = tick
-        found = cursor.snapshot()
-        return None if found is None else self._chosen(found)
+        found = cursor.snapshot(tick)
+        return None if found is None else self.chosen(found)
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
@@ -96,9 +95,10 @@ class RecordedFeed(Closing):
         extent = self._extent
         first, last = max(first, extent.first), min(last, extent.last)
         found = walk(self._visits.session, first, last, is_whole=is_whole)
-        return ((tick, self._chosen(snapshot)) for tick, snapshot in found)
+        return ((tick, self.chosen(snapshot)) for tick, snapshot in found)
 
-    def _chosen(self, snapshot: Snapshot) -> Snapshot:
+    def chosen(self, snapshot: Snapshot) -> Snapshot:
+        """The interval with the layers to show."""
         names = self._names
         if names is None:
             return snapshot

@@ -25,10 +25,8 @@ class ScreenRecorder:
     ``ioh mark`` finds it as it finds any other recording.  Nothing that fails here ends the view.
     The samples are read by one thread, toggle() may be called from any other one.
 
-    Args:
-        samples: The source.
-        on_mark: Called with each mark, from another thread.
-        sample_soon: Asks for a sample to be marked; None where none comes for the asking.
+    ``on_mark`` gets each mark, from another thread; ``sample_soon`` asks for a sample to be
+    marked, None where none comes for the asking.
     """
 
     def __init__(
@@ -69,15 +67,7 @@ class ScreenRecorder:
         return RecordingState(path, self._since_unix_s, recorder.size_bytes, failure)
 
     def toggle(self, hostname: str, cycle_s: float) -> str:
-        """Start a recording, or end the one under way in order.
-
-        Args:
-            hostname: For the name of the file; as it comes.
-            cycle_s: The period asked for.
-
-        Returns:
-            One printable line saying what happened.
-        """
+        """Start a recording, or end the one under way; returns a printable line that says so."""
         recorder = self._recorder
         self.close()  # of one that failed, what is left
         if recorder is not None:
@@ -85,11 +75,12 @@ class ScreenRecorder:
                 return f"recording ended: {printable(self._failure)}"
             return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
         try:
-            return self._start(_new_output(hostname), cycle_s)
-        except IohError as error:
-            return f"not recording: {error.cause}"
-        except OSError as error:
-            return f"not recording: {printable(error.strerror or str(error))}"
+            folder, remark = recording_folder()
+            output = new_output(folder, hostname, time.time())
+        except (OSError, IohError) as error:
+            return f"not recording: {printable(reason_of(error))}"
+        self._start(output, cycle_s)
+        return f"recording into {printable(output.name)}{remark}"
 
     def mark(self, text: str) -> str:
         """Mark this moment of the recording under way; returns what was done, printable."""
@@ -125,13 +116,9 @@ class ScreenRecorder:
             self._marks.close()
         self._marks = None
 
-    def _start(self, made: tuple[FileOutput, str], cycle_s: float) -> str:
-        output, remark = made
-        path = self._told_path = output.name
-        recorder = Recorder(
-            lambda part: output if part == 1 else FileOutput(part_name(path, part)),
-            cycle_s=cycle_s,
-        )
+    def _start(self, output: FileOutput, cycle_s: float) -> None:
+        self._told_path = output.name
+        recorder = Recorder(parts_of(output), cycle_s=cycle_s)
 
         def mark(text: str) -> bool:
             self._on_mark(text)
@@ -147,7 +134,6 @@ class ScreenRecorder:
             self._told = self._failure = ""
             if self._last is not None:
                 self._write(self._last)  # the baseline of the next
-        return f"recording into {printable(path)}{remark}"
 
     def _write(self, sample: Sample) -> None:
         """Record a sample, if a recording is under way; one that fails ends."""
@@ -155,7 +141,7 @@ class ScreenRecorder:
             if self._recorder is not None:
                 self._recorder.write(sample)
         except (OSError, ValueError, IohError) as error:
-            self._fail(error)
+            self._failure = self._failure or reason_of(error)
             self._end()
 
     def _end(self) -> None:
@@ -164,11 +150,12 @@ class ScreenRecorder:
             if recorder is not None:
                 recorder.close()
         except OSError as error:
-            self._fail(error)
+            self._failure = self._failure or reason_of(error)  # not what follows from the first
 
-    def _fail(self, error: OSError | ValueError | IohError) -> None:
-        reason = error.strerror if isinstance(error, OSError) else getattr(error, "cause", None)
-        self._failure = self._failure or reason or str(error)  # not what follows from the first
+
+def reason_of(error: Exception) -> str:
+    """Why something failed, without its number, file name or hint."""
+    return getattr(error, "strerror", None) or getattr(error, "cause", None) or str(error)
 
 
 def recording_folder() -> tuple[str, str]:
@@ -183,13 +170,20 @@ def recording_folder() -> tuple[str, str]:
     return tempfile.gettempdir(), ", since the current directory cannot be written"
 
 
-def _new_output(hostname: str) -> tuple[FileOutput, str]:
-    """A new file, and what to say about its place.
+def paths_in(folder: str, hosts: str, now_unix_s: float) -> Iterator[str]:
+    """What a recording may be called, the first choice first."""
+    return (os.path.join(folder, name) for name in default_names(hosts, now_unix_s))  # noqa: PTH118
+
+
+def new_output(folder: str, hosts: str, now_unix_s: float) -> FileOutput:
+    """A new file for a recording.
 
     Raises:
         IohError: None can be made.
-        OSError: There is no place.
     """
-    folder, remark = recording_folder()
-    names = (os.path.join(folder, name) for name in default_names(hostname, time.time()))  # noqa: PTH118
-    return first_free(names, FileOutput), remark
+    return first_free(paths_in(folder, hosts, now_unix_s), FileOutput)
+
+
+def parts_of(first: FileOutput) -> Callable[[int], FileOutput]:
+    """Makes the file of each part, as a Recorder wants it."""
+    return lambda part: first if part == 1 else FileOutput(part_name(first.name, part))

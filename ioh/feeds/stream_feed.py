@@ -33,12 +33,6 @@ HISTORY_BYTES = 16_000_000
 MAX_MOMENTS = 10_000
 
 
-def no_remark(snapshot: Snapshot) -> str:
-    """For feeds whose intervals speak for themselves."""
-    del snapshot
-    return ""
-
-
 class StreamFeed(RecordedFeed):
     """A Feed over any samples; keeps them in memory as far as ``history_bytes`` go.
 
@@ -51,7 +45,7 @@ class StreamFeed(RecordedFeed):
         cycle_s: Time between two samples as asked for; may be set later.
         hostname: For the name of a recording, as it comes; may be set later.
         title: Of what is played, printable; "" where it is live.
-        choose: The layers to show, of those in the first sample; None for all.
+        choose: The layers to show.
         awaited: Names of layers that are not there yet, for the status line.
         sample_soon: Asks for a sample at once, where the source can take one.
         set_speed: Takes the speed where the source has one.
@@ -59,7 +53,7 @@ class StreamFeed(RecordedFeed):
         run_s: End the screen after so much time; None for never.
         make_judge: Makes what finds what is wrong.
         remark: What to say with an interval where nothing more urgent is, printable; or "".
-        history_bytes: Bound of what is kept in memory; None for HISTORY_BYTES.
+        history_bytes: Bound of what is kept in memory.
     """
 
     can_play = False
@@ -76,25 +70,26 @@ class StreamFeed(RecordedFeed):
         choose: ChooseLayers = all_layers,
         awaited: Callable[[], tuple[str, ...]] = tuple,
         sample_soon: Callable[[], None] | None = None,
-        set_speed: Callable[[float], None] | None = None,
+        set_speed: Callable[[float], None] = lambda _: None,
         set_cycle: Callable[[float], None] | None = None,
         run_s: float | None = None,
         make_judge: MakeJudge = no_judge,
-        remark: Callable[[Snapshot], str] = no_remark,
-        history_bytes: int | None = None,
+        remark: Callable[[Snapshot], str] = lambda _: "",
+        history_bytes: int = HISTORY_BYTES,
     ) -> None:
-        self._history = MemoryRecording(history_bytes or HISTORY_BYTES)
+        self._history = MemoryRecording(history_bytes)
         super().__init__(mode, self._history)
         self.title, self.cycle_s, self.hostname = title, cycle_s, hostname
         self._stop_source = stop
-        self._choose, self._awaited, self._set_speed = choose, awaited, set_speed
+        self._choose, self._awaited, self.set_speed = choose, awaited, set_speed
         self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
         self._judge = make_judge()
         self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
-        self._begins: dict[tuple[str, str, float], float] = {}  # of findings
-        self._found: dict[tuple[str, str, float], Finding] = {}  # the newest of them
+        # Rule, subject and begin of each finding, in the order found; the newest of them whole.
+        self._begins: dict[tuple[str, str, float], None] = {}
+        self._found: dict[tuple[str, str, float], Finding] = {}
         self._judged_unix_s = 0.0
         self._times = array("d")  # of samples from _times_from on, never falling
         self._times_from = 0
@@ -153,7 +148,7 @@ class StreamFeed(RecordedFeed):
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
                 key = (finding.rule, finding.subject, finding.since_unix_s)
-                self._begins[key] = finding.since_unix_s
+                self._begins[key] = None
                 self._found[key] = finding
             while len(self._found) > MAX_FOUND:
                 del self._found[next(iter(self._found))]
@@ -213,7 +208,7 @@ class StreamFeed(RecordedFeed):
         """Number of the last interval that ends not later than a time, within the extent."""
         with self._lock:
             found = self._times_from + bisect_right(self._times, time_unix_s) - 1
-            return max(self._extent.first, min(found, self._extent.last))
+            return self._extent.nearest(found)
 
     def moments(self) -> tuple[TimelineEvent, ...]:
         """Marks and gaps of everything kept, by time."""
@@ -223,8 +218,8 @@ class StreamFeed(RecordedFeed):
     def overview(self) -> Overview:
         """Every interval was judged when it was reported."""
         with self._lock:
-            begins, found = tuple(self._begins.values()), tuple(self._found.values())
-            return Overview(begins, self._judged_unix_s, found=found)
+            begins = tuple(since for *_, since in self._begins)
+            return Overview(begins, self._judged_unix_s, found=tuple(self._found.values()))
 
     def note(self, moment: TimelineEvent) -> None:
         """Put a mark or a gap on the time line; from any thread."""
@@ -235,11 +230,6 @@ class StreamFeed(RecordedFeed):
     def mark(self, text: str) -> None:
         """A mark now, by whoever called ``ioh mark``."""
         self.note(TimelineEvent(time.time(), printable(text)))
-
-    def set_speed(self, speed: float) -> None:
-        """Times the recording's pace, where the source has one."""
-        if self._set_speed is not None:
-            self._set_speed(speed)
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Another interval from now on, where the source has one."""

@@ -44,6 +44,10 @@ class Extent:
     end_unix_s: float = 0.0
     is_growing: bool = True
 
+    def nearest(self, tick: int) -> int:
+        """An interval by its number, or the nearest there is."""
+        return max(self.first, min(tick, self.last))
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ioh.model.derive import derive
@@ -48,16 +48,8 @@ class AggregateInterval:
         return self.first_tick < moment.tick <= self.last_tick
 
 
-@dataclass(slots=True)
-class _Run:
-    """An unbroken run of one layer: its first tick and its last one."""
-
-    first: int
-    last: int
-
-    @property
-    def ticks(self) -> int:
-        return self.last - self.first
+def _ticks(run: Sequence[int]) -> int:
+    return run[1] - run[0]
 
 
 def samples_of(
@@ -71,10 +63,10 @@ def samples_of(
 
 
 class _Layers:
-    """For each layer the longest of its unbroken runs, and the newest."""
+    """For each layer the longest of its unbroken runs, and the newest: first and last tick."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, list[_Run]] = {}
+        self.runs: dict[str, list[list[int]]] = {}
         self._before: Sample | None = None
 
     def take(self, tick: int, sample: Sample) -> None:
@@ -84,10 +76,9 @@ class _Layers:
                 continue
             runs = self.runs.setdefault(name, [])
             if before is not None and _continues(before.layers.get(name), layer, before, sample):
-                runs[-1].last = tick
+                runs[-1][1] = tick
             else:
-                longest = sorted(runs, key=lambda run: run.ticks)[-1:]
-                runs[:] = [*longest, _Run(tick, tick)]
+                runs[:] = [*sorted(runs, key=_ticks)[-1:], [tick, tick]]
 
 
 def _continues(
@@ -168,14 +159,14 @@ def _joined(
     whole = derive(begin, carried.onto(_sample(session, last)))
     shown, specs, remarks = dict(whole.layers), dict(whole.specs), []
     for name, runs in layers.runs.items():
-        run = max(runs, key=lambda run: run.ticks)
-        if not run.ticks or (run.first, run.last) == (first, last):
+        run = max(runs, key=_ticks)
+        if not _ticks(run) or run == [first, last]:
             continue
-        older, newer = _sample(session, run.first), _sample(session, run.last)
+        older, newer = (_sample(session, tick) for tick in run)
         part = derive(_only(older, name), carried.onto(_only(newer, name)))
         shown[name], specs[name] = part.layers[name], part.specs[name]
         remarks.append(
-            f"{name}: {run.ticks} of {last - first} intervals, {part.interval_s:.0f} s; "
+            f"{name}: {_ticks(run)} of {last - first} intervals, {part.interval_s:.0f} s; "
             "its totals restarted, or it was not active all the time"
         )
     snapshot = replace(whole, layers=shown, specs=specs)

@@ -1,4 +1,4 @@
-"""A position in a recording, and the interval there: for a screen that steps and jumps."""
+"""Intervals of a recording by their numbers: for a screen that steps and jumps."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ _KEPT = _BACK_TICKS + 4
 
 
 class Cursor:
-    """A recording with a position; used by one thread.
-
-    Args:
-        session: What is played; stays the caller's.
-    """
+    """Keeps what a step on or back from the last interval needs; used by one thread."""
 
     def __init__(self, session: Session | MemoryRecording) -> None:
         self.session = session
-        self.tick = session.first_tick
         self._kept: dict[int, Sample] = {}
         self._ahead: Iterator[Tick] = iter(())
         self._ahead_tick = -1  # number of the sample that it gave last
         self._goes_back = False
 
-    def snapshot(self) -> Snapshot | None:
-        """The interval that ends at the position; None at the first sample, or where it is lost."""
-        return self.between(self.tick - 1, self.tick)
+    def snapshot(self, tick: int) -> Snapshot | None:
+        """The interval that ends with a sample; None at the first one, or where it is lost."""
+        return self.between(tick - 1, tick)
 
     def between(self, begin: int, end: int) -> Snapshot | None:
         """What happened between two samples; None where one of them is not there, or lost."""
@@ -78,16 +73,10 @@ class Cursor:
 def walk(
     session: Session | MemoryRecording, first: int, last: int, *, is_whole: bool = False
 ) -> Iterator[tuple[int, Snapshot]]:
-    """The intervals that end with the samples ``first`` to ``last``.
+    """The intervals that end with the samples ``first`` to ``last``, each with its number.
 
-    Args:
-        session: What they are of.
-        first: The number of the first.
-        last: And of the last.
-        is_whole: With tables and parts, which takes much longer where those are large.
-
-    Returns:
-        The number of each and the interval; those with a lost sample at either end are left out.
+    Those with a lost sample at either end are left out.  ``is_whole``: with tables and parts,
+    which takes much longer where those are large.
     """
     if last < first:
         return

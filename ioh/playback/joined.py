@@ -27,7 +27,7 @@ def path_of(path: str, host: str) -> str:
     return f"{path}#{host}"
 
 
-def spans_of(path: str, names: Sequence[str], span: Span, *, utc: bool) -> dict[str, Span]:
+def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
     """One span of time of every host: seconds count from where the first of them begins.
 
     Raises:
@@ -36,8 +36,8 @@ def spans_of(path: str, names: Sequence[str], span: Span, *, utc: bool) -> dict[
     sessions = [Session(path_of(path, name)) for name in names]
     try:
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
-        begin_s = _first_known(span.begin, in_order, utc=utc)
-        end_s = _first_known(span.end, in_order, utc=utc, after_unix_s=begin_s)
+        begin_s = _first_known(span.begin, in_order, utc=span.utc)
+        end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
         check_order(span.begin, span.end, begin_s, end_s)
         return {
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
@@ -80,11 +80,7 @@ def addresses_of(session: Session) -> tuple[str, ...]:
 class JoinedRounds:
     """Plays all hosts of a file; an iterator of Rounds.
 
-    Args:
-        sources: Each host's; stay the caller's.
-        make_intervals: Makes what pairs a host's samples.
-        cycle_s: How long an interval is.
-        take: Gets every item with its host's name, in order.
+    ``cycle_s`` is how long an interval is; ``take`` gets every item with its host's name, in order.
     """
 
     def __init__(
@@ -139,13 +135,7 @@ class Companion:
 
 
 class Companions(Closing):
-    """Finds, for an interval of one host, those of the others; for any thread.
-
-    Args:
-        path: The file.
-        names: Its hosts.
-        own: The one whose intervals are looked at.
-    """
+    """Finds, for an interval of host ``own``, those of the others; for any thread."""
 
     def __init__(self, path: str, names: Sequence[str], own: str) -> None:
         self._path, self._names, self._own = path, names, own
@@ -155,9 +145,8 @@ class Companions(Closing):
         self._sessions: dict[str, Session] = {}
         self._known: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._newest: tuple[tuple[float, float], dict[str, Companion], tuple[Pair, ...]] | None = (
-            None
-        )
+        self._which = (0.0, 0.0)  # of the newest interval asked for: its end and its length
+        self._found: tuple[dict[str, Companion], tuple[Pair, ...]] = ({}, ())
 
     def close(self) -> None:
         """Close what was opened."""
@@ -169,14 +158,13 @@ class Companions(Closing):
     def of(self, snapshot: Snapshot) -> tuple[dict[str, Companion], tuple[Pair, ...]]:
         """The intervals of other hosts that end within half of one of it, and all pairs in them."""
         with self._lock:
-            newest = self._newest
             which = (snapshot.time_unix_s, snapshot.interval_s)
-            if newest is None or newest[0] != which:
+            if self._which != which:
                 others = self._others(snapshot)
                 own = HostInterval(self._own, self._addresses, snapshot)
                 hosts = [own, *(other.interval for other in others.values())]
-                newest = self._newest = (which, others, pairs(hosts, self._known))
-            return newest[1], newest[2]
+                self._which, self._found = which, (others, pairs(hosts, self._known))
+            return self._found
 
     def _others(self, snapshot: Snapshot) -> dict[str, Companion]:
         self._open()

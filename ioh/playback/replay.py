@@ -27,10 +27,12 @@ class Span:
 
     Shape:
         The interval that begins with the last sample not later than ``begin`` comes first.
+        ``utc``: whether clock times are UTC, else local.
     """
 
     begin: When | None = None
     end: When | None = None
+    utc: bool = False
 
 
 class ReplaySource(Closing):
@@ -41,10 +43,9 @@ class ReplaySource(Closing):
     Args:
         path: A file, or ``-`` for stdin, which may be a pipe.
         span: Which part of it.
-        speed: 1 for the pace of the recording, 2 for twice that; None for no waiting.
-        with_tables: False leaves breakdowns out, which is much faster.
-        with_parts: False leaves single devices and mounts out.
-        utc: Whether clock times of ``span`` are UTC.
+        speed: Times the pace of the recording; None for no waiting.
+        with_tables: With breakdowns, which takes much longer.
+        with_parts: With single devices and mounts.
         stdin_fd: Where stdin is, should descriptor 0 be something else by now.
         on_wait: Called when all that is in the file was given and more will come.
 
@@ -60,14 +61,13 @@ class ReplaySource(Closing):
         speed: float | None = 1.0,
         with_tables: bool = True,
         with_parts: bool = True,
-        utc: bool = False,
         stdin_fd: int = 0,
         on_wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._span = span or Span()
         self._on_wait = on_wait
         self._speed = speed
-        self.with_tables, self.with_parts, self._utc = with_tables, with_parts, utc
+        self.with_tables, self.with_parts = with_tables, with_parts
         self._stopped = False
         self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
         self.session: Session | None = None
@@ -114,7 +114,7 @@ class ReplaySource(Closing):
             yield item
 
     def _file_items(self, session: Session) -> Iterator[Item]:
-        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._utc)
+        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._span.utc)
         begun = False
         for item in session.items(
             part.begin_tick,
@@ -173,17 +173,17 @@ class ReplaySource(Closing):
             raise unreadable(STDIN, error) from error
 
     def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
-        found: list[float | None] = []
-        for when in (self._span.begin, self._span.end):
+        def unix_s(when: When | None, since_unix_s: float) -> float | None:
             if when is None:
-                found.append(None)
-            elif when.offset_s is not None:
-                found.append(start_unix_s + when.offset_s)
-            else:
-                since = max([start_unix_s, *(begin for begin in found if begin is not None)])
-                found.append(clock_unix_s(when, since, utc=self._utc))
-        check_order(self._span.begin, self._span.end, found[0], found[1])
-        return found[0], found[1]
+                return None
+            if when.offset_s is not None:
+                return start_unix_s + when.offset_s
+            return clock_unix_s(when, max(start_unix_s, since_unix_s), utc=self._span.utc)
+
+        begin_s = unix_s(self._span.begin, start_unix_s)
+        end_s = unix_s(self._span.end, begin_s or start_unix_s)
+        check_order(self._span.begin, self._span.end, begin_s, end_s)
+        return begin_s, end_s
 
     def set_speed(self, speed: float) -> None:
         """Go on at another pace; from any thread."""

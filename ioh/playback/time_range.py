@@ -61,14 +61,9 @@ def clock_unix_s(
 ) -> float:
     """Unix time of a clock time, which without a date is one of two.
 
-    It is on the day of the start, or where it was over then on the next one, whichever is nearer
-    to the recording: ``14:31`` of one that began at 14:31:38 is no time of tomorrow.
-
-    Args:
-        when: A clock time.
-        start_unix_s: Of the recording.
-        end_unix_s: Of what is there of it; None where that is not known.
-        utc: Whether it is UTC, not local time.
+    It is on the day on which the recording starts, or where it was over then on the next one,
+    whichever is nearer to the recording: ``14:31`` of one that began at 14:31:38 is no time of
+    tomorrow.  ``end_unix_s`` is None where that is not known.
 
     Raises:
         ValueError: The date is none, or ``when`` is no clock time.
@@ -101,14 +96,15 @@ class Part:
 
     Shape:
         ``begin_tick`` is the sample that its first interval begins with.  It ends before the first
-        sample later than ``end_unix_s``, and behind ``end_tick`` where it has one.
+        sample later than ``end_unix_s``, and behind ``end_tick`` where it has one.  ``remarks``
+        are for whoever asked for it.
     """
 
     begin_tick: int = 0
     begin_unix_s: float = -inf
     end_unix_s: float = inf
     end_tick: int | None = None
-    remarks: tuple[str, ...] = ()  # what whoever asked for it should know
+    remarks: tuple[str, ...] = ()
 
     def is_over(self, tick: int, time_unix_s: float) -> bool:
         """Whether a sample lies behind it."""
@@ -135,9 +131,7 @@ def part_of(begin: When | None, end: When | None, session: Session, *, utc: bool
     if by_time:
         check_order(begin, end, begin_s, end_s)
     elif begin is not None and end is not None and end_s is not None and is_mark(end):
-        last = session.tick_at(end_s) if to_tick is None else to_tick
-        if last <= from_tick:
-            raise _not_after(begin, end)
+        check_order(begin, end, from_tick, session.tick_at(end_s) if to_tick is None else to_tick)
     return Part(
         from_tick,
         -inf if begin_s is None else begin_s,
@@ -152,11 +146,7 @@ def unix_s_of(
 ) -> float:
     """Unix time of a moment of a session.
 
-    Args:
-        when: The moment.
-        session: Whose.
-        utc: Whether clock times are UTC.
-        after_unix_s: A clock time without a date is the next one after this; None: of the session.
+    A clock time without a date is the next one after ``after_unix_s``, None: of the session.
 
     Raises:
         IohError: No mark has that text, or several have.
@@ -167,14 +157,14 @@ def unix_s_of(
     if when.clock is not None:
         since = start if after_unix_s is None else max(start, after_unix_s)
         return clock_unix_s(when, since, session.end_unix_s, utc=utc)
-    return _mark_of(when, session).time_unix_s
+    return _marks_of(when, session)[0].time_unix_s
 
 
 def _tick_of(when: When | None, session: Session) -> int | None:
     """The last sample before a mark, where its time leads elsewhere since the clock was set."""
     if when is None or not is_mark(when):
         return None
-    mark = _mark_of(when, session)
+    mark = _marks_of(when, session)[0]
     before = max(0, mark.tick - 1)
     # A mark made while a sample is taken may be on either side of it.
     return None if abs(session.tick_at(mark.time_unix_s) - before) <= 1 else before
@@ -194,10 +184,6 @@ def _remark(when: When | None, session: Session, *, utc: bool) -> str:
     clocks = ", ".join(time.strftime("%H:%M:%S", to_fields(unix_s)) for unix_s in times)
     text = printable(found[0].text)
     return f'{len(found)} marks "{text}": the first is taken ({clocks}); the next is "{text}#2"'
-
-
-def _mark_of(when: When, session: Session) -> Moment:
-    return _marks_of(when, session)[0]
 
 
 def _marks_of(when: When, session: Session) -> list[Moment]:
@@ -223,19 +209,11 @@ def _marks_of(when: When, session: Session) -> list[Moment]:
 def check_order(
     begin: When | None, end: When | None, begin_s: float | None, end_s: float | None
 ) -> None:
-    """Refuse a part that ends before it begins.
-
-    Raises:
-        IohError: It does.
-    """
+    """Raise an IohError where a part ends before it begins."""
     if begin is None or end is None or begin_s is None or end_s is None or begin_s < end_s:
         return
-    raise _not_after(begin, end)
-
-
-def _not_after(begin: When, end: When) -> IohError:
     cause = f'"{printable(end.text)}" is not after "{printable(begin.text)}"'
-    return IohError(cause, "Give --from the earlier one", ExitCode.USAGE)
+    raise IohError(cause, "Give --from the earlier one", ExitCode.USAGE)
 
 
 def sane_cycle_s(cycle_s: float) -> float:

@@ -10,10 +10,17 @@ from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.sinks.cells import safe_name
 from ioh.sinks.rows import is_flow
 from ioh.tui.render.pages import FOLLOW, Page
-from ioh.tui.render.panels import PanelView, folded, shown_layer, table_spec, visible_rows
+from ioh.tui.render.panels import (
+    PanelView,
+    cursor_in,
+    folded,
+    shown_layer,
+    table_spec,
+    visible_rows,
+)
 from ioh.tui.render.top import cursor_in
 from ioh.tui.rows import LayerRow, layer_rows
-from ioh.tui.state import Narrow, ViewState
+from ioh.tui.state import Narrow, Prompt, Screen, ViewState
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,6 @@ class Context:
 
 MAX_TYPED = 80
 Argument = str | int | float
-Action = Callable[[ViewState, Context, Argument], ViewState]
 
 
 def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
@@ -64,10 +70,9 @@ def with_valid_choice(state: ViewState, snapshot: Snapshot) -> ViewState:
 
 def act(state: ViewState, action: str, argument: Argument, context: Context) -> ViewState:
     """The state after an action; the same one where it means nothing here."""
-    found = _ACTIONS.get(action)
-    if found is None:
+    if action not in _ACTIONS:
         return state
-    changed = found(state, context, argument)
+    changed = _ACTIONS[action](state, context, argument)
     if changed.chosen != state.chosen or changed.layer != state.layer:
         changed = replace(changed, has_chosen=True)
     return changed
@@ -99,22 +104,19 @@ def _rows(state: ViewState, context: Context) -> list[LayerRow]:
 
 def _layer(state: ViewState, context: Context, argument: Argument) -> ViewState:
     at = int(argument) - 1
-    if not 0 <= at < len(context.layers):
+    if not 0 <= at < len(context.layers) or refusal("layer", argument, context):
         return state
     name = context.layers[at]
-    if refusal("layer", argument, context):
-        return state
     if state.layer == name and state.screen == "main":
         return replace(state, layer="")
-    ops = [row for row in layer_rows(context.snapshot, only=name) if row.op]
-    chosen = state.chosen if state.chosen[0] == name or not ops else ops[0].key
-    if not ops:
-        chosen = (name, "")
+    ops = [row.key for row in layer_rows(context.snapshot, only=name) if row.op]
+    chosen = ops[0] if ops else (name, "")
+    if ops and state.chosen[0] == name:
+        chosen = state.chosen
     return replace(state, layer=name, chosen=chosen, screen="main", scroll=0)
 
 
-def _open(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument
+def _open(state: ViewState, context: Context) -> ViewState:
     if state.screen != "main":
         return state
     if state.focus == "layers":
@@ -131,8 +133,7 @@ def _open(state: ViewState, context: Context, argument: Argument) -> ViewState:
     return replace(state, narrow=to, focus="layers")
 
 
-def _back(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del context, argument
+def _back(state: ViewState) -> ViewState:
     if state.screen != "main":  # of a search the whole text first
         return replace(state, screen=state.screen if state.typed else "main", scroll=0, typed="")
     name = state.chosen[0]
@@ -182,9 +183,8 @@ def _direction(state: ViewState, context: Context, wanted: str) -> ViewState:
     return replace(state, chosen=same[0].key) if same else state
 
 
-def _next_op(state: ViewState, context: Context, argument: Argument) -> ViewState:
+def _next_op(state: ViewState, context: Context) -> ViewState:
     """The layer's next kind of operation, where all of them are shown."""
-    del argument
     state = _zoomed(state)
     rows = [r.key for r in _rows(state, context) if r.layer == state.chosen[0]]
     if not rows:
@@ -196,14 +196,13 @@ def _next_op(state: ViewState, context: Context, argument: Argument) -> ViewStat
 def _choose(state: ViewState, context: Context, argument: Argument) -> ViewState:
     layer, _, op = str(argument).partition("/")
     if (layer, op) == state.chosen and state.focus == "layers" and op:
-        return _open(state, context, "")
+        return _open(state, context)
     known = isinstance(context.snapshot.layers.get(layer), LayerSnapshot)
     return replace(state, chosen=(layer, op), focus="layers") if known and op else state
 
 
-def _panel(state: ViewState, context: Context, argument: Argument) -> ViewState:
+def _panel(state: ViewState, argument: Argument) -> ViewState:
     """A panel of its own for the chosen layer: the overview has them all in one."""
-    del context
     if argument not in {"hist", "heat", "graph"}:
         return state
     return replace(_zoomed(state), panel=argument, screen="main")  # type: ignore[arg-type]
@@ -239,19 +238,18 @@ def _sort(state: ViewState, context: Context, by: int | str) -> ViewState:
     spec = table_spec(layer, table)
     if spec is None:
         return state
-    columns = list(context.columns)
+    if by == table.sort:
+        return _invert(state, context)
     if isinstance(by, str):
-        if by == table.sort:
-            return state.with_table(name, is_ascending=not table.is_ascending)
         return state.with_table(name, sort=by, is_ascending=False, cursor=0, key=())
+    columns = list(context.columns)
     at = columns.index(table.sort) if table.sort in columns else (-1 if by > 0 else len(columns))
     at += by
     wanted = columns[at] if 0 <= at < len(columns) else ""
     return state.with_table(name, sort=wanted, cursor=0, key=())
 
 
-def _invert(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument
+def _invert(state: ViewState, context: Context) -> ViewState:
     layer = shown_layer(context.panel)
     if layer is None:
         return state
@@ -266,7 +264,7 @@ def _row(state: ViewState, context: Context, argument: Argument) -> ViewState:
     if at < 0:
         return state
     if state.focus == "top" and cursor_in(keys, state.table_of(name)) == at:
-        return _open(state, context, "")
+        return _open(state, context)
     return replace(state.with_table(name, cursor=at, key=keys[at]), focus="top")
 
 
@@ -280,8 +278,7 @@ def _row_of(state: ViewState, context: Context, argument: Argument) -> ViewState
     return _row(state, replace(context, panel=replace(context.panel, state=state)), at)
 
 
-def _focus(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument
+def _focus(state: ViewState, context: Context) -> ViewState:
     if state.focus == "top":
         return replace(state, focus="layers", screen="main")
     _, keys = visible_rows(context.panel)
@@ -291,21 +288,16 @@ def _focus(state: ViewState, context: Context, argument: Argument) -> ViewState:
     return replace(state, focus="top", screen="main")
 
 
-def _screen(name: str) -> Action:
-    def change(state: ViewState, context: Context, argument: Argument) -> ViewState:
-        del context, argument
-        wanted = "main" if state.screen == name else name
-        changed = replace(state, screen=wanted, scroll=FOLLOW)  # type: ignore[arg-type]
-        is_palette = wanted == "commands"
-        return replace(
-            changed, typed="", prompt="command" if is_palette else "", line=0, line_key=""
-        )
-
-    return change
+def _text(state: ViewState, name: Screen) -> ViewState:
+    """A screen that is text, or back from it."""
+    wanted = "main" if state.screen == name else name
+    prompt: Prompt = "command" if wanted == "commands" else ""
+    return replace(
+        state, screen=wanted, scroll=FOLLOW, typed="", prompt=prompt, line=0, line_key=""
+    )
 
 
-def _filter(state: ViewState, context: Context, argument: Argument) -> ViewState:
-    del argument
+def _filter(state: ViewState, context: Context) -> ViewState:
     if state.screen == "help":
         return replace(state, prompt="search", scroll=0)
     if shown_layer(context.panel) is None:
@@ -313,32 +305,32 @@ def _filter(state: ViewState, context: Context, argument: Argument) -> ViewState
     return replace(state, is_typing=True, focus="top", screen="main")
 
 
-_ACTIONS: dict[str, Action] = {
+_ACTIONS: dict[str, Callable[[ViewState, Context, Argument], ViewState]] = {
     "layer": _layer,
-    "open": _open,
-    "back": _back,
-    "focus": _focus,
+    "open": lambda s, c, _: _open(s, c),
+    "back": lambda s, *_: _back(s),
+    "focus": lambda s, c, _: _focus(s, c),
     "up": lambda s, c, _: _move(s, c, -1),
     "down": lambda s, c, _: _move(s, c, 1),
     "page_up": lambda s, c, _: _move(s, c, -c.page),
     "page_down": lambda s, c, _: _move(s, c, c.page),
     "reads": lambda s, c, _: _direction(s, c, "R"),
     "writes": lambda s, c, _: _direction(s, c, "W"),
-    "next_op": _next_op,
+    "next_op": lambda s, c, _: _next_op(s, c),
     "choose": _choose,
-    "panel": _panel,
+    "panel": lambda s, _, a: _panel(s, a),
     "table": _table,
     "sort": lambda s, c, a: _sort(s, c, str(a)),
     "sort_left": lambda s, c, _: _sort(s, c, -1),
     "sort_right": lambda s, c, _: _sort(s, c, 1),
-    "invert": _invert,
+    "invert": lambda s, c, _: _invert(s, c),
     "row": _row,
     "row_of": _row_of,
-    "findings": _screen("findings"),
-    "help": _screen("help"),
-    "palette": _screen("commands"),
-    "mark": lambda s, _, __: replace(s, prompt="mark", typed="", screen="main"),
-    "filter": _filter,
+    "findings": lambda s, *_: _text(s, "findings"),
+    "help": lambda s, *_: _text(s, "help"),
+    "palette": lambda s, *_: _text(s, "commands"),
+    "mark": lambda s, *_: replace(s, prompt="mark", typed="", screen="main"),
+    "filter": lambda s, c, _: _filter(s, c),
 }
 
 

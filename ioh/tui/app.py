@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -20,12 +23,10 @@ from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
 from ioh.tui import textual_fixes
 from ioh.tui.actions import Context, act, pasted, refusal, typed, with_valid_choice
-from ioh.tui.baseline import compared_of
 from ioh.tui.canvas import Canvas
 from ioh.tui.drill_down import narrowed
 from ioh.tui.driver import TerminalDriver
 from ioh.tui.effects import Effects
-from ioh.tui.feed_thread import FeedThread
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
 from ioh.tui.options import ScreenOptions, ThemeName
@@ -38,23 +39,16 @@ from ioh.tui.render.panels import PanelView
 from ioh.tui.render.screen import ScreenData, body_height, draw, page_length, page_of
 from ioh.tui.state import Focus, ViewState
 from ioh.tui.theme import styles_for
-from ioh.tui.time_navigation import TimeNavigation
 from ioh.tui.view import HISTORY_INTERVALS, View
 
 MESSAGE_S = 5.0
-_CHECK_S = 0.5
+_CHECK_S, _END_S = 0.5, 2.0
+T = TypeVar("T")
 _FOCUSES: dict[str, Focus] = {"row": "top", "choose": "layers"}
 
 
 class IohApp(App[int]):
-    """The screen over a feed.
-
-    Args:
-        feed: Where intervals come from; of several hosts, one is looked at.
-        options: How the user wants the screen.
-        first: What is shown until the feed reports something.
-        remembered: What the user chose the last time.
-    """
+    """The screen over a feed, of several hosts one of them; arguments as of run_screen()."""
 
     CSS = "Screen { overflow: hidden; }"
     ENABLE_COMMAND_PALETTE = False  # textual's sends 45 KB; see palette.py
@@ -82,9 +76,11 @@ class IohApp(App[int]):
         self._chosen_theme = remembered.theme
         self.state = self._before_escape = remembered.state()
         self._hosts = feed if isinstance(feed, Hosts) else None
-        self._runner = FeedThread(feed, self._take_news)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._feed = feed
+        self._feed_thread = threading.Thread(target=self._run_feed, name="feed", daemon=True)
         self._views = [
-            View(each, options, partial(self._found, at))
+            View(each, options, partial(self._call, partial(self._take_found, at)))
             for at, each in enumerate(feed.feeds if isinstance(feed, Hosts) else (feed,))
         ]
         self.view = self._views[0]
@@ -108,7 +104,8 @@ class IohApp(App[int]):
             self.terminal.has_room = self._canvas.write
         for view in self._views:
             view.seeker.start()
-        self._runner.start(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._feed_thread.start()
         self.set_interval(_CHECK_S, self._check)
         self.redraw()
 
@@ -120,7 +117,21 @@ class IohApp(App[int]):
         """End the threads, after the feed was stopped."""
         for view in self._views:
             view.seeker.stop()
-        self._runner.end()
+        if self._feed_thread.is_alive():
+            self._feed_thread.join(_END_S)
+
+    def _run_feed(self) -> None:
+        tell = partial(self._call, self._take_news)
+        try:
+            self._feed.run(tell)
+        except BaseException as error:  # noqa: BLE001 (raised again once the terminal is as it was)
+            tell(News(error=error))
+
+    def _call(self, function: Callable[[T], None], argument: T) -> None:
+        """Call a function in the screen's thread, from any other; nothing where it has ended."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed: nobody looks any more
+                self._loop.call_soon_threadsafe(function, argument)
 
     def action_do(self, action: str) -> None:
         """One that no text being typed takes."""
@@ -145,11 +156,6 @@ class IohApp(App[int]):
     def shown(self) -> Snapshot | None:
         """The interval on the screen."""
         return self.view.shown
-
-    @property
-    def travel(self) -> TimeNavigation:
-        """Where on the time line the screen is."""
-        return self.view.travel
 
     @property
     def preferences(self) -> Preferences:
@@ -180,14 +186,11 @@ class IohApp(App[int]):
         if view is self.view:
             self.redraw()
 
-    def _found(self, at: int, found: Found) -> None:
-        self._runner.call(partial(self._take_found, at), found)
-
     def _take_found(self, at: int, found: Found) -> None:
         view = self._views[at]
-        if found.is_baseline:
-            self._effects.take_baseline(found)
-        elif not found.is_history and found.tick == view.travel.position.tick:
+        if found.purpose == "baseline":
+            self._effects.take_baseline(found.snapshot)
+        elif found.purpose == "show" and found.tick == view.travel.tick:
             if found.snapshot is None:
                 self.say("this interval is lost", "crit")
             else:
@@ -211,7 +214,7 @@ class IohApp(App[int]):
         """Notice what does not come: a late tick, the end of a message; or what does: fg."""
         if self.terminal is not None:
             self.terminal.come_back()
-        is_new = self.view.headings.look() or self.view.findings.look()
+        is_new = self.view.look()
         if self._canvas.is_owed:  # a slow terminal: what it does not show yet does not go away
             self._message_until_s = max(self._message_until_s, time.monotonic() + MESSAGE_S)
         if self._message[0] and time.monotonic() > self._message_until_s:
@@ -242,7 +245,7 @@ class IohApp(App[int]):
         snapshot = self._narrowed()
         if snapshot is None:
             return None
-        points = self.view.past.window(self.travel.position.tick, HISTORY_INTERVALS)
+        points = self.view.past.window(self.view.travel.tick, HISTORY_INTERVALS)
         return PanelView(self.state, snapshot, points, is_ascii=self.options.ascii_only)
 
     def _seen_by(self, panel: PanelView) -> Context:
@@ -260,23 +263,21 @@ class IohApp(App[int]):
         return narrowed(self.shown, self.state.narrow)
 
     def _data(self, snapshot: Snapshot | None) -> ScreenData:
-        tick = self.travel.position.tick
+        tick = self.view.travel.tick
         if self.view.past.narrow(self.state.narrow):
-            self.view.seeker.fill(tick)
+            self.view.seeker.ask(tick, "history")
         return ScreenData(
             snapshot=snapshot,
-            header=self.view.headings.header(
-                self.view.shown, self.state.narrow, self.view.age_s(), is_over=self.view.is_over
-            ),
+            header=self.view.header(self.state.narrow),
             points=self.view.past.window(tick, HISTORY_INTERVALS),
-            timeline=self.view.headings.timeline(self.view.shown),
+            timeline=self.view.timeline(),
             status="" if self.view.status in self._message[0] else self.view.status,
             message=self._message,
-            line=self.view.headings.line,
+            line=self.view.line,
             specs=tuple(self.view.latest.specs.values()) if self.view.latest else (),
             tick=tick,
             found=self.view.findings.found(),
-            compared=compared_of(self.state, self.view.baseline),
+            compared=self.view.baseline.compared() if self.state.screen == "compare" else None,
             hosts=self._hosts.states if self._hosts else (),
             host_at=self._views.index(self.view),
             is_ascii=self.options.ascii_only,
@@ -365,11 +366,11 @@ class IohApp(App[int]):
         """One action, by a key, the mouse or the palette."""
         self._message = ("", "")
         panel = self.panel_view()
-        if action in self.travel.actions:
+        if action in self.view.travel.actions:
             self.view.status = "" if self.view.is_over else self.view.status
-            self.say(self.travel.actions[action](argument, self.view.shown))
+            self.say(self.view.travel.actions[action](argument, self.view.shown) or "")
         elif action in self._effects.actions:
-            self.say(self._effects.actions[action](argument))
+            self.say(self._effects.actions[action](argument) or "")
         elif panel is not None:
             context = self._seen_by(panel)
             if action == "open" and context.text is not None:
@@ -381,7 +382,7 @@ class IohApp(App[int]):
             other = "main" if self.state.screen == "help" or action == "back" else "help"
             self.state = ViewState(screen=other)  # type: ignore[arg-type]
         # What is being fetched is drawn as soon as it is there; the old picture would delay that.
-        if action not in self.travel.actions or not self.view.seeker.is_visiting:
+        if action not in self.view.travel.actions or not self.view.seeker.is_visiting:
             self.redraw()
 
     def _open(self, text: Page) -> None:

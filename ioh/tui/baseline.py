@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from ioh.model.feed import Feed, TimelineEvent
 from ioh.model.snapshot import Snapshot
-from ioh.tui.prefetch import Found
 from ioh.tui.render.compare import Compared
-from ioh.tui.state import ViewState
 
 
 class Baseline:
@@ -17,9 +15,7 @@ class Baseline:
     Shape:
         ``snapshot`` is None until there is one; ``text`` that of its mark, "" where it has none.
 
-    Args:
-        feed: Whose marks they are.
-        request: Asks for an interval by its number; take() gets the answer.
+    ``request`` asks for an interval of the feed by its number; take() gets the answer.
     """
 
     def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:
@@ -47,19 +43,16 @@ class Baseline:
     def ask(self, mark: TimelineEvent) -> None:
         """Have the interval fetched that holds it: the one after the last that ends before it."""
         self._asked = mark
-        extent = self._feed.extent
-        tick = self._feed.tick_at(mark.time_unix_s) + 1
-        self._request(max(extent.first, min(tick, extent.last)))
+        self._request(self._feed.extent.nearest(self._feed.tick_at(mark.time_unix_s) + 1))
 
-    def take(self, found: Found) -> bool:
+    def take(self, found: Snapshot | None) -> bool:
         """Compare with what ask() brought; False where that interval is lost."""
-        if self._asked is not None and found.snapshot is not None:
-            self.pin(found.snapshot, self._asked.text)
-        return found.snapshot is not None
+        if self._asked is not None and found is not None:
+            self.pin(found, self._asked.text)
+        return found is not None
 
-
-def compared_of(state: ViewState, baseline: Baseline) -> Compared | None:
-    """What the screen is to draw of it; None where it does not."""
-    if state.screen != "compare" or baseline.snapshot is None:
-        return None
-    return Compared(baseline.snapshot, baseline.text, baseline.marks())
+    def compared(self) -> Compared | None:
+        """What the screen is to draw of it; None where there is nothing."""
+        if self.snapshot is None:
+            return None
+        return Compared(self.snapshot, self.text, self.marks())

@@ -27,14 +27,6 @@ _BRIEF_S = 0.2
 _SETTLE_S = 0.05
 
 
-def _nobody(stood_s: float) -> None:
-    del stood_s
-
-
-def _nothing() -> None:
-    """Until there is a picture."""
-
-
 class _Writer(WriterThread):
     """Textual's, which says what it has written, and since when it tried."""
 
@@ -77,11 +69,11 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         self._can_stop = signal.getsignal(signal.SIGTSTP) != signal.SIG_IGN
         self._link = Link(time.monotonic)
-        self.has_room: Callable[[], None] = _nothing
+        self.has_room: Callable[[], None] = lambda: None
         setattr(linux_driver, "WriterThread", _Writer)  # noqa: B010 (mypy: not exported)
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._listen()
-        self.came_back: Callable[[float], None] = _nobody
+        self.came_back: Callable[[float], None] = lambda _: None
         # Ends the input thread's wait: looking every so often costs a tenth of a percent of a CPU.
         self._over, self._say_over = os.pipe()
 
@@ -102,11 +94,7 @@ class TerminalDriver(LinuxDriver):
         return self._writer_thread is None or not self._writer_thread.is_alive()
 
     def stand_still(self) -> bool:
-        """Stop until somebody continues ioh, the terminal as it was before.
-
-        Returns:
-            False where nothing could continue it, and nothing was stopped.
-        """
+        """Stop until somebody continues ioh; False where nobody could, and nothing was stopped."""
         if not self._can_stop:
             return False
         self.suspend_application_mode()
@@ -151,14 +139,11 @@ class TerminalDriver(LinuxDriver):
     # ---- pictures
 
     def room(self) -> int:
-        """How many bytes of a picture may be written now; has_room() is called when there is more.
-
-        0 also where it has to be asked again after wait_s().
-        """
+        """How many bytes of a picture may be written now; 0: ask again after wait_s()."""
         return 0 if self.is_away else self._link.room()
 
     def wait_s(self) -> float:
-        """See room()."""
+        """How long until room() has to be asked again, should has_room() not be called before."""
         return self._link.wait_s()
 
     def send(self, picture: str) -> None:

@@ -4,141 +4,100 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ioh.model.errors import ExitCode
+from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock
 from ioh.tui import export_actions
-from ioh.tui.driver import TerminalDriver
-from ioh.tui.options import ScreenOptions, ThemeName
-from ioh.tui.prefetch import Found
-from ioh.tui.render.line import ScreenFrame
-from ioh.tui.render.panels import PanelView
-from ioh.tui.state import ViewState
-from ioh.tui.view import View
+
+if TYPE_CHECKING:
+    from ioh.tui.app import IohApp
 
 Argument = str | int | float
-
-
-class Application(Protocol):
-    """What effects need of the application, beside what every one of textual has."""
-
-    state: ViewState
-    view: View
-    options: ScreenOptions
-    theme_name: ThemeName
-
-    @property
-    def terminal(self) -> TerminalDriver | None: ...  # noqa: D102
-    def do(self, action: str, argument: str | float = "") -> None: ...  # noqa: D102
-    def say(self, text: str, style: str = "") -> None: ...  # noqa: D102
-    def look_at(self, name: str = "") -> bool: ...  # noqa: D102
-    def frame(self) -> ScreenFrame: ...  # noqa: D102
-    def panel_view(self) -> PanelView | None: ...  # noqa: D102
-    def change_theme(self, theme: ThemeName) -> None: ...  # noqa: D102
-    def exit(self, result: int | None = None) -> None: ...  # noqa: D102
-    def copy_to_clipboard(self, text: str) -> None: ...  # noqa: D102
 
 
 class Effects:
     """What the application does beside drawing.
 
     Shape:
-        ``actions`` by the names of keys.py; each returns what to say, "" for nothing.
-
-    Args:
-        app: Whose keys they are.
+        ``actions`` by the names of keys.py; each returns what to say.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: IohApp) -> None:
         self._app = app
-        self.actions: dict[str, Callable[[Argument], str]] = {
-            "quit": self._quit,
-            "stand_still": self._stand_still,
-            "record": self._record,
-            "visit": self._visit,
-            "host": self._host,
-            "set_mark": self._set_mark,
-            "compare": self._compare,
+        self.actions: dict[str, Callable[[Argument], str | None]] = {
+            "quit": lambda _: app.exit(int(ExitCode.OK)),
+            "stand_still": lambda _: self._stand_still(),
+            "record": lambda _: app.view.feed.toggle_recording(),
+            "visit": lambda moment: self._visit(str(moment)),
+            "host": lambda name: self._host(str(name)),
+            "set_mark": lambda text: self._set_mark(str(text).strip()),
+            "compare": lambda _: self._compare(),
             "compare_with": self._compare_with,
-            "copy": self._copy,
-            "save": self._save,
-            "mouse": self._mouse,
-            "theme": self._theme,
+            "copy": lambda _: self._copy(),
+            "save": lambda _: self._save(),
+            "mouse": lambda _: self._mouse(),
+            "theme": app.change_theme,  # type: ignore[dict-item]
         }
 
-    def _quit(self, argument: Argument) -> str:
-        """End, whatever is open."""
-        del argument
-        self._app.exit(int(ExitCode.OK))
-        return ""
-
-    def _stand_still(self, argument: Argument) -> str:
+    def _stand_still(self) -> str:
         """Give the terminal back and stop, until a shell continues ioh."""
-        del argument
         terminal = self._app.terminal
         if terminal is not None and terminal.stand_still():
             return ""
         return "no job control here: ioh cannot be suspended; q quits"
 
-    def _record(self, argument: Argument) -> str:
-        del argument
-        return self._app.view.feed.toggle_recording()
-
-    def _visit(self, argument: Argument) -> str:
+    def _visit(self, moment: str) -> None:
         """Go to a finding's begin, and look at what was done then."""
         self._app.state = replace(self._app.state, screen="main", scroll=0)
-        since, _, host = str(argument).partition("@")
+        since, _, host = moment.partition("@")
         if host:
             self._app.look_at(host)
         self._app.do("seek", since)
-        return ""
 
-    def _host(self, argument: Argument) -> str:
-        """Look at another host."""
-        if self._app.look_at(str(argument)):
+    def _host(self, name: str) -> str:
+        if self._app.look_at(name):
             return ""
         return "there is no other host: ioh --host A --host B shows several"
 
-    def _set_mark(self, argument: Argument) -> str:
+    def _set_mark(self, text: str) -> str:
         """Now, or at the interval shown; what is measured then can be compared with later."""
-        app, text = self._app, str(argument).strip()
-        if app.view.shown is None or not text:
+        view = self._app.view
+        if view.shown is None or not text:
             return "a mark needs a text"
-        is_now = app.view.travel.position.is_following and app.view.feed.mode == "live"
-        app.view.baseline.pin(app.view.shown, text)
-        return app.view.feed.set_mark(text, None if is_now else app.view.shown.time_unix_s)
+        is_now = view.travel.is_following and view.feed.mode == "live"
+        view.baseline.pin(view.shown, text)
+        return view.feed.set_mark(text, None if is_now else view.shown.time_unix_s)
 
-    def _compare(self, argument: Argument) -> str:
+    def _compare(self) -> str:
         """Show what has changed since the interval pinned, or since a mark; else pin it."""
-        del argument
-        app = self._app
-        if app.view.shown is None:
+        app, baseline, shown = self._app, self._app.view.baseline, self._app.view.shown
+        if shown is None:
             return ""
-        is_open = app.state.screen == "compare"
-        mark = app.view.baseline.nearest(app.view.shown)
-        if is_open or (app.view.baseline.snapshot is None and mark is None):
-            app.view.baseline.pin(app.view.shown)
+        mark = baseline.nearest(shown)
+        if app.state.screen == "compare" or (baseline.snapshot is None and mark is None):
+            baseline.pin(shown)
             app.state = replace(app.state, screen="main", scroll=0)
-            when = clock(app.view.shown.time_unix_s, utc=app.options.utc)
+            when = clock(shown.time_unix_s, utc=app.options.utc)
             return f"{when} is pinned: A compares what is shown with it"
-        if app.view.baseline.snapshot is None and mark is not None:
+        if baseline.snapshot is None and mark is not None:
             app.state = replace(app.state, line_key=f"{mark.time_unix_s}")
-            app.view.baseline.ask(mark)
+            baseline.ask(mark)
         else:
             self._show_compared()
         return ""
 
-    def _compare_with(self, argument: Argument) -> str:
+    def _compare_with(self, time_unix_s: Argument) -> str:
         """A mark chosen from the list."""
-        marks = self._app.view.baseline.marks()
-        mark = next((mark for mark in marks if mark.time_unix_s == argument), None)
-        if mark is None:
-            return "that mark is not kept any more"
-        self._app.view.baseline.ask(mark)
-        return ""
+        baseline = self._app.view.baseline
+        for mark in baseline.marks():
+            if mark.time_unix_s == time_unix_s:
+                baseline.ask(mark)
+                return ""
+        return "that mark is not kept any more"
 
-    def take_baseline(self, found: Found) -> None:
+    def take_baseline(self, found: Snapshot | None) -> None:
         """Compare with a mark's interval, which is there now."""
         if self._app.view.baseline.take(found):
             self._show_compared()
@@ -148,8 +107,7 @@ class Effects:
     def _show_compared(self) -> None:
         self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
 
-    def _copy(self, argument: Argument) -> str:
-        del argument
+    def _copy(self) -> str:
         panel = self._app.panel_view()
         if panel is None:
             return ""
@@ -159,16 +117,14 @@ class Effects:
         self._app.copy_to_clipboard(text)
         return export_actions.copied()
 
-    def _save(self, argument: Argument) -> str:
-        del argument
+    def _save(self) -> str:
         app = self._app
         if app.view.shown is None:
             return "nothing to save yet"
         utc = app.options.utc
         return export_actions.save(app.frame(), app.view.shown, app.theme_name, utc=utc)
 
-    def _mouse(self, argument: Argument) -> str:
-        del argument
+    def _mouse(self) -> str:
         driver = self._app.terminal
         if driver is None:
             return ""
@@ -176,7 +132,3 @@ class Effects:
         if driver.has_mouse:
             return "mouse on: clicks and the wheel are ioh's"
         return "mouse off: the terminal selects text"
-
-    def _theme(self, argument: Argument) -> str:
-        self._app.change_theme(str(argument))  # type: ignore[arg-type]
-        return ""

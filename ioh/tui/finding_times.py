@@ -10,11 +10,7 @@ MAX_SEEN = 500
 
 
 class FindingTimes:
-    """What is known of a feed's findings.
-
-    Args:
-        feed: Asked what it has looked at by itself.
-    """
+    """What is known of a feed's findings: what it looked at by itself, and what was seen here."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed

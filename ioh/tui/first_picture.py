@@ -28,13 +28,8 @@ def first_picture(  # noqa: PLR0913
 ) -> list[str]:
     """The lines of the screen until a feed reports something; plain, without spaces at their ends.
 
-    Args:
-        mode: What the header says.
-        options: How the user wants the screen.
-        size: Columns and lines.
-        cycle_s: Time between two samples as asked for.
-        title: Of what is played, printable.
-        snapshot: The first interval, where that is over already.
+    ``size`` in columns and lines; ``cycle_s`` as asked for; ``title`` of what is played, printable;
+    ``snapshot`` is the first interval, where that is over already.
     """
     header = HeaderView(
         mode=mode,

@@ -8,6 +8,8 @@ from typing import Literal
 
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.rows import is_flow
+from ioh.tui.drill_down import narrowed
+from ioh.tui.state import Narrow
 
 MAX_POINTS = 1200
 Measure = Literal["bytes_per_s", "ops_per_s", "latency_us"]
@@ -68,36 +70,52 @@ def _op_point(stats: OpStats) -> OpPoint:
     )
 
 
-class TrendHistory:
-    """Points by the number of their interval; those farthest from the last one used go first."""
+class Past:
+    """The intervals around the one shown, of everything and of the row narrowed to.
 
-    def __init__(self, max_points: int = MAX_POINTS) -> None:
-        self._max = max_points
-        self._points: dict[int, TrendPoint] = {}
+    Filled by the screen's thread and by the seeker's; points far from the newest one go first.
+    """
 
-    def __len__(self) -> int:
-        return len(self._points)
+    def __init__(self) -> None:
+        self._whole: dict[int, TrendPoint] = {}
+        self._row: tuple[Narrow, dict[int, TrendPoint]] | None = None
 
-    def take(self, tick: int, point: TrendPoint) -> None:
-        """Keep one more."""
-        self._points[tick] = point
-        if len(self._points) > self._max:
-            far = max(self._points, key=lambda known: abs(known - tick))
-            del self._points[far]
+    def narrow(self, to: Narrow | None) -> bool:
+        """Show one row from now on, None for everything; returns whether its past must be read."""
+        if to == (self._row[0] if self._row else None):
+            return False
+        self._row = (to, {}) if to is not None else None
+        return to is not None
 
-    def clear(self) -> None:
-        """Forget everything, as when the screen is narrowed to one device."""
-        self._points.clear()
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether one row is shown."""
+        return self._row is not None
+
+    def take(self, tick: int, snapshot: Snapshot, *, is_whole: bool = True) -> None:
+        """Keep one more interval; one without its tables says nothing of a row."""
+        _keep(self._whole, tick, point_of(snapshot))
+        row = self._row  # the other thread may narrow to another one meanwhile
+        if row is not None and is_whole:
+            _keep(row[1], tick, point_of(narrowed(snapshot, row[0])))
 
     def window(self, last: int, count: int) -> list[TrendPoint | None]:
-        """The ``count`` intervals up to ``last``; None for each that is not known."""
-        return [self._points.get(tick) for tick in range(last - count + 1, last + 1)]
+        """The ``count`` intervals up to ``last``, as narrowed; None for each that is not known."""
+        points = self._row[1] if self._row else self._whole
+        return [points.get(tick) for tick in range(last - count + 1, last + 1)]
 
     def missing(self, last: int, count: int, first_kept: int) -> tuple[int, int] | None:
         """First and last interval of that window that are kept somewhere and not known here."""
-        begin = max(first_kept, last - count + 1)
-        gaps = [tick for tick in range(begin, last + 1) if tick not in self._points]
+        known = [self._whole, *([self._row[1]] if self._row else [])]
+        ticks = range(max(first_kept, last - count + 1), last + 1)
+        gaps = [tick for tick in ticks if any(tick not in points for points in known)]
         return (gaps[0], gaps[-1]) if gaps else None
+
+
+def _keep(points: dict[int, TrendPoint], tick: int, point: TrendPoint) -> None:
+    points[tick] = point
+    if len(points) > MAX_POINTS:
+        del points[max(points, key=lambda known: abs(known - tick))]
 
 
 def series(

@@ -32,9 +32,6 @@ class Keyboard:
 
     The parser of textual 8.2.8 gets whole sequences only: it ends with a UnicodeDecodeError at
     bytes that are no UTF-8, and takes a tenth of a second to know Esc from the begin of a sequence.
-
-    Args:
-        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -29,11 +29,7 @@ _TRY_AGAIN_S = 600.0
 
 
 class Link:
-    """Counts what was written and what was shown; used by several threads.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """Counts what was written and what was shown; used by several threads; ``clock`` monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -23,12 +23,10 @@ class Command:
     words: str = ""
 
 
-_WITHOUT_KEY = (
-    *(
-        Command(f"Colours: {theme}", "", "theme", theme, "theme color scheme")
-        for theme in ("dark", "light", "mono")
-    ),
-)
+_WITHOUT_KEY = [
+    Command(f"Colours: {theme}", "", "theme", theme, "theme color scheme")
+    for theme in ("dark", "light", "mono")
+]
 
 
 def found(text: str, *fields: str) -> bool:
@@ -42,11 +40,9 @@ def found(text: str, *fields: str) -> bool:
 
 
 def commands(text: str, layers: Sequence[str]) -> list[Command]:
-    """What fits a text: by title first, then by other names.
+    """What fits a text typed: by title first, then by other names; everything fits "".
 
-    Args:
-        text: What was typed; everything fits "".
-        layers: Titles of those that can be zoomed into, in the order of their keys.
+    ``layers``: titles of those that can be zoomed into, in the order of their keys.
     """
     known = [
         Command(key.help[:1].upper() + key.help[1:], key.label, key.action, key.argument, key.words)

@@ -18,12 +18,7 @@ _SAMPLE = "x"
 
 
 class Paint:
-    """How a terminal is made to show each style.
-
-    Args:
-        styles: Every named style.
-        console: Of the terminal.
-    """
+    """How a terminal is made to show each of the named styles."""
 
     def __init__(self, styles: Mapping[str, Style], console: Console) -> None:
         self.styles, self.console = styles, console

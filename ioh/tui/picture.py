@@ -48,14 +48,7 @@ LIGHT = TerminalTheme(
 def svg(
     frame: ScreenFrame, styles: Mapping[str, Style], title: str, *, is_light: bool = False
 ) -> str:
-    """The frame as an SVG document.
-
-    Args:
-        frame: Lines that all have the same width.
-        styles: See theme.py.
-        title: Of the picture's window frame; printable.
-        is_light: On white instead of black.
-    """
+    """The frame as an SVG document; ``title`` printable, ``is_light``: on white, not black."""
     theme = LIGHT if is_light else DARK
     columns = max((line.width for line in frame.lines), default=80)
     width = LEFT_PX + columns * COLUMN_PX + BORDER_PX

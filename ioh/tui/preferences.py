@@ -17,8 +17,6 @@ from ioh.tui.state import Panel, TableState, ViewState
 
 FILE_NAME = "screen.json"
 MAX_BYTES = 1 << 16
-_MAX_NAME = 64
-_MAX_TABLES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +67,20 @@ def _parsed(found: Mapping[str, object]) -> Preferences:
     theme, panel, tables = found["theme"], found["panel"], found["tables"]
     if theme not in (None, *get_args(ThemeName)) or panel not in get_args(Panel):
         raise ValueError(theme)
-    if not isinstance(tables, dict) or len(tables) > _MAX_TABLES:
-        raise ValueError(tables)
+    if not isinstance(tables, dict):
+        raise TypeError(tables)
     return Preferences(
         theme,  # type: ignore[arg-type]
         panel,  # type: ignore[arg-type]
-        {_name(layer): _table(*values) for layer, values in tables.items()},
+        {
+            _name(layer): TableState(_name(name), _name(sort), bool(is_ascending))
+            for layer, (name, sort, is_ascending) in tables.items()
+        },
     )
 
 
-def _table(name: object, sort: object, is_ascending: object) -> TableState:
-    return TableState(_name(name), _name(sort), bool(is_ascending))
-
-
 def _name(text: object) -> str:
-    if not isinstance(text, str) or len(text) > _MAX_NAME or not text.isprintable():
+    if not isinstance(text, str) or not text.isprintable():
         raise ValueError(text)
     return text
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from ioh.model.feed import Feed
 from ioh.model.snapshot import Snapshot
-from ioh.tui.past import Past
+from ioh.tui.history import Past
 
 # So long the screen has a CPU to itself to draw what was found: longer than that takes.
 DRAW_S = 0.03
@@ -16,40 +17,33 @@ DRAW_S = 0.03
 REST_S = 0.25
 FAR = 2
 
+# To show, with its past; to compare with; only the past of one that is shown already.
+Purpose = Literal["show", "baseline", "history"]
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a request brought.
 
     Shape:
-        ``snapshot`` None where that interval is lost; ``is_history``: only the history around
-        it has grown, ``snapshot`` says nothing; ``is_baseline``: compare() asked for it.
+        ``snapshot`` None where that interval is lost, and where the history around it has grown.
     """
 
     tick: int
     snapshot: Snapshot | None
-    is_history: bool = False
-    is_baseline: bool = False
+    purpose: Purpose = "show"
 
 
 class Prefetch:
     """Serves the newest request only: who holds an arrow key down wants the last one.
 
-    Args:
-        feed: Where intervals come from.
-        past: Filled with what lies before the interval wanted.
-        tell: Called from the thread with each result.
-        span: How many intervals of history are wanted.
+    ``past`` is filled with ``span`` intervals up to the one wanted; ``tell`` is called from the
+    thread.
     """
 
     def __init__(self, feed: Feed, past: Past, tell: Callable[[Found], None], span: int) -> None:
-        self._feed = feed
-        self._past = past
-        self._tell = tell
-        self._span = span
-        self._wanted: int | None = None
-        self._to_fill: int | None = None
-        self._to_compare: int | None = None
+        self._feed, self._past, self._tell, self._span = feed, past, tell, span
+        self._asked: dict[Purpose, int] = {}
         self._is_visiting = False
         self._is_over = False
         self._wake = threading.Condition()
@@ -67,57 +61,39 @@ class Prefetch:
         if self._thread.is_alive():
             self._thread.join(1.0)
 
-    def request(self, tick: int) -> None:
+    def ask(self, tick: int, purpose: Purpose = "show") -> None:
         """Ask for an interval; what was asked for before and not begun is forgotten."""
         with self._wake:
-            self._wanted = tick
+            self._asked[purpose] = tick
             self._wake.notify()
 
     @property
     def is_visiting(self) -> bool:
-        """Whether an interval that was asked for has not arrived yet."""
-        return self._is_visiting or self._wanted is not None
-
-    def fill(self, tick: int) -> None:
-        """Ask for the past of an interval that is shown already."""
-        with self._wake:
-            self._to_fill = tick
-            self._wake.notify()
-
-    def compare(self, tick: int) -> None:
-        """Ask for an interval that the one shown is compared with."""
-        with self._wake:
-            self._to_compare = tick
-            self._wake.notify()
-
-    def _next(self) -> tuple[int | None, int | None, int | None] | None:
-        """The intervals to visit, to compare with, and to read the past of; None in the end."""
-        with self._wake:
-            self._wake.wait_for(
-                lambda: self._has_other_work() or self._to_fill is not None, timeout=None
-            )
-            work = self._wanted, self._to_compare, self._to_fill
-            self._is_visiting = self._wanted is not None
-            self._wanted = self._to_compare = self._to_fill = None
-            return None if self._is_over else work
+        """Whether an interval to show has not arrived yet."""
+        return self._is_visiting or "show" in self._asked
 
     def _has_other_work(self) -> bool:
-        return self._wanted is not None or self._to_compare is not None or self._is_over
+        return self._is_over or "show" in self._asked or "baseline" in self._asked
 
     def _run(self) -> None:
-        while (work := self._next()) is not None:
-            tick, to_compare, to_fill = work
-            if to_compare is not None:
-                self._tell(Found(to_compare, self._feed.visit(to_compare), is_baseline=True))
-            if tick is not None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._is_over or self._asked)
+                if self._is_over:
+                    return
+                asked, self._is_visiting = self._asked, "show" in self._asked
+                self._asked = {}
+            if (tick := asked.get("baseline")) is not None:
+                self._tell(Found(tick, self._feed.visit(tick), "baseline"))
+            if (tick := asked.get("show")) is not None:
                 found = self._feed.visit(tick)
                 self._is_visiting = False
                 self._tell(Found(tick, found))
                 self._wait(DRAW_S)
                 self._fill(tick)
                 self._judge(tick)
-            elif to_fill is not None:
-                self._fill(to_fill)
+            elif (tick := asked.get("history")) is not None:
+                self._fill(tick)
 
     def _wait(self, seconds: float) -> None:
         with self._wake:
@@ -147,4 +123,4 @@ class Prefetch:
             self._past.take(at, snapshot, is_whole=is_whole)
             if self._has_other_work():
                 return
-        self._tell(Found(tick, None, is_history=True))
+        self._tell(Found(tick, None, "history"))

@@ -45,9 +45,7 @@ class LayerRow:
 def layer_rows(snapshot: Snapshot, *, only: str = "") -> list[LayerRow]:
     """The lines in the path's order, a layer's reads before its writes.
 
-    Args:
-        snapshot: The interval.
-        only: A layer whose every op is wanted; "" for all layers' reads and writes.
+    ``only``: a layer whose every op is wanted; "" for all layers' reads and writes.
     """
     found: list[LayerRow] = []
     for name, layer in snapshot.layers.items():

@@ -22,12 +22,8 @@ def run_screen(
 ) -> int:
     """Show a feed until the user ends it; returns the exit status.
 
-    Args:
-        feed: Where intervals come from.
-        options: How the user wants the screen.
-        first: What is shown until the feed reports something.
-        remembered: What the user chose the last time; what is chosen now is remembered.
-        note: What to say at the beginning, printable.
+    ``first`` is shown until the feed reports something; ``remembered`` is what was chosen the last
+    time, and what is chosen now is remembered; ``note`` is said at the beginning, printable.
 
     Raises:
         BaseException: What ended the feed, once the terminal is as it was.

@@ -101,11 +101,9 @@ _MONO = {
 
 
 def styles_for(theme: ThemeName, color_system: str | None) -> Mapping[str, Style]:
-    """Every named style.
+    """Every named style; ``auto`` is dark: a terminal does not say which it is.
 
-    Args:
-        theme: ``auto`` is dark: a terminal does not say which it is.
-        color_system: As rich calls it: ``truecolor``, ``256``, ``standard``, None for none.
+    ``color_system`` as rich calls it: ``truecolor``, ``256``, ``standard``, None for none.
     """
     if theme == "mono" or color_system is None:
         named = {**_COMMON, **_MONO}

@@ -7,136 +7,118 @@ from collections.abc import Callable
 from ioh.model.feed import Feed
 from ioh.model.snapshot import Snapshot
 from ioh.tui.finding_times import FindingTimes
-from ioh.tui.position import Position, next_moment
 
 _CYCLES_S = (1.0, 2.0, 5.0, 10.0)
 _SPEEDS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 Argument = str | int | float
+_SAME_S = 1e-3  # moments closer to each other are one
 
 
 class TimeNavigation:
     """Where on the time line the screen is, and how it gets elsewhere.
 
-    Args:
-        feed: What there is to visit.
-        request: Asks for an interval; the answer comes later.
-        speed: Of a recording, to begin with.
-        findings: When there were any.
+    Shape:
+        ``tick`` is the number of the interval shown, 0 before there is any; ``is_following``: the
+        next one told is shown as soon as it comes; ``actions`` by the names of keys.py, each gets
+        the interval shown and returns what to say.
+        ``request`` asks for an interval; the answer comes later.
     """
 
     def __init__(
         self,
         feed: Feed,
         request: Callable[[int], None],
+        findings: FindingTimes,
         speed: float = 1.0,
-        findings: FindingTimes | None = None,
     ) -> None:
-        self._feed = feed
-        self._findings = findings or FindingTimes(feed)
-        self._request = request
-        self.position = Position()
+        self._feed, self._request, self._findings = feed, request, findings
+        self.tick, self.is_following = 0, True
         self.speed = speed
-        self.actions: dict[str, Callable[[Argument, Snapshot | None], str]] = {
-            "pause": self._pause,
-            "step": self._step,
-            "begin": self._begin,
-            "end": self._end,
-            "seek": self._seek,
-            "moment": self._moment,
-            "speed": self._change_speed,
+        self.actions: dict[str, Callable[[Argument, Snapshot | None], str | None]] = {
+            "pause": lambda _, shown: self._pause(shown),
+            "step": lambda ticks, _: self._go(self.tick + int(ticks)),
+            "begin": lambda *_: self._go(feed.extent.first),
+            "end": lambda *_: self._end(),
+            "seek": lambda time_unix_s, _: self.seek(float(time_unix_s)),
+            "moment": lambda direction, shown: self._moment(int(direction), shown),
+            "speed": lambda direction, _: self._change_speed(1 if int(direction) > 0 else -1),
         }
 
-    def _visit(self, tick: int | None) -> None:
-        if tick is not None:
-            self._feed.hold()
-            self._request(tick)
-
     def _go(self, tick: int) -> None:
-        self._visit(self.position.go(tick, self._feed.extent))
+        """Show an interval, or the nearest there is."""
+        extent = self._feed.extent
+        if extent.last >= extent.first:
+            self.tick, self.is_following = extent.nearest(tick), False
+            self._feed.hold()
+            self._request(self.tick)
 
-    def _pause(self, argument: Argument, shown: Snapshot | None) -> str:
-        del argument
-        if self.position.is_following and not self._is_at_the_end:
-            if shown is not None:
-                self.position.is_following = False
-                self._feed.hold()
-        else:
+    def seek(self, time_unix_s: float) -> None:
+        """Show the last interval that ends not later than a time."""
+        self._go(self._feed.tick_at(time_unix_s))
+
+    def _pause(self, shown: Snapshot | None) -> None:
+        if not self.is_following or self._is_at_the_end:
             self.follow()
-        return ""
+        elif shown is not None:
+            self.is_following = False
+            self._feed.hold()
 
     @property
     def _is_at_the_end(self) -> bool:
         """Whether there is nothing left to play."""
         extent = self._feed.extent
-        is_last = self.position.tick >= extent.last and not extent.is_growing
+        is_last = self.tick >= extent.last and not extent.is_growing
         return is_last and self._feed.can_play
 
     def follow(self) -> None:
         """Let time run on: a recording from where it stands, at its end anew, live from now."""
-        self.position.is_following = True
+        self.is_following = True
         if self._is_at_the_end:
-            self.position.tick = self._feed.extent.first
+            self.tick = self._feed.extent.first
         if self._feed.mode != "live":
-            self._feed.play_from(self.position.tick)
+            self._feed.play_from(self.tick)
         elif self._feed.extent.last:
-            self.position.tick = self._feed.extent.last
-            self._request(self.position.tick)
+            self.tick = self._feed.extent.last
+            self._request(self.tick)
 
-    def _step(self, argument: Argument, shown: Snapshot | None) -> str:
-        del shown
-        self._visit(self.position.step(int(argument), self._feed.extent))
-        return ""
-
-    def _begin(self, argument: Argument, shown: Snapshot | None) -> str:
-        del argument, shown
-        self._go(self._feed.extent.first)
-        return ""
-
-    def _end(self, argument: Argument, shown: Snapshot | None) -> str:
-        del argument, shown
+    def _end(self) -> None:
         extent = self._feed.extent
         if self._feed.mode != "live":
             self._go(extent.last)
         if self._feed.mode == "live" or extent.is_growing:
             self.follow()
-        return ""
 
-    def _seek(self, argument: Argument, shown: Snapshot | None) -> str:
-        del shown
-        self._go(self._feed.tick_at(float(argument)))
-        return ""
-
-    def _moment(self, argument: Argument, shown: Snapshot | None) -> str:
+    def _moment(self, direction: int, shown: Snapshot | None) -> str:
         if shown is None:
             return ""
-        forward = int(argument) > 0
-        times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
+        extent, now_s = self._feed.extent, shown.time_unix_s
         self._findings.take(shown)
-        times += self._findings.within(self._feed.extent)
-        found = next_moment(sorted(times), shown.time_unix_s, 1 if forward else -1)
-        # The interval that holds a moment is the one after the last that ends before it.
-        while found is not None:
-            tick = self._feed.tick_at(found) + 1
-            extent = self._feed.extent
-            if max(extent.first, min(tick, extent.last)) != self.position.tick:
+        times = [m.until_unix_s or m.time_unix_s for m in self._feed.moments()]
+        times += self._findings.within(extent)
+        if direction > 0:
+            ahead = sorted(time_s for time_s in times if time_s > now_s + _SAME_S)
+        else:
+            ahead = sorted((time_s for time_s in times if time_s < now_s - _SAME_S), reverse=True)
+        for time_s in ahead:
+            # The interval that holds a moment is the one after the last that ends before it.
+            tick = extent.nearest(self._feed.tick_at(time_s) + 1)
+            if tick != self.tick:
                 self._go(tick)
                 return ""
-            found = next_moment(sorted(times), found, 1 if forward else -1)
         return "no further mark, gap or finding"
 
-    def _change_speed(self, argument: Argument, shown: Snapshot | None) -> str:
-        del shown
-        by = 1 if int(argument) > 0 else -1
+    def _change_speed(self, by: int) -> str:
         if self._feed.mode == "live":
-            return self._change_interval(by)
-        at = min(range(len(_SPEEDS)), key=lambda i: abs(_SPEEDS[i] - self.speed)) + by
-        self.speed = _SPEEDS[max(0, min(at, len(_SPEEDS) - 1))]
+            cycle_s = _next(_CYCLES_S, self._feed.cycle_s, -by)
+            if self._feed.set_cycle(cycle_s):
+                return f"one interval every {cycle_s:g} s"
+            return "what another ioh sends has that one's interval"
+        self.speed = _next(_SPEEDS, self.speed, by)
         self._feed.set_speed(self.speed)
         return f"speed {self.speed:g}x"
 
-    def _change_interval(self, by: int) -> str:
-        at = min(range(len(_CYCLES_S)), key=lambda i: abs(_CYCLES_S[i] - self._feed.cycle_s)) - by
-        cycle_s = _CYCLES_S[max(0, min(at, len(_CYCLES_S) - 1))]
-        if self._feed.set_cycle(cycle_s):
-            return f"one interval every {cycle_s:g} s"
-        return "what another ioh sends has that one's interval"
+
+def _next(scale: tuple[float, ...], now: float, by: int) -> float:
+    """The value so many further than the one nearest to ``now``, within the scale."""
+    at = min(range(len(scale)), key=lambda i: abs(scale[i] - now)) + by
+    return scale[max(0, min(at, len(scale) - 1))]

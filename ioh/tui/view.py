@@ -6,44 +6,46 @@ import time
 from collections.abc import Callable
 
 from ioh.model.feed import Feed, News
-from ioh.model.snapshot import Snapshot
+from ioh.model.filters import options_told
+from ioh.model.printable import printable
+from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.baseline import Baseline
 from ioh.tui.finding_times import FindingTimes
 from ioh.tui.first_picture import STARTING
-from ioh.tui.headings import Headings
+from ioh.tui.history import Past
 from ioh.tui.options import ScreenOptions
-from ioh.tui.past import Past
 from ioh.tui.prefetch import Found, Prefetch
+from ioh.tui.render.header import HeaderView
+from ioh.tui.render.timeline import TimelineView, passed_moment
+from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import TimeNavigation
 
 HISTORY_INTERVALS = 300
+_NARROWED = 48  # columns
 
 
 class View:
     """What the screen knows of one feed; of several, one is looked at.
 
     Shape:
-        ``latest`` is the newest interval, ``shown`` the one on the screen.
-
-    Args:
-        feed: Where intervals come from.
-        options: How the user wants the screen.
-        tell: Gets each interval of the past that was asked for, from another thread.
+        ``latest`` is the newest interval, ``shown`` the one on the screen; ``line`` stands below
+        the header.
+        ``tell`` gets each interval of the past that was asked for, from another thread.
     """
 
     def __init__(self, feed: Feed, options: ScreenOptions, tell: Callable[[Found], None]) -> None:
-        self.feed = feed
+        self.feed, self._options = feed, options
         self.latest: Snapshot | None = None
         self.shown: Snapshot | None = None
         self._latest_tick = 0
         self.findings = FindingTimes(feed)
         self.past = Past()
         self.seeker = Prefetch(feed, self.past, tell, HISTORY_INTERVALS)
-        self.baseline = Baseline(feed, self.seeker.compare)
-        self.travel = TimeNavigation(feed, self.seeker.request, options.speed, self.findings)
-        self.headings = Headings(feed, self.travel, self.findings, options)
+        self.baseline = Baseline(feed, lambda tick: self.seeker.ask(tick, "baseline"))
+        self.travel = TimeNavigation(feed, self.seeker.ask, self.findings, options.speed)
         self.news_s = time.monotonic()
         self.status = STARTING
+        self.line = ""
         self.is_over = False
 
     def take(self, news: News) -> None:
@@ -56,29 +58,78 @@ class View:
         self.news_s = time.monotonic()
         self.past.take(news.tick, news.snapshot)
         self.latest, self._latest_tick = news.snapshot, news.tick
-        if self.travel.position.is_following:
-            self.travel.position.tick = news.tick
+        if self.travel.is_following:
+            self.travel.tick = news.tick
             self.shown = news.snapshot
             # A recording that starts in its middle has a past that was never told.
             is_live = self.feed.mode == "live"
             if not is_live and self.past.missing(news.tick, 2, self.feed.extent.first):
-                self.seeker.request(news.tick)
+                self.seeker.ask(news.tick)
 
     def age_s(self) -> float | None:
         """How old the newest interval is; None while none is awaited."""
         is_awaited = self.latest is not None and not self.is_over
-        if not is_awaited or self.feed.mode != "live" or not self.travel.position.is_following:
+        if not is_awaited or self.feed.mode != "live" or not self.travel.is_following:
             return None
         return time.monotonic() - self.news_s
 
     def go_where(self, other: View) -> None:
         """Show the time that another view shows."""
-        if other.travel.position.is_following or other.shown is None:
+        if other.travel.is_following or other.shown is None:
             # Time runs for all of them: what came last is where this one is.
-            position = self.travel.position
-            if not position.is_following and self.latest is not None:
-                position.tick, self.shown = self._latest_tick, self.latest
-            position.is_following = True
+            if not self.travel.is_following and self.latest is not None:
+                self.travel.tick, self.shown = self._latest_tick, self.latest
+            self.travel.is_following = True
             return
         # Intervals of two hosts that belong together end within half of one.
-        self.travel.actions["seek"](other.shown.time_unix_s + self.feed.cycle_s / 2, self.shown)
+        self.travel.seek(other.shown.time_unix_s + self.feed.cycle_s / 2)
+
+    def look(self) -> bool:
+        """Ask for what comes by itself: the line below the header, findings; whether any did."""
+        before = self.line
+        self.line = before if self._options.line is None else self._options.line()
+        return self.line != before or self.findings.look()
+
+    def header(self, narrow: Narrow | None) -> HeaderView:
+        """What the first line says, the screen being narrowed to a row, or not."""
+        is_live = self.feed.mode == "live"
+        how = "ended" if self.is_over else "live" if is_live else "playing"
+        # A disk is on itself.
+        only = [f"only {' '.join(dict.fromkeys(narrow.key))}"] if narrow else []
+        options = [self._options.filters_text] if self._options.filters_text else _told(self.shown)
+        return HeaderView(
+            mode=self.feed.mode,
+            shown=how if self.travel.is_following else "paused",
+            cycle_s=self.feed.cycle_s,
+            age_s=self.age_s(),
+            speed=self.travel.speed,
+            title=self.feed.title,
+            recording=self.feed.recording,
+            now_unix_s=time.time(),
+            utc=self._options.utc,
+            narrowed=printable("  ".join([*options, *only]), _NARROWED),
+        )
+
+    def timeline(self) -> TimelineView | None:
+        """The time line, at the interval shown; None where there is nothing to visit yet."""
+        extent, shown = self.feed.extent, self.shown
+        if shown is None or extent.last <= extent.first:
+            return None
+        at, moments = shown.time_unix_s, self.feed.moments()
+        self.findings.take(shown)
+        return TimelineView(
+            extent,
+            at,
+            moments,
+            self.findings.within(extent),
+            self._options.utc,
+            passed_moment(moments, at - shown.interval_s, at),
+            self.findings.looked_until_unix_s(),
+        )
+
+
+def _told(shown: Snapshot | None) -> list[str]:
+    """What layers say of options that they apply; of a recording nobody else does."""
+    layers = shown.layers.values() if shown else ()
+    notes = (note for x in layers if isinstance(x, LayerSnapshot) for note in x.notes)
+    return list(options_told(notes))

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from ioh.commands.sample import SAMPLE, bundled_path
-from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.replay import Span
 from ioh.playback.time_range import parse_when, part_of
 from ioh.session.reader import Session
 from tests import fakes
@@ -48,8 +47,7 @@ def test_all_of_it_is_shown(session_file: Path, begin: list[str], shown: Shown) 
 
 @STEPS
 def test_the_screen_has_all_of_it(session_file: Path) -> None:
-    feed = FileFeed(str(session_file), Span(), speed=1e6, choose=lambda _: None)
-    with feed:
+    with FileFeed(str(session_file), Played()) as feed:
         assert (feed.extent.first, feed.extent.last) == (1, len(SAMPLES) - 1)
         assert feed.extent.start_unix_s <= feed.extent.end_unix_s
         assert feed.visit(len(SAMPLES) - 1) is not None

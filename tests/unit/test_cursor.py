@@ -52,13 +52,12 @@ def begun(history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch) -
 
 
 def assert_shows(cursor: Cursor, tick: int) -> None:
-    cursor.tick = tick
-    assert cursor.snapshot() == derive(SAMPLES[tick - 1], SAMPLES[tick])
+    assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
 
 
 def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> None:
     cursor = Cursor(history)
-    assert cursor.snapshot() is None
+    assert cursor.snapshot(0) is None
     for tick in (*range(1, 150), 143, 142, 141, 144, 84, 104, 105, 5, 7, 99):
         assert_shows(cursor, tick)
 
@@ -110,8 +109,7 @@ def test_it_goes_on_when_the_recording_does() -> None:
         memory.write(sample)
     cursor = Cursor(memory)
     assert_shows(cursor, 2)
-    cursor.tick = 3
-    assert cursor.snapshot() is None
+    assert cursor.snapshot(3) is None
     memory.write(SAMPLES[3])
     assert_shows(cursor, 3)
     memory.close()
@@ -125,9 +123,7 @@ def test_a_sample_that_is_lost_is_no_interval(tmp_path: Path) -> None:
     path.write_bytes(data)
     with Session(str(path)) as session:
         cursor = Cursor(session)
-        shown = {}
-        for cursor.tick in range(1, len(session)):
-            shown[cursor.tick] = cursor.snapshot()
+        shown = {tick: cursor.snapshot(tick) for tick in range(1, len(session))}
     lost = [tick for tick, snapshot in shown.items() if snapshot is None]
     assert lost
     for tick, snapshot in shown.items():

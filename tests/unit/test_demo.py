@@ -10,7 +10,7 @@ import pytest
 
 from ioh.commands import demo, main
 from ioh.commands.sample import DEMO, bundled_path
-from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.model.feed import News
 from ioh.model.sample import LayerSample
 from ioh.pipeline import snapshots
@@ -56,7 +56,7 @@ def test_on_the_screen_it_says_demo_and_begins_again_at_its_end() -> None:
             feed.stop()
 
     path = str(bundled_path(DEMO))
-    with FileFeed(path, Span(), speed=1e5, choose=lambda _: None, mode="demo", loops=True) as feed:
+    with FileFeed(path, Played(speed=1e5, mode="demo", loops=True)) as feed:
         assert feed.mode == "demo"
         feed.run(tell)
         assert ticks[-1] == feed.extent.first

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.feeds.pipe_feed import pipe_feed
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.feed import Feed, FeedEnded
-from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.replay import ReplaySource
 from tests import fakes
 from tests.feeds import Counting, Listener, told
 from tests.sessions import recorded
@@ -43,8 +43,8 @@ def make(
             if kind == "file":
                 path = tmp_path / "a.ioh"
                 path.write_bytes(data)
-                options = {"speed": 1e6, "choose": choose} | options
-                return stack.enter_context(FileFeed(str(path), Span(), **options))
+                played = Played(speed=1e6, choose=choose, **options)
+                return stack.enter_context(FileFeed(str(path), played))
             if kind == "live":
                 options = {"cycle_s": 1.0, "hostname": "db01", "choose": choose} | options
                 live = StreamFeed(iter(SAMPLES), lambda: None, mode="live", **options)

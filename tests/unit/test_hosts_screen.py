@@ -212,7 +212,7 @@ def test_a_finding_of_another_host_leads_there() -> None:
         await on.push(20)
         await on.shows(f"nfs01: {found.title}")
         await on.press("f", "enter")
-        await on.until(lambda: on.app.travel.position.tick == 10)
+        await on.until(lambda: on.app.view.travel.tick == 10)
         await on.shows("nfs01 2/2", "PAUSED")
 
     stage(flow, hosts)  # type: ignore[arg-type]

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from ioh.commands import main
-from ioh.feeds.joined_feed import JoinedFeed, Played
+from ioh.feeds.file_feed import Played
+from ioh.feeds.joined_feed import JoinedFeed
 from ioh.findings.engine import Engine
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.feed import News
-from ioh.model.intervals import all_layers, interval
+from ioh.model.intervals import interval
 from ioh.playback.joined import Companions
-from ioh.playback.replay import Span
 from ioh.session.check import check
 from ioh.session.frame import Kind, make_frame
 from ioh.session.join import Joining
@@ -212,7 +212,7 @@ def test_join(
 
 
 def played(make_judge: Callable[[], Engine | None] = lambda: None, **changes: Any) -> Played:
-    usual = Played(Span(), 1000.0, all_layers, None, True, make_judge, False)
+    usual = Played(speed=1000.0, make_judge=make_judge)
     return replace(usual, **changes)
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ioh.feeds.file_feed import FileFeed
+from ioh.feeds.file_feed import FileFeed, Played
 from ioh.feeds.findings_cache import Rejudge
 from ioh.findings.engine import Engine
 from ioh.model.derive import derive
 from ioh.model.finding import Finding
 from ioh.model.snapshot import Snapshot
-from ioh.playback.replay import Span
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from tests.feeds import Counting, told
@@ -36,9 +35,7 @@ def live(name: str) -> dict[int, tuple[Finding, ...]]:
 
 
 def feed(name: str) -> FileFeed:
-    return FileFeed(
-        str(SCENARIOS / name), Span(), speed=1.0, choose=lambda _: None, make_judge=Engine
-    )
+    return FileFeed(str(SCENARIOS / name), Played(make_judge=Engine))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from ioh.feeds import stream_feed
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
@@ -102,12 +101,9 @@ def test_what_was_told_can_be_visited_while_more_comes(feed: StreamFeed, source:
     assert isinstance(listener.news[-1].error, FeedEnded)
 
 
-def test_the_oldest_are_dropped_and_numbers_stay(
-    source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream_feed, "HISTORY_BYTES", 30_000)
+def test_the_oldest_are_dropped_and_numbers_stay(source: Source) -> None:
     samples = fakes.first(60)
-    with make(source) as feed, Listener(feed) as listener:
+    with make(source, history_bytes=30_000) as feed, Listener(feed) as listener:
         feed.note(TimelineEvent(samples[0].time_unix_s, "early"))
         feed.note(TimelineEvent(samples[58].time_unix_s, "late"))
         source.give(*samples)

@@ -11,7 +11,7 @@ from ioh.model.feed import News
 from ioh.model.snapshot import Snapshot
 from ioh.tui.first_picture import first_picture
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import LAYERS, judged, minute, without
 
 TITLES = ("app", "nfs client", "tcp", "nfs server", "block")
@@ -21,18 +21,16 @@ def live() -> FakeFeed:
     return FakeFeed(minute())
 
 
-def test_the_first_paint_says_what_is_awaited_and_numbers_follow() -> None:
-    async def flow(on: Stage) -> None:
-        assert "starting" in on.text
-        assert on.lines[0].startswith(" ioh  ● LIVE 1s")
-        on.feed.say(News(status="compiling the probes: block"))
-        await on.shows("compiling the probes: block")
-        await on.push(status="compiling the probes: nfs_client")
-        await on.shows("1 app ", "compiling the probes: nfs_client")
-        await on.push()
-        assert "compiling" not in on.text
-
-    stage(flow, live())
+@on_screen(live)
+async def test_the_first_paint_says_what_is_awaited_and_numbers_follow(on: Stage) -> None:
+    assert "starting" in on.text
+    assert on.lines[0].startswith(" ioh  ● LIVE 1s")
+    on.feed.say(News(status="compiling the probes: block"))
+    await on.shows("compiling the probes: block")
+    await on.push(status="compiling the probes: nfs_client")
+    await on.shows("1 app ", "compiling the probes: nfs_client")
+    await on.push()
+    assert "compiling" not in on.text
 
 
 @pytest.mark.parametrize("first", [None, minute()[0]])
@@ -67,11 +65,10 @@ def test_numbers_shown_before_the_feed_tells_any_stay_until_then() -> None:
 
 
 def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> None:
+    keys = "1 enter tab t h l g f c slash less_than_sign space left right home end plus i"
+
     async def flow(on: Stage) -> None:
-        for key in ("1", "enter", "tab", "t", "h", "l", "g", "f", "c", "slash", "less_than_sign"):
-            await on.press(key)
-        for key in ("space", "left", "right", "home", "end", "left_square_bracket", "plus", "i"):
-            await on.press(key)
+        await on.press(*keys.split(), "left_square_bracket")
         assert "starting" in on.text
         await on.press("S")
         assert "nothing to save yet" in on.text
@@ -81,236 +78,195 @@ def test_a_feed_that_never_tells_anything_can_be_left_and_asked_for_help() -> No
         assert "starting" in on.text
         await on.press("q")
 
-    app = stage(flow, live())
-    assert app.return_value == ExitCode.OK
+    assert stage(flow, live()).return_value == ExitCode.OK
 
 
-def test_the_overview_has_every_layer_and_follows() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(3)
-        for number, title in enumerate(TITLES, 1):
-            assert f"{number} {title} " in on.text
-        assert "14:06:43" in on.lines[0]
-        await on.push(1)
-        assert "14:06:44" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=3)
+async def test_the_overview_has_every_layer_and_follows(on: Stage) -> None:
+    for number, title in enumerate(TITLES, 1):
+        assert f"{number} {title} " in on.text
+    assert "14:06:43" in on.lines[0]
+    await on.push(1)
+    assert "14:06:44" in on.lines[0]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-def test_each_layer_is_one_key_away_and_shows_all_it_knows(number: int) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press(str(number))
-        assert f"── {TITLES[number - 1]}  source: demo" in on.text
-        spec = minute()[4].specs[LAYERS[number - 1]]
-        for table in spec.tables:
-            assert table.title in on.text
-        if number != 3:
-            assert "queue" in on.text
-            assert "service" in on.text
-        await on.press("escape")
-        assert " READ " in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_each_layer_is_one_key_away_and_shows_all_it_knows(on: Stage, number: int) -> None:
+    await on.press(str(number))
+    assert f"── {TITLES[number - 1]}  source: demo" in on.text
+    spec = minute()[4].specs[LAYERS[number - 1]]
+    for table in spec.tables:
+        assert table.title in on.text
+    if number != 3:
+        assert "queue" in on.text
+        assert "service" in on.text
+    await on.press("escape")
+    assert " READ " in on.text
 
 
-def test_enter_zooms_focuses_and_narrows_and_esc_goes_back() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("down", "down")
-        assert on.app.state.chosen == ("nfs_client", "read")
-        await on.press("up", "up", "enter")
-        assert "── app  source:" in on.text
-        await on.press("enter", "enter")
-        assert "only 4121 dbserver" in on.lines[0]
-        assert "not available per process" not in on.text, "zoomed: one layer only"
-        await on.press("escape")
-        assert "only" not in on.lines[0]
-        await on.press("escape")
-        assert " READ " in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_enter_zooms_focuses_and_narrows_and_esc_goes_back(on: Stage) -> None:
+    await on.press("down", "down")
+    assert on.app.state.chosen == ("nfs_client", "read")
+    await on.press("up", "up", "enter")
+    assert "── app  source:" in on.text
+    await on.press("enter", "enter")
+    assert "only 4121 dbserver" in on.lines[0]
+    assert "not available per process" not in on.text, "zoomed: one layer only"
+    await on.press("escape")
+    assert "only" not in on.lines[0]
+    await on.press("escape")
+    assert " READ " in on.text
 
 
-def test_narrowed_layers_that_do_not_know_the_row_say_so() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("tab", "enter")
-        assert "only 4121 dbserver" in on.lines[0]
-        assert "not available per process" in on.text
-        assert "latencies by size are not" in on.text
-        await on.press("1")
-        assert "ioh --pid 4121" in on.text
-        await on.press("1", "escape")
-        assert "not available" not in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_narrowed_layers_that_do_not_know_the_row_say_so(on: Stage) -> None:
+    await on.press("tab", "enter")
+    assert "only 4121 dbserver" in on.lines[0]
+    assert "not available per process" in on.text
+    assert "latencies by size are not" in on.text
+    await on.press("1")
+    assert "ioh --pid 4121" in on.text
+    await on.press("1", "escape")
+    assert "not available" not in on.text
 
 
-def test_panels_ops_and_breakdowns() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("h")
-        assert "app read  latency by size, counts" in on.text
-        await on.press("w")
-        assert "app write  latency by size, counts" in on.text
-        await on.press("o")
-        assert "app write  " not in on.text
-        await on.press("r", "l")
-        assert "app read  latency over time" in on.text
-        await on.press("g")
-        assert "throughput, B/s" in on.text
-        await on.press("h", "t")
-        assert on.app.state.table_of("syscall").name == "file"
-        assert "mnt" in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_panels_ops_and_breakdowns(on: Stage) -> None:
+    await on.press("h")
+    assert "app read  latency by size, counts" in on.text
+    await on.press("w")
+    assert "app write  latency by size, counts" in on.text
+    await on.press("o")
+    assert "app write  " not in on.text
+    await on.press("r", "l")
+    assert "app read  latency over time" in on.text
+    await on.press("g")
+    assert "throughput, B/s" in on.text
+    await on.press("h", "t")
+    assert on.app.state.table_of("syscall").name == "file"
+    assert "mnt" in on.text
 
 
-def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("slash", "q", "R", "1", "space")
-        assert "filter: qR1 _" in on.lines[-1]
-        assert on.feed.calls == []
-        await on.press("ctrl+u", "w", "r", "i", "x", "backspace", "enter")
-        assert "filter: wri" in on.text
-        assert "dbwriter" in on.text
-        assert "dbserver" not in on.text
-        await on.press("escape")
-        assert "dbserver" in on.text
-        await on.press("slash", "z", "z", "z")
-        assert 'no rows match "zzz"' in on.text
-        await on.press("escape")
-        assert "dbserver" in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_a_filter_is_typed_on_the_last_line_and_keys_are_letters_meanwhile(on: Stage) -> None:
+    await on.press("slash", "q", "R", "1", "space")
+    assert "filter: qR1 _" in on.lines[-1]
+    assert on.feed.calls == []
+    await on.press("ctrl+u", "w", "r", "i", "x", "backspace", "enter")
+    assert "filter: wri" in on.text
+    assert "dbwriter" in on.text
+    assert "dbserver" not in on.text
+    await on.press("escape")
+    assert "dbserver" in on.text
+    await on.press("slash", "z", "z", "z")
+    assert 'no rows match "zzz"' in on.text
+    await on.press("escape")
+    assert "dbserver" in on.text
 
 
-def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.paste("qR")
-        assert on.feed.calls == []
-        assert on.app.is_running
-        await on.press("slash", "w")
-        await on.paste("ri\n\x1b[2J\u202e1")
-        assert "filter: wri[2J1_" in on.lines[-1]
-        assert on.feed.calls == []
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_what_is_pasted_is_typed_into_the_filter_and_nowhere_else(on: Stage) -> None:
+    await on.paste("qR")
+    assert on.feed.calls == []
+    assert on.app.is_running
+    await on.press("slash", "w")
+    await on.paste("ri\n\x1b[2J\u202e1")
+    assert "filter: wri[2J1_" in on.lines[-1]
+    assert on.feed.calls == []
 
 
-def test_sorting_marks_its_column_and_reorders_the_rows() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("greater_than_sign", "greater_than_sign")
-        assert "W MB/s↓" in on.text
-        first = next(at for at, line in enumerate(on.lines) if "W MB/s↓" in line) + 1
-        assert "dbwriter" in on.lines[first]
-        await on.press("i")
-        assert "W MB/s↑" in on.text
-        assert "dbwriter" not in on.lines[first]
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_sorting_marks_its_column_and_reorders_the_rows(on: Stage) -> None:
+    await on.press("greater_than_sign", "greater_than_sign")
+    assert "W MB/s↓" in on.text
+    first = next(at for at, line in enumerate(on.lines) if "W MB/s↓" in line) + 1
+    assert "dbwriter" in on.lines[first]
+    await on.press("i")
+    assert "W MB/s↑" in on.text
+    assert "dbwriter" not in on.lines[first]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_only_columns_that_are_shown_can_be_sorted_by(size: tuple[int, int]) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        for zoom in ("t", "1"):
-            await on.press(zoom, "greater_than_sign")
-            sorts = 0
-            while on.app.state.table_of("syscall").sort:
-                assert "↓" in on.text
-                sorts += 1
-                await on.press("greater_than_sign")
-            assert sorts >= 2
-
-    stage(flow, live(), size=size)
-
-
-def test_findings_are_a_strip_a_screen_and_a_way_to_go_there() -> None:
-    async def flow(on: Stage) -> None:
-        feed.intervals[9] = judged()
-        await on.push(10)
-        assert " !! A critical thing: Application reads" in on.lines[-3]
-        assert "+1 (f)" in on.lines[-2]
-        await on.press("f")
-        assert "Advice: Mount it with rsize=1048576." in on.text
-        await on.press("f")
-        await on.press("f", "escape")
-        assert " READ " in on.text
-
-    feed = live()
-    stage(flow, feed)
+@on_screen(live, told=2)
+async def test_only_columns_that_are_shown_can_be_sorted_by(
+    on: Stage, size: tuple[int, int]
+) -> None:
+    for zoom in ("t", "1"):
+        await on.press(zoom, "greater_than_sign")
+        sorts = 0
+        while on.app.state.table_of("syscall").sort:
+            assert "↓" in on.text
+            sorts += 1
+            await on.press("greater_than_sign")
+        assert sorts >= 2
 
 
-def test_where_there_is_no_finding_there_is_nowhere_to_go() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(1)
-        await on.press("f")
-        assert "No findings" in on.text
-        assert "go there" not in on.lines[-1]
-
-    stage(flow, live())
-
-
-def test_help_explains_and_scrolls() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("question_mark")
-        assert "zoom into that layer of the path" in on.text
-        await on.press("pagedown")
-        assert "zoom into that layer of the path" not in on.text
-        on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
-        on.app.redraw()
-        assert "the warmer and fuller a cell" in on.text
-        before = on.text
-        await on.press("pageup")
-        assert on.text != before, "what was pressed beyond the end is not owed"
-        on.app.state = replace(on.app.state, scroll=3)
-        await on.press("pageup")
-        assert "zoom into that layer of the path" in on.text
-        await on.press("question_mark")
-        assert " READ " in on.text
-
-    stage(flow, live())
+@on_screen(live)
+async def test_findings_are_a_strip_a_screen_and_a_way_to_go_there(on: Stage) -> None:
+    on.feed.intervals[9] = judged()
+    await on.push(10)
+    assert " !! A critical thing: Application reads" in on.lines[-3]
+    assert "+1 (f)" in on.lines[-2]
+    await on.press("f")
+    assert "Advice: Mount it with rsize=1048576." in on.text
+    await on.press("f")
+    await on.press("f", "escape")
+    assert " READ " in on.text
 
 
-def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back() -> None:
-    async def flow(on: Stage) -> None:
-        feed.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
-        await on.push(2)
-        await on.press("2")
-        await on.push(1)
-        assert "the last mount is gone" in on.text
-        assert "nfs client is inactive: the last mount is gone" in on.text
-        for key in ("enter", "tab", "t", "c", "w", "o", "slash", "l", "g", "down"):
-            await on.press(key)
-        await on.push(2)
-        assert on.app.state.layer == "nfs_client"
-        assert "── nfs client  source: demo" in on.text
+@on_screen(live, told=1)
+async def test_where_there_is_no_finding_there_is_nowhere_to_go(on: Stage) -> None:
+    await on.press("f")
+    assert "No findings" in on.text
+    assert "go there" not in on.lines[-1]
 
-    feed = live()
-    stage(flow, feed)
+
+@on_screen(live, told=2)
+async def test_help_explains_and_scrolls(on: Stage) -> None:
+    await on.press("question_mark")
+    assert "zoom into that layer of the path" in on.text
+    await on.press("pagedown")
+    assert "zoom into that layer of the path" not in on.text
+    on.app.state = replace(on.app.state, scroll=10_000)  # a thousand times more
+    on.app.redraw()
+    assert "the warmer and fuller a cell" in on.text
+    before = on.text
+    await on.press("pageup")
+    assert on.text != before, "what was pressed beyond the end is not owed"
+    on.app.state = replace(on.app.state, scroll=3)
+    await on.press("pageup")
+    assert "zoom into that layer of the path" in on.text
+    await on.press("question_mark")
+    assert " READ " in on.text
+
+
+@on_screen(live)
+async def test_a_layer_that_goes_while_it_is_shown_says_why_and_comes_back(on: Stage) -> None:
+    on.feed.intervals[2:4] = [without(snapshot, "nfs_client") for snapshot in minute()[2:4]]
+    await on.push(2)
+    await on.press("2")
+    await on.push(1)
+    assert "the last mount is gone" in on.text
+    assert "nfs client is inactive: the last mount is gone" in on.text
+    for key in ("enter", "tab", "t", "c", "w", "o", "slash", "l", "g", "down"):
+        await on.press(key)
+    await on.push(2)
+    assert on.app.state.layer == "nfs_client"
+    assert "── nfs client  source: demo" in on.text
 
 
 def widths(on: Stage) -> list[int]:
     return [line.width for line in on.canvas.frame.lines]
 
 
-def test_the_size_changes_meanwhile() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        for width, height in ((80, 24), (300, 60), (20, 5), (1, 1), (120, 40)):
-            await on.pilot.resize_terminal(width, height)
-            assert widths(on) == [width] * height, "at once, though no interval comes"
-        assert "1 app " in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_the_size_changes_meanwhile(on: Stage) -> None:
+    for width, height in ((80, 24), (300, 60), (20, 5), (1, 1), (120, 40)):
+        await on.pilot.resize_terminal(width, height)
+        assert widths(on) == [width] * height, "at once, though no interval comes"
+    assert "1 app " in on.text
 
 
 def test_what_ends_the_feed_ends_the_screen() -> None:
@@ -336,49 +292,41 @@ def test_a_feed_that_dies_is_not_silence() -> None:
     assert isinstance(stage(flow, BrokenFeed(minute())).error, ZeroDivisionError)
 
 
-def test_the_end_is_said_and_nothing_is_late_after_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(3)
-        on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))
-        await on.shows("ended after 3 s, as asked for")
-        await on.later(60)
-        on.app.redraw()
-        assert "LATE" not in on.text
-
-    stage(flow, live())
+@on_screen(live, told=3)
+async def test_the_end_is_said_and_nothing_is_late_after_it(on: Stage) -> None:
+    on.feed.say(News(status="ended after 3 s, as asked for", is_over=True))
+    await on.shows("ended after 3 s, as asked for")
+    await on.later(60)
+    on.app.redraw()
+    assert "LATE" not in on.text
 
 
-def test_a_late_tick_is_said_while_it_is_late_only() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.later(400)
-        assert "LATE 40" in on.canvas.frame.lines[0].text
-        await on.push(1)
-        assert "LATE" not in on.canvas.frame.lines[0].text
-
-    stage(flow, live())
+@on_screen(live, told=2)
+async def test_a_late_tick_is_said_while_it_is_late_only(on: Stage) -> None:
+    await on.later(400)
+    assert "LATE 40" in on.canvas.frame.lines[0].text
+    await on.push(1)
+    assert "LATE" not in on.canvas.frame.lines[0].text
 
 
-def test_a_long_interval_is_said() -> None:
-    async def flow(on: Stage) -> None:
-        feed.intervals[1] = replace(minute()[1], interval_s=7.3)
-        await on.push(2)
-        assert "interval 7.3 s" in on.lines[0]
-
-    feed = live()
-    stage(flow, feed)
+@on_screen(live)
+async def test_a_long_interval_is_said(on: Stage) -> None:
+    on.feed.intervals[1] = replace(minute()[1], interval_s=7.3)
+    await on.push(2)
+    assert "interval 7.3 s" in on.lines[0]
 
 
-def test_options_of_the_screen_are_seen() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(3)
-        assert "pid 4121" in on.lines[0]
-        assert all(line.text.isascii() for line in on.canvas.frame.lines)
-        styles = {style for line in on.canvas.frame.lines for _, style in line.spans}
-        assert {on.canvas.styles_by_name[style].color for style in styles} == {None}
-
-    options = ScreenOptions(theme="mono", ascii_only=True, utc=True, filters_text="pid 4121")
-    stage(flow, live(), options=options, size=(200, 50))
+@on_screen(
+    live,
+    options=ScreenOptions(theme="mono", ascii_only=True, utc=True, filters_text="pid 4121"),
+    size=(200, 50),
+    told=3,
+)
+async def test_options_of_the_screen_are_seen(on: Stage) -> None:
+    assert "pid 4121" in on.lines[0]
+    assert all(line.text.isascii() for line in on.canvas.frame.lines)
+    styles = {style for line in on.canvas.frame.lines for _, style in line.spans}
+    assert {on.canvas.styles_by_name[style].color for style in styles} == {None}
 
 
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:

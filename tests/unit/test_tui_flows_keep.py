@@ -19,7 +19,7 @@ from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
 from ioh.tui.run import run_screen
 from tests.demo_samples import START_S
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import MOMENTS, judged, minute, without
 
 Wheel = type[events.MouseScrollDown] | type[events.MouseScrollUp]
@@ -35,85 +35,72 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_r_starts_and_ends_a_recording() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("R")
-        assert "recording into a.ioh" in on.lines[-1]
-        assert "● REC 00:00:0" in on.lines[0]
-        assert "1.2 MB" in on.lines[0]
-        await on.press("R")
-        assert "recording ended: a.ioh" in on.lines[-1]
-        assert "REC" not in on.lines[0]
-
-    feed = live()
-    stage(flow, feed)
-    assert feed.calls == ["record", "record"]
+@on_screen(live, told=2)
+async def test_r_starts_and_ends_a_recording(on: Stage) -> None:
+    await on.press("R")
+    assert "recording into a.ioh" in on.lines[-1]
+    assert "● REC 00:00:0" in on.lines[0]
+    assert "1.2 MB" in on.lines[0]
+    await on.press("R")
+    assert "recording ended: a.ioh" in on.lines[-1]
+    assert "REC" not in on.lines[0]
+    assert on.feed.calls == ["record", "record"]
 
 
-def test_a_message_goes_away_by_itself_and_with_the_next_key() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("R")
-        await on.later(3600)
-        assert "recording" not in on.lines[-1]
-        await on.press("R", "down")
-        assert "recording" not in on.lines[-1]
-
-    stage(flow, live())
+@on_screen(live, told=2)
+async def test_a_message_goes_away_by_itself_and_with_the_next_key(on: Stage) -> None:
+    await on.press("R")
+    await on.later(3600)
+    assert "recording" not in on.lines[-1]
+    await on.press("R", "down")
+    assert "recording" not in on.lines[-1]
 
 
-def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        shown = on.text
-        await on.press("S")
-        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-        assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
-        assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
-        for path in folder.iterdir():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        text = (folder / f"{stem}.txt").read_text("utf-8")
-        assert text.startswith(shown)
-        assert "date: " in text
-        assert "latency" in text
-        root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
-        # A word of two colours is two elements.
-        drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
-        for line in shown.splitlines():
-            for word in line.split()[:3]:
-                assert word in drawn
-
-    stage(flow, live())
-
-
-def test_s_never_writes_over_anything(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
-        (folder / f"{stem}.svg").write_text("mine")
-        (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
-        await on.press("S", "S")
-        assert (folder / f"{stem}.svg").read_text() == "mine"
-        assert not (folder / "elsewhere").exists()
-        assert {p.name for p in folder.iterdir()} == {
-            f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
-        }
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_s_writes_a_picture_and_the_numbers_for_their_owner_alone(
+    on: Stage, folder: Path
+) -> None:
+    shown = on.text
+    await on.press("S")
+    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
+    assert f"saved {stem}.svg and {stem}.txt" in on.lines[-1]
+    assert {p.name for p in folder.iterdir()} == {f"{stem}.svg", f"{stem}.txt"}
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = (folder / f"{stem}.txt").read_text("utf-8")
+    assert text.startswith(shown)
+    assert "date: " in text
+    assert "latency" in text
+    root = ET.fromstring((folder / f"{stem}.svg").read_text("utf-8"))
+    # A word of two colours is two elements.
+    drawn = "".join(run.text or "" for run in root.iter("{http://www.w3.org/2000/svg}text"))
+    for line in shown.splitlines():
+        for word in line.split()[:3]:
+            assert word in drawn
 
 
-def test_what_cannot_be_saved_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_screen(live, told=5)
+async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
+    stem = stem_of("DEMO (made-up load)", minute()[4].time_unix_s)
+    (folder / f"{stem}.svg").write_text("mine")
+    (folder / f"{stem}.txt").symlink_to(folder / "elsewhere")
+    await on.press("S", "S")
+    assert (folder / f"{stem}.svg").read_text() == "mine"
+    assert not (folder / "elsewhere").exists()
+    assert {p.name for p in folder.iterdir()} == {
+        f"{stem}{n}.{kind}" for n in ("", "-2", "-3") for kind in ("svg", "txt")
+    }
+
+
+@on_screen(live, told=5)
+async def test_what_cannot_be_saved_is_said(
+    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(export_actions, "writable_folder", lambda: "/proc/1/nowhere")
-
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("S")
-        assert "cannot save: " in on.lines[-1]
-        await on.push(1)
-        assert "1 app " in on.text
-
-    stage(flow, live())
+    await on.press("S")
+    assert "cannot save: " in on.lines[-1]
+    await on.push()
+    assert "1 app " in on.text
 
 
 def test_a_text_that_is_no_unicode_is_written_all_the_same(folder: Path) -> None:
@@ -130,25 +117,21 @@ def test_where_nothing_may_be_written_the_temporary_folder_is_used(
 
 
 @pytest.mark.parametrize("term", ["xterm", "tmux-256color", "screen"])
-def test_c_copies_the_whole_breakdown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
+@on_screen(live, size=(80, 24), told=5)
+async def test_c_copies_the_whole_breakdown(
+    on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch, term: str
 ) -> None:
     monkeypatch.setenv("TERM", term)
-
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("c")
-        assert "sent to the terminal's clipboard (OSC 52)" in on.lines[-1]
-        assert ("tmux" in on.lines[-1]) == (term != "xterm")
-        text = on.app.clipboard
-        assert "R MB/s" in text
-        assert "4121 dbserver" in text
-        assert not any(line.endswith(" ") for line in text.splitlines())
-        await on.press("slash", "w", "r", "i", "enter", "c")
-        assert "dbwriter" in on.app.clipboard
-        assert "dbserver" not in on.app.clipboard
-
-    stage(flow, live(), size=(80, 24))
+    await on.press("c")
+    assert "sent to the terminal's clipboard (OSC 52)" in on.lines[-1]
+    assert ("tmux" in on.lines[-1]) == (term != "xterm")
+    text = on.app.clipboard
+    assert "R MB/s" in text
+    assert "4121 dbserver" in text
+    assert not any(line.endswith(" ") for line in text.splitlines())
+    await on.press("slash", "w", "r", "i", "enter", "c")
+    assert "dbwriter" in on.app.clipboard
+    assert "dbserver" not in on.app.clipboard
 
 
 @pytest.mark.parametrize(
@@ -171,221 +154,176 @@ def test_the_palette_finds_commands_by_other_names_too(typed: str, first: str) -
     assert not commands("no such thing", ())
 
 
-def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("ctrl+p")
-        assert "command: _" in on.lines[-1]
-        await on.press(*"zoom into", "down", "down", "up")
-        assert "▸ 2      Zoom into nfs client" in on.text
-        await on.press("enter")
-        assert on.app.state.layer == "nfs_client"
-        await on.press("ctrl+p", *"zoom into b")
-        await on.click("Zoom into block", into=3)
-        assert on.app.state.layer == "block"
-        assert "── block" in on.text
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_the_palette_does_what_is_chosen_and_costs_no_more_than_a_page(on: Stage) -> None:
+    await on.press("ctrl+p")
+    assert "command: _" in on.lines[-1]
+    await on.press(*"zoom into", "down", "down", "up")
+    assert "▸ 2      Zoom into nfs client" in on.text
+    await on.press("enter")
+    assert on.app.state.layer == "nfs_client"
+    await on.press("ctrl+p", *"zoom into b")
+    await on.click("Zoom into block", into=3)
+    assert on.app.state.layer == "block"
+    assert "── block" in on.text
 
 
-def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
-        assert "no command of that name" not in on.text
-        await on.press("ctrl+p", *"qRS5")
-        assert "no command of that name" in on.text
-        await on.press("down", "pageup", "escape")
-        assert on.feed.calls == []
-        assert (on.app.state.screen, on.app.state.layer) == ("main", "")
-        await on.push(1)
-        assert on.app.return_value is None
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_letters_typed_into_the_palette_are_not_keys_and_esc_leaves_it(on: Stage) -> None:
+    await on.press("ctrl+p", "q", "R", "S", "5", "down", "up", "enter")
+    assert "no command of that name" not in on.text
+    await on.press("ctrl+p", *"qRS5")
+    assert "no command of that name" in on.text
+    await on.press("down", "pageup", "escape")
+    assert on.feed.calls == []
+    assert (on.app.state.screen, on.app.state.layer) == ("main", "")
+    await on.push(1)
+    assert on.app.return_value is None
 
 
-def test_themes_are_chosen_from_the_palette() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        styles = on.canvas.styles_by_name
-        for theme in ("mono", "dark", "light"):
-            await on.press("ctrl+p", *f"colours {theme}", "enter")
-        assert on.canvas.styles_by_name != styles
-        assert on.app.state.screen == "main"
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_themes_are_chosen_from_the_palette(on: Stage) -> None:
+    styles = on.canvas.styles_by_name
+    for theme in ("mono", "dark", "light"):
+        await on.press("ctrl+p", *f"colours {theme}", "enter")
+    assert on.canvas.styles_by_name != styles
+    assert on.app.state.screen == "main"
 
 
-def test_every_command_of_the_palette_does_something_harmless(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        for command in commands("", ("syscall", "block")):
-            if command.title != "Quit":
-                on.app.do(command.action, command.argument)
-                await on.press("escape")
-        await on.push(1)
-        assert on.app.return_value is None
-
-    stage(flow, live())
-
-
-def test_m_marks_this_moment_or_the_one_shown() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("m", *"fio q", "backspace", "R", "enter")
-        assert on.app.state.screen == "main"
-        assert "marked" in on.lines[-1]
-        await on.press("m", "enter")
-        assert "a mark needs a text" in on.lines[-1]
-        await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
-
-    feed = live()
-    stage(flow, feed)
-    then_s = minute()[4].time_unix_s
-    assert [c for c in feed.calls if c.startswith("mark")] == [
-        "mark fio R None",
-        f"mark then {then_s}",
-    ]
+@on_screen(live, told=5)
+async def test_every_command_of_the_palette_does_something_harmless(
+    on: Stage, folder: Path
+) -> None:
+    for command in commands("", ("syscall", "block")):
+        if command.title != "Quit":
+            on.app.do(command.action, command.argument)
+            await on.press("escape")
+    await on.push(1)
+    assert on.app.return_value is None
 
 
-def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.intervals[0] = without(minute()[0], "nfs_client")
-        await on.push(1)
-        await on.press("2")
-        assert on.app.state.layer == ""
-        assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
+@on_screen(live, told=5)
+async def test_m_marks_this_moment_or_the_one_shown(on: Stage) -> None:
+    await on.press("m", *"fio q", "backspace", "R", "enter")
+    assert on.app.state.screen == "main"
+    assert "marked" in on.lines[-1]
+    await on.press("m", "enter")
+    assert "a mark needs a text" in on.lines[-1]
+    await on.press("m", *"no", "escape", "space", "m", *"then", "enter")
+    marked = [call for call in on.feed.calls if call.startswith("mark")]
+    assert marked == ["mark fio R None", f"mark then {minute()[4].time_unix_s}"]
 
-    stage(flow, live())
+
+@on_screen(live)
+async def test_a_layer_that_is_inactive_says_why_instead_of_an_empty_page(on: Stage) -> None:
+    on.feed.intervals[0] = without(minute()[0], "nfs_client")
+    await on.push(1)
+    await on.press("2")
+    assert on.app.state.layer == ""
+    assert "nfs client is inactive: the last mount is gone" in on.lines[-1]
 
 
-def test_an_esc_that_was_none_is_taken_back() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("2", "escape", NO_ESCAPE, "down")
-        assert on.app.state.layer == "nfs_client"
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_an_esc_that_was_none_is_taken_back(on: Stage) -> None:
+    await on.press("2", "escape", NO_ESCAPE, "down")
+    assert on.app.state.layer == "nfs_client"
 
 
 @pytest.mark.parametrize("typing", ["slash", "m", "ctrl+p"])
-def test_ctrl_z_suspends_whatever_is_being_typed(typing: str) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press(typing, "x", "ctrl+z", "escape")
-        assert "no job control here" in on.text
-
-    stage(flow, live())
+@on_screen(live, told=2)
+async def test_ctrl_z_suspends_whatever_is_being_typed(on: Stage, typing: str) -> None:
+    await on.press(typing, "x", "ctrl+z", "escape")
+    assert "no job control here" in on.text
 
 
-def test_the_mouse_chooses_lines_rows_headings_and_breakdowns() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.click("5 block")
-        assert on.app.state.chosen == ("block", "read")
-        await on.click("1 app")
-        assert on.app.state.chosen == ("syscall", "read")
-        await on.click("W MB/s pid", into=1)
-        assert "W MB/s↓" in on.text
-        await on.click("by processes", into=1)
-        assert on.app.state.table_of("syscall").name == "file"
-        await on.press("t", "t")
-        await on.click("4122 dbserver")
-        assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
-        await on.click("4122 dbserver")
-        assert "only 4122 dbserver" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_the_mouse_chooses_lines_rows_headings_and_breakdowns(on: Stage) -> None:
+    await on.click("5 block")
+    assert on.app.state.chosen == ("block", "read")
+    await on.click("1 app")
+    assert on.app.state.chosen == ("syscall", "read")
+    await on.click("W MB/s pid", into=1)
+    assert "W MB/s↓" in on.text
+    await on.click("by processes", into=1)
+    assert on.app.state.table_of("syscall").name == "file"
+    await on.press("t", "t")
+    await on.click("4122 dbserver")
+    assert (on.app.state.focus, on.app.state.narrow) == ("top", None)
+    await on.click("4122 dbserver")
+    assert "only 4122 dbserver" in on.lines[0]
 
 
-def test_a_click_on_a_row_of_any_panel_chooses_that_row() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        assert on.app.state.chosen[0] == "syscall"
-        await on.click("10.0.0.7:871")
-        assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
-        assert on.app.state.table_of("tcp").key[0] == "10.0.0.7:871"
-        await on.click("10.0.0.7:871")
-        assert "only 10.0.0.7:871" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_a_click_on_a_row_of_any_panel_chooses_that_row(on: Stage) -> None:
+    assert on.app.state.chosen[0] == "syscall"
+    await on.click("10.0.0.7:871")
+    assert (on.app.state.chosen, on.app.state.focus) == (("tcp", "in"), "top")
+    assert on.app.state.table_of("tcp").key[0] == "10.0.0.7:871"
+    await on.click("10.0.0.7:871")
+    assert "only 10.0.0.7:871" in on.lines[0]
 
 
-def test_the_mouse_presses_the_keys_of_the_footer() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.click("l heat")
-        panels = [on.app.state.panel]
-        await on.click("g graph", into=3)
-        panels.append(on.app.state.panel)
-        assert panels == ["heat", "graph"]
-        await on.click("? help")
-        assert on.app.state.screen == "help"
-        await on.press("escape")
-        await on.click("Space pause")
-        assert "PAUSED" in on.lines[0]
-        await on.pilot.click(offset=(60, 25))  # where nothing is
-        assert "PAUSED" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=5)
+async def test_the_mouse_presses_the_keys_of_the_footer(on: Stage) -> None:
+    for text, panel in (("l heat", "heat"), ("g graph", "graph")):
+        await on.click(text)
+        assert on.app.state.panel == panel
+    await on.click("? help")
+    assert on.app.state.screen == "help"
+    await on.press("escape")
+    await on.click("Space pause")
+    await on.pilot.click(offset=(60, 25))  # where nothing is
+    assert "PAUSED" in on.lines[0]
 
 
-def test_the_wheel_moves_what_it_is_turned_over() -> None:
-    async def turn(on: Stage, over: str, kind: Wheel) -> None:
-        y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
-        x = on.lines[y].index(over)
-        on.canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
-        await on.pilot.pause()
-
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        down, up = events.MouseScrollDown, events.MouseScrollUp
-        await turn(on, "1 app", down)
-        assert on.app.state.chosen != ("syscall", "read")
-        await turn(on, " READ ", up)
-        assert on.app.state.chosen == ("syscall", "read")
-        await turn(on, "4122 dbserver", down)
-        state = on.app.state
-        assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
-        assert state.table_of("syscall").cursor == 1
-        await turn(on, "5 block", down)
-        assert on.app.state.focus != state.focus
-        await on.press("question_mark")
-        await turn(on, "Esc", down)
-        assert on.app.state.scroll == 1
-
-    stage(flow, live())
+async def turn(on: Stage, over: str, kind: Wheel) -> None:
+    y = next(y for y, line in enumerate(on.app.frame().lines) if over in line.text)
+    x = on.lines[y].index(over)
+    on.canvas.post_message(kind(None, x, y, 0, 0, 0, False, False, False, x, y))
+    await on.pilot.pause()
 
 
-def test_a_finding_is_clicked_and_its_begin_is_shown() -> None:
-    async def flow(on: Stage) -> None:
-        feed.intervals[49] = judged()
-        await on.push(50)
-        await on.click("A critical thing", into=3)
-        assert "go there" in on.text
-        assert "Enter go there" in on.lines[-1]
-        await on.click("go there", into=1)
-        await on.until(lambda: on.app.travel.position.tick in {33, 34})
-        assert " READ " in on.text, "to look at what was done then"
-        await on.press("end", "f")
-        await on.until(lambda: on.app.travel.position.tick == 50)
-        await on.press("down", "enter")
-        await on.until(lambda: on.app.travel.position.tick in {20, 21})
-        assert " READ " in on.text
-
-    feed = live()
-    stage(flow, feed)
+@on_screen(live, told=5)
+async def test_the_wheel_moves_what_it_is_turned_over(on: Stage) -> None:
+    down, up = events.MouseScrollDown, events.MouseScrollUp
+    await turn(on, "1 app", down)
+    assert on.app.state.chosen != ("syscall", "read")
+    await turn(on, " READ ", up)
+    assert on.app.state.chosen == ("syscall", "read")
+    await turn(on, "4122 dbserver", down)
+    state = on.app.state
+    assert (state.focus, state.chosen) == ("top", ("syscall", "read"))
+    assert state.table_of("syscall").cursor == 1
+    await turn(on, "5 block", down)
+    assert on.app.state.focus != state.focus
+    await on.press("question_mark")
+    await turn(on, "Esc", down)
+    assert on.app.state.scroll == 1
 
 
-def test_pictures_of_a_light_screen_are_light(folder: Path) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        await on.press("S")
-        picture = next(folder.glob("*.svg")).read_text("utf-8")
-        assert 'fill="#ffffff"' in picture
-        assert 'fill="#121212"' not in picture
+@on_screen(live)
+async def test_a_finding_is_clicked_and_its_begin_is_shown(on: Stage) -> None:
+    on.feed.intervals[49] = judged()
+    await on.push(50)
+    await on.click("A critical thing", into=3)
+    assert "go there" in on.text
+    assert "Enter go there" in on.lines[-1]
+    await on.click("go there", into=1)
+    await on.until(lambda: on.app.view.travel.tick in {33, 34})
+    assert " READ " in on.text, "to look at what was done then"
+    await on.press("end", "f")
+    await on.until(lambda: on.app.view.travel.tick == 50)
+    await on.press("down", "enter")
+    await on.until(lambda: on.app.view.travel.tick in {20, 21})
+    assert " READ " in on.text
 
-    stage(flow, live(), options=ScreenOptions(theme="light", utc=True))
+
+@on_screen(live, options=ScreenOptions(theme="light", utc=True), told=5)
+async def test_pictures_of_a_light_screen_are_light(on: Stage, folder: Path) -> None:
+    await on.press("S")
+    picture = next(folder.glob("*.svg")).read_text("utf-8")
+    assert 'fill="#ffffff"' in picture
+    assert 'fill="#121212"' not in picture
 
 
 def test_names_of_files_say_when() -> None:

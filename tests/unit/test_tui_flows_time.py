@@ -10,7 +10,7 @@ from ioh.model.feed import News
 from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import FINDINGS, MOMENTS, SECONDS, minute
 
 
@@ -26,264 +26,214 @@ def replay() -> FakeFeed:
     return FakeFeed(minute(), mode="replay", moments=MOMENTS, title="run.ioh")
 
 
-def test_space_stops_the_screen_and_lets_it_go_on() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(10)
-        await on.press("space")
-        assert "‖ PAUSED" in on.lines[0]
-        on.feed.push(5)
-        await on.pilot.pause()
-        assert at(10) in on.lines[0]
-        await on.press("space")
-        await on.shows(at(15), "● LIVE")
-        await on.push(1)
-        assert at(16) in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=10)
+async def test_space_stops_the_screen_and_lets_it_go_on(on: Stage) -> None:
+    await on.press("space")
+    assert "‖ PAUSED" in on.lines[0]
+    on.feed.push(5)
+    await on.pilot.pause()
+    assert at(10) in on.lines[0]
+    await on.press("space")
+    await on.shows(at(15), "● LIVE")
+    await on.push(1)
+    assert at(16) in on.lines[0]
 
 
-def test_arrows_step_and_home_and_end_jump() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(20)
-        await on.press("left", "left", "left")
-        await on.shows(at(17), "‖ PAUSED")
-        await on.press("right")
-        await on.shows(at(18))
-        await on.press("home")
-        await on.shows(at(1))
-        await on.press("left")
-        await on.shows(at(1))
-        await on.press("end")
-        await on.shows(at(20), "● LIVE")
-        await on.press("b")
-        await on.shows(at(1))
-        await on.press("n")
-        await on.shows(at(20))
-
-    stage(flow, live())
+@on_screen(live, told=20)
+async def test_arrows_step_and_home_and_end_jump(on: Stage) -> None:
+    await on.press("left", "left", "left")
+    await on.shows(at(17), "‖ PAUSED")
+    await on.press("right")
+    await on.shows(at(18))
+    await on.press("home")
+    await on.shows(at(1))
+    await on.press("left")
+    await on.shows(at(1))
+    await on.press("end")
+    await on.shows(at(20), "● LIVE")
+    await on.press("b")
+    await on.shows(at(1))
+    await on.press("n")
+    await on.shows(at(20))
 
 
-def test_nothing_is_drawn_until_the_interval_asked_for_is_there() -> None:
-    feed, is_read, may_end = live(), threading.Event(), threading.Event()
+@on_screen(live, told=20)
+async def test_nothing_is_drawn_until_the_interval_asked_for_is_there(on: Stage) -> None:
+    is_read, may_end = threading.Event(), threading.Event()
+    drawn: list[str] = []
+    draw = on.app.redraw
 
     def slowly(tick: int) -> Snapshot:
         is_read.set()
         assert may_end.wait(20)
         return minute()[tick - 1]
 
-    async def flow(on: Stage) -> None:
-        await on.push(20)
-        drawn: list[str] = []
-        draw = on.app.redraw
+    def note() -> None:
+        drawn.append(on.text)
+        draw()
 
-        def note() -> None:
-            drawn.append(on.text)
-            draw()
-
-        on.app.redraw = note  # type: ignore[method-assign]
-        await on.press("home")
-        assert is_read.wait(20)
-        await on.press("left")
-        assert drawn == []
-        await on.press("w")
-        assert at(20) in drawn[0].splitlines()[0]
-        may_end.set()
-        await on.until(lambda: at(1) in drawn[-1].splitlines()[0])
-
-    feed.visit = slowly  # type: ignore[method-assign]
-    stage(flow, feed)
+    on.feed.visit = slowly  # type: ignore[method-assign]
+    on.app.redraw = note  # type: ignore[method-assign]
+    await on.press("home")
+    assert is_read.wait(20)
+    await on.press("left")
+    assert drawn == []
+    await on.press("w")
+    assert at(20) in drawn[0].splitlines()[0]
+    may_end.set()
+    await on.until(lambda: at(1) in drawn[-1].splitlines()[0])
 
 
-def test_brackets_go_to_marks_and_gaps_and_say_them() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(50)
-        await on.press("left_square_bracket")
-        await on.until(lambda: on.app.travel.position.tick == 35)
-        await on.press("left_square_bracket")
-        await on.shows(at(11), "mark: fio run 3 starts")
-        await on.press("left_square_bracket")
-        assert "no further mark, gap or finding" in on.lines[-1]
-        for _ in range(2):
-            await on.press("right_square_bracket")
-            await on.until(lambda: on.app.travel.position.tick == 35)
-        assert "no further mark, gap or finding" in on.lines[-1]
-
-    stage(flow, live())
+@on_screen(live, told=50)
+async def test_brackets_go_to_marks_and_gaps_and_say_them(on: Stage) -> None:
+    await on.press("left_square_bracket")
+    await on.until(lambda: on.app.view.travel.tick == 35)
+    await on.press("left_square_bracket")
+    await on.shows(at(11), "mark: fio run 3 starts")
+    await on.press("left_square_bracket")
+    assert "no further mark, gap or finding" in on.lines[-1]
+    for _ in range(2):
+        await on.press("right_square_bracket")
+        await on.until(lambda: on.app.view.travel.tick == 35)
+    assert "no further mark, gap or finding" in on.lines[-1]
 
 
-def test_the_time_line_shows_itself_when_paused_and_can_be_clicked() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(60)
-        assert "▼" not in on.text
-        await on.press("space")
-        assert "▼" in on.lines[1]
-        assert "╳" in on.lines[1]
-        await on.pilot.click(offset=(12, 1))
-        await on.until(lambda: on.app.travel.position.tick < 6)
-
-    stage(flow, live(), size=(80, 24))
+@on_screen(live, size=(80, 24), told=60)
+async def test_the_time_line_shows_itself_when_paused_and_can_be_clicked(on: Stage) -> None:
+    assert "▼" not in on.text
+    await on.press("space")
+    assert "▼" in on.lines[1]
+    assert "╳" in on.lines[1]
+    await on.pilot.click(offset=(12, 1))
+    await on.until(lambda: on.app.view.travel.tick < 6)
 
 
-def test_a_recording_plays_is_held_and_played_on() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(5)
-        assert "▶ REPLAY" in on.lines[0]
-        assert "run.ioh" in on.lines[0]
-        await on.press("space")
-        assert "‖ PAUSED" in on.lines[0]
-        assert on.feed.calls[-1] == "hold"
-        await on.press("right")
-        await on.shows(at(6))
-        await on.press("space")
-        assert on.feed.calls[-1] == "play 6"
-        assert "▶ REPLAY" in on.lines[0]
-
-    stage(flow, replay())
+@on_screen(replay, told=5)
+async def test_a_recording_plays_is_held_and_played_on(on: Stage) -> None:
+    assert "▶ REPLAY" in on.lines[0]
+    assert "run.ioh" in on.lines[0]
+    await on.press("space")
+    assert "‖ PAUSED" in on.lines[0]
+    assert on.feed.calls[-1] == "hold"
+    await on.press("right")
+    await on.shows(at(6))
+    await on.press("space")
+    assert on.feed.calls[-1] == "play 6"
+    assert "▶ REPLAY" in on.lines[0]
 
 
-def test_speed_keys_change_the_pace_of_a_recording() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("plus", "equals_sign", "minus", "plus")
-        assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
-        assert "▶ REPLAY 32x" in on.lines[0]
-        assert "speed 32x" in on.lines[-1]
-
-    stage(flow, replay(), options=ScreenOptions(utc=True, speed=8.0))
+@on_screen(replay, options=ScreenOptions(utc=True, speed=8.0), told=2)
+async def test_speed_keys_change_the_pace_of_a_recording(on: Stage) -> None:
+    await on.press("plus", "equals_sign", "minus", "plus")
+    assert on.feed.calls == ["speed 16", "speed 32", "speed 16", "speed 32"]
+    assert "▶ REPLAY 32x" in on.lines[0]
+    assert "speed 32x" in on.lines[-1]
 
 
-def test_live_the_same_keys_change_the_interval() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("minus", "minus", "minus", "minus", "plus")
-        assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
-        assert "one interval every 5 s" in on.lines[-1]
-        assert "LIVE 5s" in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=2)
+async def test_live_the_same_keys_change_the_interval(on: Stage) -> None:
+    await on.press("minus", "minus", "minus", "minus", "plus")
+    assert on.feed.calls == [f"cycle {seconds}" for seconds in (2, 5, 10, 10, 5)]
+    assert "one interval every 5 s" in on.lines[-1]
+    assert "LIVE 5s" in on.lines[0]
 
 
-def test_the_end_of_a_recording_is_its_last_interval() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("end")
-        await on.shows(at(SECONDS))
-        on.feed.say(News(status="the end of the recording", is_over=True))
-        await on.shows("the end of the recording")
-        await on.press("home")
-        await on.shows(at(1))
-
-    stage(flow, replay())
+@on_screen(replay, told=2)
+async def test_the_end_of_a_recording_is_its_last_interval(on: Stage) -> None:
+    await on.press("end")
+    await on.shows(at(SECONDS))
+    on.feed.say(News(status="the end of the recording", is_over=True))
+    await on.shows("the end of the recording")
+    await on.press("home")
+    await on.shows(at(1))
 
 
-def test_the_end_says_what_can_be_done_until_a_key_is_pressed() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("end", "space")
-        on.feed.told = SECONDS - 1
-        await on.push()
-        on.feed.say(News(status="the end of the recording", is_over=True))
-        await on.shows("END", "Space plays it again")
-        assert on.lines[-1].strip().endswith("q ends")
-        await on.later(3600)
-        assert "q ends" in on.lines[-1], "it stays"
-        await on.press("left")
-        await on.shows("PAUSED", at(SECONDS - 1))
-        assert "the end" not in on.text
-        await on.press("right", "space")
-        assert on.feed.calls[-1] == "play 1", "from its begin: there is nothing behind the end"
-        on.feed.told = 0
-        await on.push()
-        await on.shows("REPLAY", at(1))
-        assert "END" not in on.lines[0]
-
-    stage(flow, replay())
+@on_screen(replay, told=2)
+async def test_the_end_says_what_can_be_done_until_a_key_is_pressed(on: Stage) -> None:
+    await on.press("end", "space")
+    on.feed.told = SECONDS - 1
+    await on.push()
+    on.feed.say(News(status="the end of the recording", is_over=True))
+    await on.shows("END", "Space plays it again")
+    assert on.lines[-1].strip().endswith("q ends")
+    await on.later(3600)
+    assert "q ends" in on.lines[-1], "it stays"
+    await on.press("left")
+    await on.shows("PAUSED", at(SECONDS - 1))
+    assert "the end" not in on.text
+    await on.press("right", "space")
+    assert on.feed.calls[-1] == "play 1", "from its begin: there is nothing behind the end"
+    on.feed.told = 0
+    await on.push()
+    await on.shows("REPLAY", at(1))
+    assert "END" not in on.lines[0]
 
 
-def test_at_the_end_space_plays_again_at_once() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.told = SECONDS - 1
-        await on.push()
-        on.feed.say(News(status="the end of the recording", is_over=True))
-        await on.shows("END")
-        await on.press("space")
-        assert on.feed.calls == ["play 1"]
-
-    stage(flow, replay())
+@on_screen(replay)
+async def test_at_the_end_space_plays_again_at_once(on: Stage) -> None:
+    on.feed.told = SECONDS - 1
+    await on.push()
+    on.feed.say(News(status="the end of the recording", is_over=True))
+    await on.shows("END")
+    await on.press("space")
+    assert on.feed.calls == ["play 1"]
 
 
-def test_what_came_by_a_pipe_is_not_played_again() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.can_play = False
-        on.feed.told = SECONDS - 1
-        await on.push()
-        on.feed.say(News(status="the end", is_over=True))
-        await on.shows("END", "the end: left arrow goes back, q ends")
-        await on.press("space")
-        await on.shows("PAUSED", at(SECONDS))
-
-    stage(flow, replay())
+@on_screen(replay)
+async def test_what_came_by_a_pipe_is_not_played_again(on: Stage) -> None:
+    on.feed.can_play = False
+    on.feed.told = SECONDS - 1
+    await on.push()
+    on.feed.say(News(status="the end", is_over=True))
+    await on.shows("END", "the end: left arrow goes back, q ends")
+    await on.press("space")
+    await on.shows("PAUSED", at(SECONDS))
 
 
-def test_a_recording_opened_in_its_middle_has_a_past() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.told = 29
-        on.feed.push()
-        await on.until(lambda: on.feed.walked >= set(range(1, 30)))
-        assert at(30) in on.lines[0]
-        assert "▁" in on.text or "█" in on.text
-
-    stage(flow, replay())
+@on_screen(replay)
+async def test_a_recording_opened_in_its_middle_has_a_past(on: Stage) -> None:
+    on.feed.told = 29
+    on.feed.push()
+    await on.until(lambda: on.feed.walked >= set(range(1, 30)))
+    assert at(30) in on.lines[0]
+    assert "▁" in on.text or "█" in on.text
 
 
-def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(30)
-        await on.press("tab", "enter")
-        assert "only 4121 dbserver" in on.lines[0]
-        await on.until(lambda: on.feed.walked >= set(range(1, 30)))
-        # Of all intervals, not of the newest alone.
-        trend = re.compile("│ R MB/s +[▁▂▃▄▅▆▇█]{5}")
-        await on.until(lambda: any(map(trend.match, on.lines)))
-        await on.press("escape", "escape")
-        assert "only" not in on.lines[0]
-
-    stage(flow, live())
+@on_screen(live, told=30)
+async def test_a_row_has_a_past_as_soon_as_the_screen_is_narrowed_to_it(on: Stage) -> None:
+    await on.press("tab", "enter")
+    assert "only 4121 dbserver" in on.lines[0]
+    await on.until(lambda: on.feed.walked >= set(range(1, 30)))
+    # Of all intervals, not of the newest alone.
+    trend = re.compile("│ R MB/s +[▁▂▃▄▅▆▇█]{5}")
+    await on.until(lambda: any(map(trend.match, on.lines)))
+    await on.press("escape", "escape")
+    assert "only" not in on.lines[0]
 
 
-def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it() -> None:
-    async def flow(on: Stage) -> None:
-        on.feed.lost.add(8)
-        await on.push(10)
-        await on.press("left")
-        await on.shows(at(9))
-        await on.press("left")
-        await on.shows("this interval is lost")
-
-    stage(flow, live())
+@on_screen(live)
+async def test_an_interval_that_is_lost_is_said_and_nothing_else_is_shown_for_it(on: Stage) -> None:
+    on.feed.lost.add(8)
+    await on.push(10)
+    await on.press("left")
+    await on.shows(at(9))
+    await on.press("left")
+    await on.shows("this interval is lost")
 
 
-def test_findings_of_the_past_come_when_they_are_known() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(10)
-        await on.press("left")
-        await on.shows("!! A critical thing")
-        assert "!" in on.lines[1]
-
-    feed = live()
+@on_screen(live, told=10)
+async def test_findings_of_the_past_come_when_they_are_known(on: Stage) -> None:
     since = replace(FINDINGS[2], since_unix_s=minute()[4].time_unix_s)
-    feed.judged[9] = replace(minute()[8], findings=(since,))
-    stage(flow, feed)
+    on.feed.judged[9] = replace(minute()[8], findings=(since,))
+    await on.press("left")
+    await on.shows("!! A critical thing")
+    assert "!" in on.lines[1]
 
 
-def test_time_goes_on_in_the_past_as_at_present() -> None:
+@on_screen(live, told=20)
+async def test_time_goes_on_in_the_past_as_at_present(on: Stage) -> None:
     """Zoom, panels and narrowing stay while the time changes."""
-
-    async def flow(on: Stage) -> None:
-        await on.push(20)
-        await on.press("1", "tab", "enter", "l")
-        assert "only 4121" in on.lines[0]
-        await on.press("left")
-        await on.shows(at(19), "only 4121", "latency over time")
-
-    stage(flow, live())
+    await on.press("1", "tab", "enter", "l")
+    assert "only 4121" in on.lines[0]
+    await on.press("left")
+    await on.shows(at(19), "only 4121", "latency over time")

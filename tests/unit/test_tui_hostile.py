@@ -24,7 +24,7 @@ from ioh.tui.render.line import Line
 from ioh.tui.render.screen import draw
 from ioh.tui.state import Narrow, ViewState
 from tests.hostile import NAMES, hostile_samples, raw_chars, without_layer
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import screen_data, states
 
 SHORT = tuple(name for name in NAMES if len(name) < 200)
@@ -171,11 +171,8 @@ def test_nothing_raw_leaves_the_screen_by_any_way(
         assert path.name.isascii()
 
 
-def test_a_filter_finds_hostile_names_as_they_are_shown() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("slash", "[", "/", "b", "]", "enter")
-        assert "[/b]x[red]y" in on.text
-        assert "ddddd" not in on.text.split("pid comm")[1].split("nfs client")[0]
-
-    stage(flow, hostile_feed())
+@on_screen(hostile_feed, told=2)
+async def test_a_filter_finds_hostile_names_as_they_are_shown(on: Stage) -> None:
+    await on.press("slash", "[", "/", "b", "]", "enter")
+    assert "[/b]x[red]y" in on.text
+    assert "ddddd" not in on.text.split("pid comm")[1].split("nfs client")[0]

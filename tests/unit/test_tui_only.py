@@ -9,7 +9,7 @@ import pytest
 from ioh.model.filters import Filters, options_told
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.tui.options import ScreenOptions
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen
 from tests.screens import minute
 
 FIO = Filters(comm="fio").note("pid", "comm")
@@ -39,41 +39,37 @@ def test_options_are_found_among_notes_once() -> None:
     assert options_told(Filters().note("pid")) == ()
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_a_recording_of_one_command_says_so(width: int) -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        assert "only --comm fio" in on.lines[0]
-        await on.press("5")
-        assert "only --comm fio" in on.lines[0]
-        assert IGNORED in on.text, "and what that is not true of, too"
-        await on.press("tab", "enter")
-        assert "only --comm fio  only nvme0n1" in on.lines[0]
-        assert "nvme0n1 nvme0n1" not in on.lines[0]
-        await on.press("escape", "1", "tab", "enter")
-        assert "only --comm fio  only 41" in on.lines[0]
-
-    feed = replay({"syscall": FIO, "block": (IGNORED,)})
-    stage(flow, feed, size=(width, 24 if width == 80 else 40))
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 40)])
+@on_screen(lambda: replay({"syscall": FIO, "block": (IGNORED,)}), told=2)
+async def test_a_recording_of_one_command_says_so(on: Stage, size: tuple[int, int]) -> None:
+    assert "only --comm fio" in on.lines[0]
+    await on.press("5")
+    assert "only --comm fio" in on.lines[0]
+    assert IGNORED in on.text, "and what that is not true of, too"
+    await on.press("tab", "enter")
+    assert "only --comm fio  only nvme0n1" in on.lines[0]
+    assert "nvme0n1 nvme0n1" not in on.lines[0]
+    await on.press("escape", "1", "tab", "enter")
+    assert "only --comm fio  only 41" in on.lines[0]
 
 
-def test_notes_of_a_hostile_recording_are_harmless() -> None:
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        await on.press("5")
-        assert "\x1b" not in on.text
-        assert "\u202e" not in on.text
-
-    bad = "only --comm \x1b[31m\u202e: nothing else is counted"
-    stage(flow, replay({"block": (bad, "[/b]\x1b]0;x\x07" * 99)}))
+HOSTILE = ("only --comm \x1b[31m\u202e: nothing else is counted", "[/b]\x1b]0;x\x07" * 99)
 
 
-def test_live_options_with_their_values_come_before_the_first_interval() -> None:
-    async def flow(on: Stage) -> None:
-        assert "only --cgroup /web" in on.lines[0]
-        await on.push(2)
-        assert "only --cgroup /web" in on.lines[0]
-        assert on.lines[0].count("only") == 1
+@on_screen(lambda: replay({"block": HOSTILE}), told=2)
+async def test_notes_of_a_hostile_recording_are_harmless(on: Stage) -> None:
+    await on.press("5")
+    assert not {"\x1b", "\u202e"} & set(on.text)
 
-    feed = FakeFeed([noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()])
-    stage(flow, feed, options=ScreenOptions(utc=True, filters_text="only --cgroup /web"))
+
+@on_screen(
+    lambda: FakeFeed(
+        [noting(s, {"syscall": Filters(cgroup_id=7).note("cgroup")}) for s in minute()]
+    ),
+    options=ScreenOptions(utc=True, filters_text="only --cgroup /web"),
+)
+async def test_live_options_with_their_values_come_before_the_first_interval(on: Stage) -> None:
+    assert "only --cgroup /web" in on.lines[0]
+    await on.push(2)
+    assert "only --cgroup /web" in on.lines[0]
+    assert on.lines[0].count("only") == 1

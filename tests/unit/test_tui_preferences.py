@@ -12,7 +12,7 @@ import pytest
 from ioh.tui.options import ScreenOptions
 from ioh.tui.preferences import FILE_NAME, MAX_BYTES, Preferences, read, save
 from ioh.tui.state import TableState, ViewState
-from tests.screen_feed import FakeFeed, Stage, stage
+from tests.screen_feed import FakeFeed, Stage, on_screen, stage
 from tests.screens import FINDINGS, minute
 
 CHOSEN = Preferences("light", "heat", {"block": TableState("device", "write_bytes_per_s", True)})
@@ -106,13 +106,8 @@ def test_a_new_critical_finding_rings_once_where_asked(
     assert bells == ([3, 6] if rings else [])
 
 
-def test_a_screen_begins_as_the_last_one_ended() -> None:
-    feed = FakeFeed(minute())
-
-    async def flow(on: Stage) -> None:
-        await on.push(2)
-        assert on.app.preferences == CHOSEN
-        await on.press("h")
-        assert on.app.preferences.panel == "hist"
-
-    stage(flow, feed, remembered=CHOSEN)
+@on_screen(lambda: FakeFeed(minute()), remembered=CHOSEN, told=2)
+async def test_a_screen_begins_as_the_last_one_ended(on: Stage) -> None:
+    assert on.app.preferences == CHOSEN
+    await on.press("h")
+    assert on.app.preferences.panel == "hist"

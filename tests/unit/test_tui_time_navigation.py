@@ -11,19 +11,16 @@ import pytest
 
 from ioh.model.feed import Extent, TimelineEvent
 from ioh.model.snapshot import Snapshot
-from ioh.tui import prefetch
+from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
-from ioh.tui.history import TrendHistory, point_of, series
-from ioh.tui.past import Past
-from ioh.tui.position import Position, next_moment
+from ioh.tui.finding_times import FindingTimes
+from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
 from ioh.tui.time_navigation import TimeNavigation
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
 from tests.screens import FINDINGS, MOMENTS, minute
-
-FIFTY = Extent(1, 50, START_S, START_S + 50)
 
 
 class Trip:
@@ -32,20 +29,13 @@ class Trip:
     def __init__(self, feed: FakeFeed, *, at: int = 0) -> None:
         self.feed = feed
         self.asked: list[int] = []
-        self.travel = TimeNavigation(feed, self.asked.append)
-        self.travel.position.tick = at or feed.extent.last
-
-    @property
-    def position(self) -> Position:
-        return self.travel.position
-
-    def is_following(self) -> bool:
-        return self.position.is_following
+        self.travel = TimeNavigation(feed, self.asked.append, FindingTimes(feed))
+        self.travel.tick = at or feed.extent.last
 
     def do(self, action: str, argument: float = 0) -> str:
-        tick = self.position.tick
+        tick = self.travel.tick
         shown = self.feed.intervals[tick - 1] if tick else None
-        return self.travel.actions[action](argument, shown)
+        return self.travel.actions[action](argument, shown) or ""
 
 
 def live(told: int = 50) -> Trip:
@@ -59,42 +49,38 @@ def replay(at: int = 20) -> Trip:
 
 
 def test_a_step_stays_within_what_there_is() -> None:
-    position = Position(tick=50)
-    assert position.step(-1, FIFTY) == 49
-    assert not position.is_following
-    assert position.step(-60, FIFTY) == 1
-    assert position.step(1000, FIFTY) == 50
-    assert position.step(-1, Extent()) is None
-    assert position.tick == 50
+    trip = live()
+    for by in (-1, -60, 1000):
+        trip.do("step", by)
+    assert trip.asked == [49, 1, 50]
+    assert not trip.travel.is_following
 
 
 def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now() -> None:
-    assert Position(tick=3).step(-1, Extent(30, 90)) == 30
+    assert Extent(30, 90).nearest(2) == 30
 
 
-def test_the_next_moment_is_never_the_present_one() -> None:
-    times = [1.0, 5.0, 5.0, 9.0]
-    assert next_moment(times, 5.0, 1) == 9.0
-    assert next_moment(times, 5.0, -1) == 1.0
-    assert next_moment(times, 0.0, -1) is None
-    assert next_moment(times, 9.0, 1) is None
-    assert next_moment([], 5.0, 1) is None
+def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> None:
+    trip = replay(at=20)
+    times = (59, 40, 20, 20.0001, 5)
+    trip.feed.marks = tuple(TimelineEvent(START_S + time, "m") for time in times)
+    for direction in (1, 1, 1, -1, -1, -1, -1):
+        trip.do("moment", direction)
+    assert trip.asked == [41, 60, 41, 21, 6]
+    assert trip.do("moment", -1) == "no further mark, gap or finding"
 
 
 def test_nothing_can_be_paused_before_there_is_anything() -> None:
     trip = Trip(FakeFeed(minute()))
-    assert trip.do("pause") == ""
-    assert trip.is_following()
-    for action in ("step", "begin", "end", "moment"):
-        trip.do(action, -1)
+    for action in ("pause", "step", "begin", "end", "moment"):
+        assert trip.do(action, -1) == ""
     assert trip.asked == []
-    assert trip.is_following()
+    assert trip.travel.is_following
 
 
 def test_the_time_line_is_clicked() -> None:
     trip = live()
     trip.do("seek", START_S + 30.4)
-    assert trip.asked == [30]
     trip.do("seek", 0.0)
     trip.do("seek", 1e12)
     assert trip.asked == [30, 1, 50]
@@ -102,11 +88,9 @@ def test_the_time_line_is_clicked() -> None:
 
 def test_brackets_visit_findings_too() -> None:
     trip = replay(at=60)
-    shown = replace(minute()[-1], findings=FINDINGS)
-    trip.travel.actions["moment"](-1, shown)
-    assert trip.position.tick == 35  # the gap's end; the finding began a second before it
-    trip.travel.actions["moment"](-1, replace(minute()[34], findings=FINDINGS))
-    assert trip.position.tick == 34
+    for at, reached in ((60, 35), (35, 34)):  # the gap's end; the finding began a second before it
+        trip.travel.actions["moment"](-1, replace(minute()[at - 1], findings=FINDINGS))
+        assert trip.travel.tick == reached
 
 
 class SlowFeed(FakeFeed):
@@ -150,11 +134,11 @@ def test_what_is_asked_for_is_found_then_its_past_then_its_findings() -> None:
     feed = FakeFeed(minute(), mode="replay")
     feed.judged[30] = replace(minute()[29], findings=FINDINGS)
     with Seeking(feed) as seeking:
-        seeking.seeker.request(30)
+        seeking.seeker.ask(30)
         seeking.wait_for(lambda: len(seeking.found) == 3)
     first, past, judged = seeking.found
-    assert (first.tick, first.snapshot, first.is_history) == (30, minute()[29], False)
-    assert (past.tick, past.is_history) == (30, True)
+    assert (first.tick, first.snapshot, first.purpose) == (30, minute()[29], "show")
+    assert (past.tick, past.purpose) == (30, "history")
     assert judged.snapshot is feed.judged[30]
     assert seeking.past.window(30, 10) == [point_of(s) for s in minute()[20:30]]
     assert seeking.past.missing(30, 10, 1) is None
@@ -165,9 +149,9 @@ def test_a_past_that_is_known_is_not_read_again() -> None:
     for tick in range(1, 61):
         past.take(tick, minute()[tick - 1])
     with Seeking(FakeFeed(minute(), mode="replay"), past) as seeking:
-        seeking.seeker.request(30)
+        seeking.seeker.ask(30)
         seeking.wait_for(lambda: len(seeking.found) == 1)
-    assert [found.is_history for found in seeking.found] == [False]
+    assert [found.purpose for found in seeking.found] == ["show"]
 
 
 def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None:
@@ -179,9 +163,9 @@ def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None
     assert past.window(30, 10) == [None] * 10
     feed = FakeFeed(minute(), mode="live")
     with Seeking(feed, past) as seeking:
-        seeking.seeker.fill(30)
+        seeking.seeker.ask(30, "history")
         seeking.wait_for(lambda: len(seeking.found) == 1)
-    assert seeking.found[0].is_history
+    assert seeking.found[0].purpose == "history"
     assert not feed.visits
     row = [point_of(narrowed(s, to)) for s in minute()[20:30]]
     assert past.window(30, 10) == row != [point_of(s) for s in minute()[20:30]]
@@ -192,12 +176,12 @@ def test_the_past_of_one_row_is_read_when_the_screen_is_narrowed_to_it() -> None
 def test_who_holds_a_key_down_gets_the_last_one_wanted() -> None:
     feed = SlowFeed()
     with Seeking(feed) as seeking:
-        seeking.seeker.request(10)
+        seeking.seeker.ask(10)
         assert feed.is_visiting.acquire(timeout=10)
         for tick in range(11, 41):
-            seeking.seeker.request(tick)
+            seeking.seeker.ask(tick)
         feed.may_go_on.release(2)
-        seeking.wait_for(lambda: any(found.is_history for found in seeking.found))
+        seeking.wait_for(lambda: any(found.purpose == "history" for found in seeking.found))
     assert feed.visits == [10, 40]
     assert min(feed.walked) == 31, "the past of what nobody waits for is not read"
 
@@ -211,7 +195,7 @@ def test_what_is_found_may_be_drawn_before_its_past_is_read(
     feed.may_go_on.release(2)
     with Seeking(feed) as seeking:
         for count, tick in enumerate((30, 40), 1):
-            seeking.seeker.request(tick)
+            seeking.seeker.ask(tick)
             seeking.wait_for(lambda count=count: len(seeking.found) == count)  # type: ignore[misc]
     assert [found.tick for found in seeking.found] == [30, 40]
     assert not feed.walked
@@ -227,7 +211,7 @@ def test_who_goes_from_key_to_key_does_not_share_the_cpu_with_a_far_look_back(
     feed.judged = {30: minute()[29], 40: minute()[39]}
     with Seeking(feed) as seeking:
         for count, tick in enumerate((30, 40), 1):
-            seeking.seeker.request(tick)
+            seeking.seeker.ask(tick)
             each = 2 if looks_back > 1 else 3  # itself, its past, its findings
             seeking.wait_for(lambda: len(seeking.found) >= each * count)  # noqa: B023
     assert [found.tick for found in seeking.found] == [30] * each + [40] * each
@@ -237,7 +221,7 @@ def test_what_is_lost_is_told_as_lost() -> None:
     feed = FakeFeed(minute(), mode="replay")
     feed.lost.add(7)
     with Seeking(feed) as seeking:
-        seeking.seeker.request(7)
+        seeking.seeker.ask(7)
         seeking.wait_for(lambda: bool(seeking.found))
     assert seeking.found[0] == Found(7, None)
 
@@ -245,19 +229,21 @@ def test_what_is_lost_is_told_as_lost() -> None:
 def test_a_seeker_ends_while_it_reads_the_past() -> None:
     feed = SlowFeed()
     with Seeking(feed, span=60) as seeking:
-        seeking.seeker.request(50)
+        seeking.seeker.ask(50)
         feed.may_go_on.release()
         seeking.wait_for(lambda: bool(feed.walked))
     Prefetch(feed, Past(), print, 1).stop()  # one that never began, too
 
 
 @pytest.mark.parametrize("count", [1, 5, 20])
-def test_history_forgets_what_is_farthest_away(count: int) -> None:
-    history = TrendHistory(max_points=count)
+def test_history_forgets_what_is_farthest_away(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_POINTS", count)
+    past = Past()
     for tick in [*range(1, 40), 10]:
-        history.take(tick, point_of(minute()[tick]))
-    assert len(history) == count
-    assert history.window(10, 1)[0] is not None
+        past.take(tick, minute()[tick])
+    known = past.window(40, 40)
+    assert len([point for point in known if point is not None]) == count
+    assert past.window(10, 1)[0] is not None
 
 
 def test_a_series_has_a_hole_where_nothing_is_known_and_zero_where_nothing_was_done() -> None:
@@ -280,10 +266,3 @@ def test_speeds_are_those_of_the_scale_and_end_with_it(
         said = trip.do("speed", change)
     assert trip.travel.speed == reached
     assert said == f"speed {reached}x"
-
-
-def test_moments_are_sorted_whatever_the_feed_says() -> None:
-    trip = replay(at=1)
-    trip.feed.marks = (TimelineEvent(START_S + 40, "b"), TimelineEvent(START_S + 20, "a"))
-    trip.do("moment", 1)
-    assert trip.position.tick == 21
