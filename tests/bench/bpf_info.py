@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ioh.bpf.libbpf import libbpf
 
@@ -57,17 +55,6 @@ def read_program(number: int) -> Spent:
     (kind,) = struct.unpack_from("=I", info, _TYPE_AT)
     name = info.raw[_NAME_AT : _NAME_AT + 16].split(b"\0")[0].decode()
     return Spent(name, kind, *struct.unpack_from("=QQ", info, _RUN_TIME_AT))
-
-
-def programs_of(pid: int) -> set[int]:
-    """Ids of the programs that a process holds."""
-    held = set()
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(OSError):
-            found = re.search(r"^prog_id:\s+(\d+)$", info.read_text(), re.MULTILINE)
-            if found:
-                held.add(int(found[1]))
-    return held
 
 
 def tracing_programs() -> set[int]:

@@ -7,18 +7,16 @@ own; ticks are timed with all of them idle, and with half of them busy.
 
 from __future__ import annotations
 
-import json
-import os
+import contextlib
 import resource
 import statistics
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+
+from tests.kernel.netns import Agent, Namespace, Reading, Script
 
 BUDGET_MS = 60.0
 TICKS = 10
-AGENT = Path(__file__).resolve().parent.parent / "kernel" / "tcp_agent.py"
 # Two processes, because one may have fewer descriptors than the benchmark needs.
 SERVER = """
 import socket, sys
@@ -39,76 +37,38 @@ for line in sys.stdin:
 """
 
 
-class Script:
-    """A child in the namespace that is told and tells by lines."""
-
-    def __init__(self, namespace: str, *command: str) -> None:
-        self.process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, sys.executable, *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
-
-    def close(self) -> None:
-        self.process.communicate(timeout=60)
-
-
-def tick_ms(agent: Script) -> dict[str, Any]:
-    agent.tell("")
-    reading: dict[str, Any] = json.loads(agent.line())
-    return reading
-
-
 def measure(connections: int) -> dict[str, float]:
     """Ticks in ms for this many connections, which are twice the sockets."""
-    namespace = f"ioh-bench-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", namespace], check=True)
-    children: list[Script] = []
-    try:
-        up = ["ip", "netns", "exec", namespace, "ip", "link", "set", "lo", "up"]
-        subprocess.run(up, check=True)
-        server = Script(namespace, "-c", SERVER, str(connections))
-        children.append(server)
+    with (
+        contextlib.closing(Namespace("bench")) as namespace,
+        Script(namespace, "-c", SERVER, str(connections)) as server,
+    ):
         server.line()
-        client = Script(namespace, "-c", CLIENT, str(connections))
-        children.append(client)
-        client.line()
-        server.line()
-        agent = Script(namespace, str(AGENT), "{}")
-        children.append(agent)
-        first = tick_ms(agent)
-        assert first["metrics"]["connections"] == 2 * connections, first["metrics"]
-        idle = [tick_ms(agent) for _ in range(TICKS)]
-        busy: list[dict[str, Any]] = []
-        for _ in range(TICKS):
-            client.tell(str(connections // 2))
+        with Script(namespace, "-c", CLIENT, str(connections)) as client:
             client.line()
-            reading = tick_ms(agent)
-            assert reading["metrics"]["active_connections"] == connections
-            busy.append(reading)
-        return {
-            "sockets": 2 * connections,
-            "first": first["ms"],
-            "idle_median": statistics.median(tick["ms"] for tick in idle),
-            "busy_median": statistics.median(tick["ms"] for tick in busy),
-            "worst": max(tick["ms"] for tick in idle + busy),
-            "worst_cpu": max(tick["cpu_ms"] for tick in idle + busy),
-            "agent_rss_mb": _rss_mb(agent.process.pid),
-        }
-    finally:
-        for child in reversed(children):
-            child.close()
-        subprocess.run(["ip", "netns", "delete", namespace], check=True)
+            server.line()
+            with Agent(namespace) as agent:
+                return _ticks(client, agent, connections)
+
+
+def _ticks(client: Script, agent: Agent, connections: int) -> dict[str, float]:
+    first = agent.baseline
+    assert first["metrics"]["connections"] == 2 * connections, first["metrics"]
+    idle = [agent.read() for _ in range(TICKS)]
+    busy: list[Reading] = []
+    for _ in range(TICKS):
+        client.ask(str(connections // 2))
+        busy.append(agent.read())
+        assert busy[-1]["metrics"]["active_connections"] == connections
+    return {
+        "sockets": 2 * connections,
+        "first": first["ms"],
+        "idle_median": statistics.median(tick["ms"] for tick in idle),
+        "busy_median": statistics.median(tick["ms"] for tick in busy),
+        "worst": max(tick["ms"] for tick in idle + busy),
+        "worst_cpu": max(tick["cpu_ms"] for tick in idle + busy),
+        "agent_rss_mb": _rss_mb(agent.pid),
+    }
 
 
 def _rss_mb(pid: int) -> float:

@@ -282,16 +282,20 @@ class Loop:
         return diskstats(self.name, self.witness.hidden)
 
     def set_queue(self, name: str, value: str) -> None:
-        """Change a setting until close(): a loop device's outlive its file."""
+        """Change a setting until restore_queue(): a loop device's outlive its file."""
         setting = self.queue / name
         before = setting.read_text().strip()
         chosen = re.search(r"\[(.+)\]", before)
         self._changed.setdefault(setting, chosen[1] if chosen else before)
         setting.write_text(value)
 
-    def close(self) -> None:
+    def restore_queue(self) -> None:
         for setting, value in self._changed.items():
             setting.write_text(value)
+        self._changed.clear()
+
+    def close(self) -> None:
+        self.restore_queue()
         self.detach()
 
     def detach(self) -> None:
@@ -331,6 +335,8 @@ class Volume:
         for path in self.mount.iterdir():
             if path.is_file():
                 path.unlink()
+            elif path.name != "lost+found":
+                shutil.rmtree(path)
         self.sync()
 
     def file(self, name: str, size: int) -> Path:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.aio import PREAD, Aio
+from tests.kernel.direct import read_directly, write_directly
 from tests.kernel.fuse import fuse
-from tests.kernel.part import part_of
+from tests.kernel.part import Part, WatchedVolume, part_of
 from tests.kernel.rig import MIB, Ioh, Volume, about, aligned, opened, recording
 from tests.kernel.uring import READ, Uring
 
@@ -19,12 +20,12 @@ CHUNK = 8192
 CALLS = 8 * MIB // CHUNK
 
 
-def read_through(volume: Volume, name: str, flags: int, size: int) -> Ioh:
+def read_through(watched: WatchedVolume, path: Path, flags: int) -> Part:
     """Read a file once from begin to end, and record it."""
     with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        opened(volume.mount / name, os.O_RDONLY | flags) as fd,
-        aligned(size) as buffer,
+        watched.part() as ioh,
+        opened(path, os.O_RDONLY | flags) as fd,
+        aligned(CHUNK) as buffer,
     ):
         at = 0
         while got := os.preadv(fd, [buffer], at):
@@ -44,12 +45,12 @@ def read_metrics(ioh: Ioh) -> dict[str, int]:
     return {name: ioh.metric("syscall", name) for name in (*names, "lower_splits")}
 
 
-def test_the_second_pass_is_served_from_cache(volume: Volume) -> None:
-    path = volume.file("data", 8 * MIB)
-    volume.drop_caches()
-    first = read_metrics(read_through(volume, "data", 0, CHUNK))
+def test_the_second_pass_is_served_from_cache(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", 8 * MIB)
+    watched.volume.drop_caches()
+    first = read_metrics(read_through(watched, path, 0))
     with opened(path, os.O_RDONLY) as fd, kept(fd, 8 * MIB):
-        again = read_through(volume, "data", 0, CHUNK)
+        again = read_through(watched, path, 0)
     assert first["read_calls"] == CALLS  # not the last one, which finds the end
     # Read-ahead fetches up to 32 chunks at a time for the call that runs into its edge.
     assert 1 <= CALLS - first["read_calls_cached"] < CALLS / 4
@@ -61,43 +62,38 @@ def test_the_second_pass_is_served_from_cache(volume: Volume) -> None:
     assert {share for share in shares if share is not None} == {100.0}
 
 
-def test_small_files_that_are_not_in_the_cache(volume: Volume) -> None:
+def test_small_files_that_are_not_in_the_cache(watched: WatchedVolume) -> None:
     """As by cat or grep: one read gets all there is, another one finds the end."""
-    for i in range(23):
-        volume.file(f"{i}", 3000)
-    volume.drop_caches()
-    with recording("--device", volume.device, "--layers", "syscall") as ioh:
-        for i in range(23):
-            assert len((volume.mount / f"{i}").read_bytes()) == 3000
+    paths = [watched.volume.file(f"{i}", 3000) for i in range(23)]
+    watched.volume.drop_caches()
+    with watched.part() as ioh:
+        assert [len(path.read_bytes()) for path in paths] == 23 * [3000]
     assert ioh.counts("syscall") == {"read_buffered": 2 * 23}
     metrics = read_metrics(ioh)
     assert (metrics["read_calls"], metrics["read_calls_cached"]) == (23, 0)
 
 
-def test_direct_reads_are_never_served_from_cache(volume: Volume) -> None:
-    volume.file("data", 8 * MIB)
-    read_through(volume, "data", 0, CHUNK)
-    direct = read_metrics(read_through(volume, "data", os.O_DIRECT, CHUNK))
+def test_direct_reads_are_never_served_from_cache(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", 8 * MIB)
+    path.read_bytes()
+    direct = read_metrics(read_through(watched, path, os.O_DIRECT))
     assert (direct["read_calls"], direct["read_calls_cached"]) == (CALLS, 0)
     assert direct["read_lower_ops"] == CALLS
     assert direct["read_lower_bytes"] == about(8 * MIB)
 
 
 @pytest.mark.parametrize(("size", "parts"), [(MIB, 16), (192 << 10, 3), (64 << 10, 1)])
-def test_large_reads_are_cut_to_the_devices_limit(volume: Volume, size: int, parts: int) -> None:
+def test_large_reads_are_cut_to_the_devices_limit(
+    watched: WatchedVolume, size: int, parts: int
+) -> None:
     """The limit of 64 KiB is the queue's own, as in a device's max_sectors_kb."""
-    calls = 23
-    path = volume.file("data", calls * size)
-    volume.loop.set_queue("max_sectors_kb", "64")
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(size) as buffer,
-    ):
-        before = volume.loop.stats()
-        for i in range(calls):
-            assert os.preadv(fd, [buffer], i * size) == size
-        disk = volume.loop.stats() - before
+    calls, loop = 23, watched.volume.loop
+    path = watched.volume.file("data", calls * size)
+    loop.set_queue("max_sectors_kb", "64")
+    with watched.part() as ioh:
+        before = loop.stats()
+        read_directly(path, calls, size)
+        disk = loop.stats() - before
     assert read_metrics(ioh) == {
         "read_calls": calls,
         "read_calls_cached": 0,
@@ -112,33 +108,27 @@ def test_large_reads_are_cut_to_the_devices_limit(volume: Volume, size: int, par
     assert {ratio for ratio in ratios if ratio is not None} == {float(parts)}
 
 
-def test_synchronous_writes_are_charged(volume: Volume) -> None:
-    path = volume.file("data", MIB)
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        opened(path, os.O_WRONLY | os.O_DIRECT) as fd,
-        aligned(CHUNK) as buffer,
-    ):
-        for i in range(23):
-            assert os.pwritev(fd, [buffer], i * CHUNK) == CHUNK
+def test_synchronous_writes_are_charged(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh:
+        write_directly(path, 23, CHUNK)
     assert ioh.metric("syscall", "write_calls") == 23
     assert ioh.metric("syscall", "write_lower_ops") == 23
     assert ioh.metric("syscall", "write_lower_bytes") == about(23 * CHUNK)
 
 
 @pytest.mark.parametrize(("shift", "reads"), [(0, 0), (512, 2)])
-def test_reads_that_writes_wait_for(volume: Volume, shift: int, reads: int) -> None:
+def test_reads_that_writes_wait_for(watched: WatchedVolume, shift: int, reads: int) -> None:
     """A page at each end of each write; fsyncs and what others read are no such reads."""
-    path = volume.file("data", 8 * MIB)
-    beside = volume.file("beside", MIB)
-    volume.drop_caches()
+    path, beside = (watched.volume.file(name, 8 * MIB) for name in ("data", "beside"))
+    watched.volume.drop_caches()
     with (
         opened(path, os.O_WRONLY) as fd,
         opened(beside, os.O_RDONLY | os.O_DIRECT) as other,
         aligned(CHUNK) as buffer,
     ):
         os.pwrite(fd, b"x" * 4096, 7 * MIB)  # fetches where the file's blocks are
-        with recording("--device", volume.device, "--layers", "syscall") as ioh:
+        with watched.part() as ioh:
             for i in range(23):
                 assert os.pwrite(fd, b"x" * 4096, i * 4 * CHUNK + shift) == 4096
                 os.fsync(fd)

@@ -9,9 +9,10 @@ from contextlib import closing
 import pytest
 
 from tests.kernel.aio import FSYNC, PREAD, PWRITE, Aio
+from tests.kernel.direct import read_directly
 from tests.kernel.io_limit import throttled
 from tests.kernel.part import Part, WatchedVolume
-from tests.kernel.rig import MIB, Ioh, Volume, about, aligned, opened, recording
+from tests.kernel.rig import MIB, Ioh, about, aligned, opened
 from tests.kernel.uring import READ, Uring
 
 CHUNK = 4096
@@ -23,14 +24,14 @@ def metrics(ioh: Ioh) -> dict[str, int]:
     return {name: ioh.metric("syscall", name) for name in names}
 
 
-def test_reads_that_a_control_groups_limit_delays(volume: Volume) -> None:
+def test_reads_that_a_control_groups_limit_delays(watched: WatchedVolume) -> None:
     """A kernel thread submits them when it is time."""
     size, calls = 256 << 10, 32
-    path = volume.file("data", calls * size)
-    volume.drop_caches()
+    path = watched.volume.file("data", calls * size)
+    watched.volume.drop_caches()
     with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        throttled(volume, 16 * MIB),
+        watched.part() as ioh,
+        throttled(watched.volume, 16 * MIB),
         opened(path, os.O_RDONLY) as fd,
     ):
         for at in reversed(range(0, calls * size, size)):  # nothing is read ahead
@@ -40,9 +41,9 @@ def test_reads_that_a_control_groups_limit_delays(volume: Volume) -> None:
     assert ioh.metric("syscall", "read_lower_bytes") == about(calls * size)
 
 
-def test_a_call_of_which_a_limit_delays_a_part(volume: Volume) -> None:
+def test_a_call_of_which_a_limit_delays_a_part(watched: WatchedVolume) -> None:
     """A file in pieces: the first ones are read at once, the others when it is their time."""
-    calls, piece = 12, 64 << 10
+    calls, piece, volume = 12, 64 << 10, watched.volume
     path = volume.mount / "data"
     flags = os.O_WRONLY | os.O_CREAT | os.O_DIRECT
     with (
@@ -54,14 +55,8 @@ def test_a_call_of_which_a_limit_delays_a_part(volume: Volume) -> None:
             os.pwritev(fd, [buffer], at)
             os.pwritev(other, [buffer], at)
     volume.drop_caches()
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        throttled(volume, 6 * MIB),
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(MIB) as buffer,
-    ):
-        for i in range(calls):
-            assert os.preadv(fd, [buffer], i * MIB) == MIB
+    with watched.part() as ioh, throttled(volume, 6 * MIB):
+        read_directly(path, calls, MIB)
     assert ioh.metric("syscall", "read_lower_bytes") == about(calls * MIB)
     told = metrics(ioh)
     assert (told["read_calls"], told["read_calls_cached"]) == (calls, 0)
@@ -74,13 +69,13 @@ def locked(fd: int, begin: int, end: int) -> mmap.mmap:
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-def test_buffered_reads_of_libaio_that_a_limit_delays(volume: Volume, batch: int) -> None:
-    size, calls = 64 << 10, 128
+def test_buffered_reads_of_libaio_that_a_limit_delays(watched: WatchedVolume, batch: int) -> None:
+    size, calls, volume = 64 << 10, 128, watched.volume
     path = volume.file("data", 2 * calls * size)
     places = [2 * i * size for i in reversed(range(calls))]  # nothing is read ahead
     volume.drop_caches()
     with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
+        watched.part() as ioh,
         opened(path, os.O_RDONLY) as fd,
         closing(Aio(8)) as aio,
     ):
@@ -99,12 +94,12 @@ def test_buffered_reads_of_libaio_that_a_limit_delays(volume: Volume, batch: int
     assert ioh.metric("syscall", "read_lower_bytes") == about(calls * (size - CHUNK))
 
 
-def test_reads_of_io_uring_that_a_limit_delays(volume: Volume) -> None:
-    size, calls = 64 << 10, 64
+def test_reads_of_io_uring_that_a_limit_delays(watched: WatchedVolume) -> None:
+    size, calls, volume = 64 << 10, 64, watched.volume
     path = volume.file("data", 2 * calls * size)
     volume.drop_caches()
     with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
+        watched.part() as ioh,
         opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
         closing(Uring(8)) as ring,
         throttled(volume, 8 * MIB),

@@ -7,8 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,11 +34,10 @@ def ioh_of(checkout: Path) -> list[str]:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Path]:
+def elsewhere(folder: Path) -> Path:
     """A directory that everybody may use."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
+    folder.chmod(0o777)
+    return folder
 
 
 def test_the_screen(checkout: Path, elsewhere: Path) -> None:

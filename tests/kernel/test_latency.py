@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ioh.model.snapshot import OpStats
+from tests.kernel.direct import write_directly
+from tests.kernel.part import WatchedVolume
 from tests.kernel.recordings import marked
-from tests.kernel.rig import MIB, Ioh, Volume, aligned, fio, opened, real_time_fio, recording
+from tests.kernel.rig import MIB, Ioh, Volume, fio, opened, real_time_fio
 
 RUN_S = 2.2
 
@@ -138,14 +140,12 @@ def block_time_us(ioh: Ioh, op: str, what: str) -> float:
     return float(sum((n[what] or 0.0) * n["count"] for n in ioh.ops("block", op)))
 
 
-def test_a_flush_before_a_write_is_no_queue(volume: Volume) -> None:
+def test_a_flush_before_a_write_is_no_queue(watched: WatchedVolume) -> None:
     """ext4's commit block asks for one, so that what it commits is there first."""
+    volume = watched.volume
     volume.loop.set_queue("scheduler", "none")
     assert (volume.loop.queue / "fua").read_text() == "0\n"  # as SATA and virtio disks
-    with (
-        recording("--device", volume.device, "--layers", "block") as ioh,
-        opened(volume.mount / "log", os.O_WRONLY | os.O_CREAT) as fd,
-    ):
+    with watched.part() as ioh, opened(volume.mount / "log", os.O_WRONLY | os.O_CREAT) as fd:
         for _ in range(23):
             os.write(fd, bytes(4096))
             os.fsync(fd)
@@ -159,17 +159,11 @@ def test_a_flush_before_a_write_is_no_queue(volume: Volume) -> None:
     assert all(n["max_bytes"] >= 4096 for n in ioh.ops("block", "write") if n["count"])
 
 
-def test_service_is_known_where_flushes_are_asked_for(volume: Volume) -> None:
+def test_service_is_known_where_flushes_are_asked_for(watched: WatchedVolume) -> None:
     """An fdatasync that finds no metadata to write is a flush alone, a write without bytes."""
-    volume.file("data", MIB)
-    with (
-        recording("--device", volume.device, "--layers", "block") as ioh,
-        opened(volume.mount / "data", os.O_WRONLY | os.O_DIRECT) as fd,
-        aligned(4096) as buffer,
-    ):
-        for i in range(23):
-            os.pwritev(fd, [buffer], i * 4096)
-            os.fdatasync(fd)
+    path = watched.volume.file("data", MIB)
+    with watched.part() as ioh:
+        write_directly(path, 23, syncs=True)
     writes = [n for n in ioh.ops("block", "write") if n["count"]]
     assert sum(n["count"] for n in writes) >= 2 * 23 - ioh.unseen
     assert all(n["service_us"] is not None for n in writes)

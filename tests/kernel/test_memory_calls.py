@@ -8,7 +8,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.kernel.rig import aligned, recording
+from tests.kernel.direct import read_directly
+from tests.kernel.rig import recording
 
 SIZE = 1 << 16
 
@@ -34,14 +35,10 @@ def test_direct_reads_of_memory_are_reads_of_memory() -> None:
         path = Path(folder, "data")
         path.write_bytes(bytes(SIZE))
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+            read_directly(path, 23, step=0)
         except OSError as error:
             if error.errno != errno.EINVAL:  # an older kernel
                 raise
             return
-        with aligned(4096) as buffer:
-            for _ in range(23):
-                assert os.preadv(fd, [buffer], 0) == 4096
-        os.close(fd)
     assert ioh.counts("syscall") == {"read_buffered": 23, "write_buffered": 1}
     assert ioh.metric("syscall", "read_calls_cached") == 23

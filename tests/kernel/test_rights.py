@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from ioh.session.check import check
 from ioh.session.marks import send_mark
 from tests import fakes
 from tests.kernel.recordings import recording_of
+from tests.kernel.talker import wait_until
 from tests.pty_screen import PtyScreen
 from tests.sessions import recorded
 
@@ -31,21 +29,12 @@ CLEAN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 
 
 def run(
-    *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/"
+    *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/", user: int | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*IOH, *arguments], env={**CLEAN, **env}, cwd=cwd, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=60, check=False, user=user,
     )  # fmt: skip
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Where everybody may look, and only root may write."""
-    made = Path(tempfile.mkdtemp())
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture
@@ -182,11 +171,13 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
     part = ["record", "-o", str(folder / "a.ioh"), "--max-size", "64k", "--keep", "2"]
     with subprocess.Popen([*IOH, *part, *PROC[:3]], env=CLEAN, stderr=subprocess.PIPE) as ioh:
         running = recording_of(ioh.pid)
-        deadline = time.monotonic() + 60
-        while not (folder / "a-0004.ioh").exists():
-            assert time.monotonic() < deadline
+
+        def is_enough() -> bool:
             text = base64.b85encode(os.urandom(800)).decode()  # fills the part
             assert send_mark(running, text) == ("", "")
+            return (folder / "a-0004.ioh").exists()
+
+        wait_until(is_enough, pause_s=0)
         found = status_of(ioh.pid)
         ioh.terminate()
         _, err = ioh.communicate(timeout=20)
@@ -200,26 +191,18 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "is_heard"), [(0, True), (CALLER, False), (service_user().uid, False)]
+    ("uid", "who", "is_heard"),
+    [(0, {}, True), (0, SUDO, True), (CALLER, {}, False), (service_user().uid, {}, False)],
 )
-def test_roots_recording_takes_marks_of_root_alone(folder: Path, uid: int, is_heard: bool) -> None:
+def test_roots_recording_takes_marks_of_root_alone(
+    folder: Path, uid: int, who: dict[str, str], is_heard: bool
+) -> None:
     path = str(folder / "a.ioh")
     with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
         recording_of(ioh.pid)
-        marked = subprocess.run(
-            [*IOH, "mark", "now", "--file", path], env=CLEAN, user=uid, capture_output=True,
-            check=False,
-        )  # fmt: skip
+        marked = run("mark", "now", "--file", path, env=who, user=uid)
         ioh.terminate()
-    assert (marked.returncode == 0) == is_heard
-
-
-def test_sudo_marks_roots_recording(folder: Path) -> None:
-    path = str(folder / "a.ioh")
-    with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
-        marked = run("mark", "now", "--file", path)
-        ioh.terminate()
-    assert marked.returncode == 0, marked.stderr
+    assert (marked.returncode == 0) == is_heard, marked.stderr
 
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])

@@ -11,7 +11,7 @@ import pytest
 
 from ioh.tui.first_picture import STARTING
 from tests.kernel.rig import ioh_command
-from tests.kernel.test_lifecycle import Traces, held
+from tests.kernel.test_lifecycle import held, traces_of_a_whole
 from tests.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
@@ -31,7 +31,7 @@ def test_nothing_is_left_however_it_ends(tmp_path: Path, ending: str) -> None:
         # Painted before the probes are there, which may be so soon that no line tells of compiling.
         shown.wait_for(STARTING)
         shown.wait_until(lambda: attached(shown) >= PROGRAMS)
-        traces = Traces(shown.pid)
+        traces = traces_of_a_whole(shown.pid)
         ENDINGS[ending](shown)
         assert shown.wait() == (-signal.SIGKILL if ending == "SIGKILL" else 0)
         traces.assert_gone()

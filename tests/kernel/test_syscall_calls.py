@@ -9,17 +9,17 @@ import mmap
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.part import WatchedVolume, assert_calls, assert_seen, part_of
 from tests.kernel.rig import MIB, Loop, Volume, aligned, fio, opened, recording, run
+from tests.kernel.talker import Talker, wait_until
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -30,17 +30,14 @@ TWO = [bytearray(300), bytearray(700)]
 @pytest.mark.parametrize(
     ("size", "row"), [(8192, 8192), (12 << 10, 16 << 10), (192 << 10, 256 << 10), (4096, 4096)]
 )
-def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, row: int) -> None:
-    path = volume.file("data", 23 * size)  # in one piece, on a file system that is new
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(size) as buffer,
-    ):
-        before = volume.loop.stats()
-        for i in range(23):
-            assert os.preadv(fd, [buffer], i * size) == size
-        disk = volume.loop.stats() - before
+def test_direct_reads_stand_in_the_row_of_their_size(
+    watched: WatchedVolume, size: int, row: int
+) -> None:
+    path = watched.volume.file("data", 23 * size)
+    with watched.part() as ioh:
+        before = watched.volume.loop.stats()
+        read_directly(path, 23, size)
+        disk = watched.volume.loop.stats() - before
     assert_calls(ioh, {"read_direct": 23}, size)
     seen = ioh.total("syscall", "read")
     assert ioh.sizes("syscall", "read_direct") == {row: seen}
@@ -148,10 +145,8 @@ def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
 
 def await_state(pid: int, state: str) -> None:
     """Wait until /proc/PID/stat says so: S waits within a call, T is stopped."""
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    stat = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == state, pause_s=0.005)
 
 
 def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
@@ -160,22 +155,14 @@ def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
     script = (
         "import os,sys; f=os.open(sys.argv[1],os.O_WRONLY); print(f,flush=True)\nos.splice(0,f,9)"
     )
-    with (
-        watched.part() as ioh,
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as writer,
-    ):
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        assert writer.stdout.readline()
+    with watched.part() as ioh, Talker(sys.executable, "-c", script, path) as writer:
+        assert writer.line()
         await_state(writer.pid, "S")  # within the call
         for number, state in [(signal.SIGSTOP, "T"), (signal.SIGCONT, "S")] * 3:
-            writer.send_signal(number)
+            writer.process.send_signal(number)
             await_state(writer.pid, state)
-        writer.stdin.write(b"123456789")
-        writer.stdin.flush()
-        assert writer.wait(10) == 0
+        writer.tell("12345678")
+        assert writer.process.wait(10) == 0
     assert_calls(ioh, {"write_buffered": 1}, 9)
     assert ioh.errors("syscall", "write") == 0
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["write"]["inflight"] == 0

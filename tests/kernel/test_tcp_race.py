@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from tests.kernel.netns import Agent, Namespace, Script, closing
+from tests.kernel.netns import Agent, Namespace, Script, script_of
 
 CONNECTIONS = 97
 STRANGER, STRANGERS_MAC = "10.99.0.77", "02:00:00:00:00:77"
@@ -37,26 +37,21 @@ def test_a_child_that_loses_the_race_is_no_connection(pair: tuple[Namespace, Nam
     there.run(
         "ip", "neigh", "add", STRANGER, "lladdr", STRANGERS_MAC, "dev", "ioh0", "nud", "permanent"
     )
-    agent = Agent(there)
-    before = there.snmp("RetransSegs")
-    server = there.start("-c", SERVER % CONNECTIONS)
-    assert server.stdout is not None
-    assert server.stdout.readline() == "ready\n"
-    with closing(agent):
-        client = Script(
-            here,
-            "tcp_race.py",
-            interface="ioh0",
-            source_address=STRANGER,
-            source_mac=STRANGERS_MAC,
-            destination_address="10.99.0.2",
-            destination_mac=mac(there),
-            port=3260,
-            connections=CONNECTIONS,
-        )
-        assert client.line() == "done\n"
-        client.close()
-        assert server.stdout.readline() == f"{CONNECTIONS}\n"
+    with Agent(there) as agent:
+        before = there.snmp("RetransSegs")
+        server = Script(there, "-c", SERVER % CONNECTIONS)
+        assert server.line() == "ready"
+        options = {
+            "interface": "ioh0",
+            "source_address": STRANGER,
+            "source_mac": STRANGERS_MAC,
+            "destination_address": "10.99.0.2",
+            "destination_mac": mac(there),
+            "port": 3260,
+            "connections": CONNECTIONS,
+        }
+        assert Script(here, *script_of("tcp_race.py", options)).line() == "done"
+        assert server.line() == f"{CONNECTIONS}"
         last = agent.read_until_quiet()
     again = there.snmp("RetransSegs") - before
     assert again >= CONNECTIONS

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.rig import Ioh, recording
+from tests.kernel.rig import Ioh, recording, run
 from tests.servers.mariadb import IS_MYSQL, MariaDB
 
 ONLY = ("--layers", "db")
@@ -20,7 +20,7 @@ _STATEMENTS = re.compile(r"Com_(?!stmt_)\w+")
 def server() -> Iterator[MariaDB]:
     made = MariaDB()
     made.sql("create table t (id int primary key auto_increment, v int) engine=innodb")
-    made.sysbench("oltp_read_write", "prepare")
+    run(*made.sysbench("oltp_read_write", "prepare"))
     yield made
     made.close()
 
@@ -104,7 +104,7 @@ def test_sysbench_counts_as_many(server: MariaDB, prepared: str) -> None:
     with recording(*ONLY) as ioh:
         started(ioh)
         before = server.status()
-        told = server.sysbench("oltp_read_write", "run", *options)
+        told = run(*server.sysbench("oltp_read_write", "run", *options))
         after = server.status()
     counted = {name: int(n) for name, n in re.findall(r"(\w+):\s+(\d+)", told)}
     assert ioh.total("db", "commit") == after["Com_commit"] - before["Com_commit"]

@@ -20,9 +20,9 @@ from ioh.pg.connection import PgError, connect
 from ioh.pg.login import Login
 from ioh.session.reader import Session
 from tests.kernel.rig import Ioh, ioh_command, ioh_environment, recording
+from tests.kernel.talker import wait_until
 from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
-from tests.servers.test_db import eventually_within
 
 ONLY = ("--proc", "--layers", "pg")
 OWN = "select count(*) from pg_stat_activity where application_name = 'ioh'"
@@ -70,7 +70,7 @@ def await_sample(path: Path) -> None:
         return 0
 
     wanted = count() + 2
-    assert eventually_within(60, lambda: count() >= wanted)
+    wait_until(lambda: count() >= wanted)
 
 
 def recorder(cluster: Cluster, path: Path) -> subprocess.Popen[bytes]:
@@ -111,18 +111,15 @@ def test_statements_sessions_and_waits(cluster: Cluster) -> None:
     with recording(*ONLY, "--pg", cluster.dsn, cycle_s=1.0) as ioh:
         wait_for(ioh, lambda: seen(ioh))
         holder = cluster.session("begin; lock table pgbench_history in access exclusive mode")
-        waiting = subprocess.Popen(
-            cluster.psql(
-                "-d", "bench", "-c",
-                "select count(*) from pgbench_history where filler = 'private words'",
-            ),
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        query = "select count(*) from pgbench_history where filler = 'private words'"
+        words = cluster.psql("-d", "bench", "-c", query)
+        waiting = subprocess.Popen(words, stdout=subprocess.DEVNULL)
         ioh.settle()
         cluster.pgbench("-S", "-t", "211")
         ioh.settle()
         ioh.settle()
-        holder.communicate("rollback;\n")
+        holder.tell("rollback;")
+        holder.close()
         waiting.wait(10)
     calls = ioh.table("pg", "statement", "database", "statement")
     select = "SELECT abalance FROM pgbench_accounts WHERE aid = $1"
@@ -180,12 +177,10 @@ def test_a_locked_table_delays_no_interval(cluster: Cluster, table: str) -> None
     with recording("--proc", "--layers", "pg,block", "--pg", cluster.dsn, cycle_s=0.5) as ioh:
         wait_for(ioh, lambda: seen(ioh))
         first = len(ioh.intervals)
-        with cluster.session(f"begin; lock table {table} in access exclusive mode") as holder:
+        with cluster.session(f"begin; lock table {table} in access exclusive mode"):
             for _ in range(5):
                 ioh.settle()
             last = len(ioh.intervals)
-            assert holder.stdin is not None
-            holder.stdin.close()
         wait_for(ioh, lambda: len(seen(ioh)) > last, 20) if table == "pg_database" else None
     during = ioh.intervals[first:last]
     assert len(during) >= 9

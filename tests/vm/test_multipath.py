@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kernel.direct import read_directly, write_directly
 from tests.kernel.part import part_of
 from tests.kernel.rig import MIB, Ioh, aligned, opened, run
 from tests.kernel.witness import DiskStats, diskstats
@@ -36,16 +37,10 @@ def multipath() -> Iterator[str]:
 
 def load(path: str) -> None:
     """Each class that diskstats has of such a disk; all at once where bios can join a request."""
-    with opened(path, os.O_RDWR | os.O_DIRECT) as fd, aligned(MIB) as buffer:
-        for i in range(23):
-            os.preadv(fd, [memoryview(buffer)[: 4 * KIB]], i * MIB)
-        for i in range(7):
-            os.preadv(fd, [buffer], i * MIB)
-        for i in range(13):
-            os.pwritev(fd, [memoryview(buffer)[: 8 * KIB]], i * MIB)
-        for i in range(5):
-            os.pwritev(fd, [memoryview(buffer)[: 8 * KIB]], i * MIB)
-            os.fdatasync(fd)
+    read_directly(path, 23, 4 * KIB, MIB)
+    read_directly(path, 7, MIB)
+    write_directly(path, 13, 8 * KIB, MIB)
+    write_directly(path, 5, 8 * KIB, MIB, syncs=True)
     with opened(path, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC) as fd, aligned(64 * KIB) as buffer:
         for i in range(11):
             os.pwritev(fd, [buffer], i * MIB)

@@ -6,33 +6,35 @@ No other test may have an NFS mount meanwhile: run with those of the modules.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
+from tests.kernel.direct import read_directly, write_directly
 from tests.kernel.part import Part, part_of
-from tests.kernel.rig import MIB, Ioh, about, aligned, opened, run
+from tests.kernel.rig import MIB, Ioh, about, opened, run
+from tests.kernel.talker import wait_until
 from tests.vm.nfs import ATTACHED_S, Server, mounted, wait_for_source
 
 RSIZE = 128 << 10
 CALLS = 8
 
 
-def read_through(path: Path, flags: int) -> None:
-    with opened(path, os.O_RDONLY | flags) as fd, aligned(MIB) as buffer:
-        for at in range(CALLS):
-            assert os.preadv(fd, [buffer], at * MIB) == MIB
+def read_through(path: Path) -> None:
+    with opened(path, os.O_RDONLY) as fd:
+        for _ in range(CALLS):
+            assert len(os.read(fd, MIB)) == MIB
 
 
 def wait_until_followed(ioh: Ioh, path: Path) -> None:
     """What follows calls to the server is attached after the first mount."""
-    deadline = time.monotonic() + ATTACHED_S
-    while True:
+
+    def is_followed() -> int:
         with part_of(ioh) as part:
-            read_through(path, os.O_DIRECT)
+            read_directly(path, CALLS, MIB)
         # Not read_lower_ops: a direct read counts as one even where nothing can be charged.
-        if part.metric("syscall", "read_lower_bytes"):
-            return
-        assert time.monotonic() < deadline, part.intervals[-1]["layers"]["syscall"]["notes"]
+        return part.metric("syscall", "read_lower_bytes")
+
+    why = lambda: ioh.intervals[-1]["layers"]["syscall"]["notes"]  # noqa: E731
+    wait_until(is_followed, ATTACHED_S, why=why)
 
 
 def charged(part: Part) -> dict[str, int]:
@@ -52,21 +54,15 @@ def test_each_call_is_charged_with_its_requests(server: Server) -> None:
             wait_until_followed(ioh, path)
             server.drop_caches()
             with part_of(ioh) as direct:
-                read_through(path, os.O_DIRECT)
+                read_directly(path, CALLS, MIB)
             with part_of(ioh) as first:
-                read_through(path, 0)
+                read_through(path)
             with part_of(ioh) as again:
-                read_through(path, 0)
-            with (
-                part_of(ioh) as written,
-                opened(path, os.O_WRONLY | os.O_DIRECT) as fd,
-                aligned(MIB) as buffer,
-            ):
-                os.pwritev(fd, [buffer], 0)
-        deadline = time.monotonic() + ATTACHED_S
-        while int(Path("/sys/module/nfs/refcnt").read_text()) > 2:  # by nfsv4 and nfsv3
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+                read_through(path)
+            with part_of(ioh) as written:
+                write_directly(path, 1, MIB)
+        uses = Path("/sys/module/nfs/refcnt")
+        wait_until(lambda: int(uses.read_text()) <= 2, ATTACHED_S)  # nfsv4's and nfsv3's
         run("modprobe", "-r", "nfsv3", "nfsv4", "nfs")
     finally:
         ioh.end()

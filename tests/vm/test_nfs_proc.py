@@ -29,7 +29,7 @@ def test_proc_gives_the_kernels_own_counts(server: Server, version: str) -> None
         told, served = client_counts(place) - before, server_counts() - served
         ioh.settle()
     assert {i["layers"]["nfs_client"]["source"] for i in ioh.intervals[1:]} == {"proc"}
-    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+    for op, stats in told.ops.items():
         assert ioh.total("nfs_client", op) == stats.calls, op
         # An attempt whose session is refused does not get as far as the operation.
         refused = stats.errors or 0
