@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
+
+from tests.kernel.talker import wait_until
 
 ROOT = Path(__file__).parents[1]
 # What ioh.sh has ready when it sources tests/run.sh.
@@ -52,8 +53,11 @@ class Stage:
             text=True,
         )
 
+    def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+        """The exit status, and the lines that were said."""
+        with self.start(*arguments, **environment) as running:
+            said, _ = running.communicate(timeout=20)
+        return running.returncode, said.splitlines()
+
     def wait_for(self, *names: str) -> None:
-        deadline = time.monotonic() + 20
-        while not all((self.where / name).exists() for name in names):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: all((self.where / name).exists() for name in names), 20)

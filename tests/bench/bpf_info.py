@@ -70,11 +70,7 @@ def tracing_programs() -> set[int]:
 
 @contextlib.contextmanager
 def counted() -> Iterator[None]:
-    """Let the kernel count run time, of all programs of the machine, for as long as this lasts.
-
-    Raises:
-        OSError: The kernel (before 5.8) cannot.
-    """
+    """Let the kernel (since 5.8) count run time of all programs, as long as this lasts."""
     fd = _library().bpf_enable_stats(_STATS_RUN_TIME)
     if fd < 0:
         raise _failure()

@@ -48,14 +48,10 @@ BENCH_BUDGET_PCT = 3.0
 
 @dataclass
 class Series:
-    """One watcher with one job, turn by turn; the round is the key.
-
-    Shape:
-        ``sound`` holds the turns that nothing disturbed: nobody else traced, and the watcher
-        has counted what fio did.
-    """
+    """One watcher with one job, turn by turn; the round is the key."""
 
     done: dict[int, Done] = field(default_factory=dict)
+    # Nobody else traced, and the watcher has counted what fio did.
     sound: set[int] = field(default_factory=set)
 
 

@@ -115,11 +115,7 @@ class Watching:
 
 @contextlib.contextmanager
 def watching(watcher: Watcher, prefix: tuple[str, ...] = ()) -> Iterator[Watching]:
-    """Run a watcher on WATCH_CPU; ends it, and whatever it started, in the end.
-
-    Raises:
-        WatcherError: It did not become ready, or ended too soon.
-    """
+    """Run a watcher on WATCH_CPU; ends it, and whatever it started, in the end."""
     if not watcher.command:
         yield Watching(0)
         return

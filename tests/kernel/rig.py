@@ -8,10 +8,8 @@ import mmap
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,11 +18,12 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.talker import TIMEOUT_S, Running
 from tests.kernel.witness import DiskStats, Witness, diskstats
 
 ROOT = Path(__file__).parents[2]
 # Against hanging only: an emulated machine beside others takes minutes.
-TIMEOUT_S, START_S = (300, 600) if os.environ.get("IOH_IN_VM") else (60, 30)
+START_S = 600 if os.environ.get("IOH_IN_VM") else 30
 LATE = "its probe is still being compiled"
 MIB = 1 << 20
 
@@ -46,52 +45,13 @@ def ioh_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-class Reader(threading.Thread):
-    """Takes in what a pipe says, line by line, so that its writer never waits."""
-
-    def __init__(self, fd: int) -> None:
-        super().__init__(daemon=True)
-        self._fd = fd
-        self.lines: list[bytes] = []
-        self.ended = False
-        self.news = threading.Condition()
-
-    def run(self) -> None:
-        with open(self._fd, "rb", closefd=False) as stream:
-            for line in stream:
-                with self.news:
-                    self.lines.append(line)
-                    self.news.notify_all()
-        with self.news:
-            self.ended = True
-            self.news.notify_all()
-
-    def wait_for(self, count: int, timeout_s: float) -> None:
-        with self.news:
-            assert self.news.wait_for(lambda: self.ended or len(self.lines) >= count, timeout_s), (
-                "ioh wrote nothing in time"
-            )
-            assert len(self.lines) >= count, "ioh ended"
-
-
-class Ioh:
+class Ioh(Running):
     """`ioh json` as it runs: every interval since its start, and the sums over them."""
 
     def __init__(self, *arguments: str, cycle_s: float = 0.25) -> None:
-        self.process = subprocess.Popen(
-            ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ioh_environment(),
-            cwd="/",
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+        command = ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)
+        super().__init__(command, env=ioh_environment(), cwd="/")
         self.cycle_s = cycle_s
-        self.output = Reader(self.process.stdout.fileno())
-        self.messages = Reader(self.process.stderr.fileno())
-        self.output.start()
-        self.messages.start()
         self._parsed: list[dict[str, Any]] = []
 
     def wait_for_lines(self, count: int, timeout_s: float = START_S) -> None:
@@ -100,21 +60,6 @@ class Ioh:
     def settle(self) -> None:
         """Wait until an interval is out that began after this call: all before it is in, too."""
         self.wait_for_lines(len(self.output.lines) + 2, 2 * self.cycle_s + 10)
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
-        try:
-            self.process.wait(10)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            for reader, pipe in (
-                (self.output, self.process.stdout),
-                (self.messages, self.process.stderr),
-            ):
-                reader.join(5)
-                assert pipe is not None
-                pipe.close()
 
     @property
     def raw(self) -> bytes:

@@ -1,15 +1,18 @@
-"""A program that talks by lines, and how to wait for what one does."""
+"""Programs that talk by lines, and how to wait for what one does."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
-from tests.kernel.rig import TIMEOUT_S
-
+# Against hanging only: an emulated machine beside others takes minutes.
+TIMEOUT_S = 300 if os.environ.get("IOH_IN_VM") else 60
 _T = TypeVar("_T")
 _Talker = TypeVar("_Talker", bound="Talker")
 
@@ -61,3 +64,53 @@ class Talker:
     def close(self) -> None:
         """End its input, and wait for it."""
         self.process.communicate(timeout=TIMEOUT_S)
+
+
+class Reader(threading.Thread):
+    """Takes in what a pipe says, line by line, so that its writer never waits."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        super().__init__(daemon=True)
+        assert stream is not None
+        self.stream = stream
+        self.lines: list[bytes] = []
+        self.ended = False
+        self.news = threading.Condition()
+        self.start()
+
+    def run(self) -> None:
+        for line in self.stream:
+            with self.news:
+                self.lines.append(line)
+                self.news.notify_all()
+        with self.news:
+            self.ended = True
+            self.news.notify_all()
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        with self.news:
+            assert self.news.wait_for(lambda: self.ended or len(self.lines) >= count, timeout_s), (
+                "ioh wrote nothing in time"
+            )
+            assert len(self.lines) >= count, "ioh ended"
+
+
+class Running:
+    """A program whose output and messages are taken in as they come."""
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, **options)
+        self.output, self.messages = Reader(self.process.stdout), Reader(self.process.stderr)
+
+    def end(self, number: int = signal.SIGTERM, within_s: float = 10) -> None:
+        """Ask it to, and see to it."""
+        self.process.send_signal(number)
+        try:
+            self.process.wait(within_s)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for reader in (self.output, self.messages):
+                reader.join(5)
+                reader.stream.close()

@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from tests.kernel.mounts import with_own_sys
-from tests.kernel.rig import ROOT, TIMEOUT_S, ioh_command
+from tests.kernel.rig import ROOT, ioh_command
+from tests.kernel.talker import TIMEOUT_S
 
 JSON = ("json", "-c", "0.3", "-t", "0.6")
 # Runs a command in which bpf(2) answers EPERM, as a container's seccomp profile makes it.

@@ -40,7 +40,7 @@ def test_it_measures_by_bpf_with_the_units_user_and_capabilities() -> None:
     user = ("setpriv", "--reuid", UID, "--regid", UID, "--clear-groups", "--no-new-privs", *sets)
     with Serve(words=user, environment={"PATH": "/usr/bin:/bin", "HOME": "/"}) as served:
         page = served.scrape()
-        status = Path(f"/proc/{served.pid}/status").read_text()
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
     up = re.findall(r'^ioh_layer_up\{.*layer="(\w+)",source="bpf"\} 1\.0$', page, re.MULTILINE)
     assert {"syscall", "tcp", "block"} <= set(up)
     # Given away once the probes are attached.

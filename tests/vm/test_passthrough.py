@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import struct
 
 from tests.kernel.part import part_of
 from tests.kernel.rig import opened
@@ -14,51 +15,21 @@ from tests.vm.nfs import watching
 COMMANDS = 23
 SG_IO = 0x2285
 SG_DXFER_NONE = -1
-
-
-class SgIo(ctypes.Structure):
-    """struct sg_io_hdr of scsi/sg.h."""
-
-    _fields_ = [
-        ("interface_id", ctypes.c_int),
-        ("dxfer_direction", ctypes.c_int),
-        ("cmd_len", ctypes.c_ubyte),
-        ("mx_sb_len", ctypes.c_ubyte),
-        ("iovec_count", ctypes.c_ushort),
-        ("dxfer_len", ctypes.c_uint),
-        ("dxferp", ctypes.c_void_p),
-        ("cmdp", ctypes.c_void_p),
-        ("sbp", ctypes.c_void_p),
-        ("timeout", ctypes.c_uint),
-        ("flags", ctypes.c_uint),
-        ("pack_id", ctypes.c_int),
-        ("usr_ptr", ctypes.c_void_p),
-        ("status", ctypes.c_ubyte),
-        ("masked_status", ctypes.c_ubyte),
-        ("msg_status", ctypes.c_ubyte),
-        ("sb_len_wr", ctypes.c_ubyte),
-        ("host_status", ctypes.c_ushort),
-        ("driver_status", ctypes.c_ushort),
-        ("resid", ctypes.c_int),
-        ("duration", ctypes.c_uint),
-        ("info", ctypes.c_uint),
-    ]
+# struct sg_io_hdr of scsi/sg.h: interface_id, dxfer_direction, cmd_len, mx_sb_len, iovec_count,
+# dxfer_len, dxferp, cmdp, sbp, timeout, flags, pack_id, usr_ptr, status …
+SG_IO_HDR = struct.Struct("@iiBBHIPPPIIiPBBBBHHiII0P")
+STATUS_AT = 13
 
 
 def is_ready(fd: int) -> None:
     """TEST UNIT READY."""
     command, sense = ctypes.create_string_buffer(6), ctypes.create_string_buffer(32)
-    header = SgIo(
-        interface_id=ord("S"),
-        dxfer_direction=SG_DXFER_NONE,
-        cmd_len=6,
-        mx_sb_len=32,
-        cmdp=ctypes.addressof(command),
-        sbp=ctypes.addressof(sense),
-        timeout=5000,
+    places = (ctypes.addressof(command), ctypes.addressof(sense))
+    header = bytearray(
+        SG_IO_HDR.pack(ord("S"), SG_DXFER_NONE, 6, 32, 0, 0, 0, *places, 5000, *12 * [0])
     )
     fcntl.ioctl(fd, SG_IO, header)
-    assert header.status == 0
+    assert SG_IO_HDR.unpack(header)[STATUS_AT] == 0
 
 
 def test_commands_are_not_lost() -> None:
