@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from ioh.bench.results import Figures, Run, load
-from tests.kernel.io_limit import throttled
-from tests.kernel.mounts import mounted
+from tests.kernel.mounts import mounted, throttled
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
 
 LIMIT_S = 120

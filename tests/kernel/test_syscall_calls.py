@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -307,3 +308,33 @@ def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
     assert [o[name]["count"] for o in ops for name in ("read", "write", "copy")] == [0, 0, 0] * len(
         ops
     )
+
+
+def test_msync_of_what_is_in_no_file() -> None:
+    with (
+        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
+        mmap.mmap(-1, SIZE) as mapped,
+    ):
+        for i in range(17):
+            mapped[i * 100] = 1
+            mapped.flush()
+    assert ioh.counts("syscall") == {}
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["fsync"]["inflight"] == 0
+
+
+def test_direct_reads_of_memory_are_reads_of_memory() -> None:
+    """tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same."""
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
+    ):
+        path = Path(folder, "data")
+        path.write_bytes(bytes(SIZE))
+        try:
+            read_directly(path, 23, step=0)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # an older kernel
+                raise
+            return
+    assert ioh.counts("syscall") == {"read_buffered": 23, "write_buffered": 1}
+    assert ioh.metric("syscall", "read_calls_cached") == 23
