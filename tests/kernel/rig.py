@@ -28,12 +28,25 @@ LATE = "its probe is still being compiled"
 MIB = 1 << 20
 
 
-def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
-    """Run a program to its end; an assertion with its messages if it failed."""
+def ended(
+    *command: str | Path, timeout_s: float = TIMEOUT_S, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=timeout_s)
+    return subprocess.run(
+        words, check=False, capture_output=True, text=True, timeout=timeout_s, **options
+    )
+
+
+def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
+    """What it says; an assertion with its messages if it failed."""
+    done = ended(*command, timeout_s=timeout_s)
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}{done.stdout[-2000:]}"
     return done.stdout
+
+
+def ioh_ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return ended(*ioh_command(*arguments), env=ioh_environment())
 
 
 def ioh_command(*arguments: str) -> list[str]:

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from tests.kernel.mounts import with_own_sys
-from tests.kernel.rig import ROOT, ioh_command
-from tests.kernel.talker import TIMEOUT_S
+from tests.kernel.rig import ROOT, ended, ioh_command
 
 JSON = ("json", "-c", "0.3", "-t", "0.6")
 # Runs a command in which bpf(2) answers EPERM, as a container's seccomp profile makes it.
@@ -37,10 +36,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def ioh(command: Sequence[str], cwd: Path = ROOT, **environment: str) -> Done:
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+    return ended(*command, cwd=cwd, env={**os.environ, **environment})
 
 
 def ioh_with(folder: Path, module: str, text: str, *words: str) -> Done:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.rig import ended
 from tests.kernel.test_screen import PROGRAMS, attached
 from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 
@@ -69,10 +69,7 @@ def test_a_recording_on_a_terminal(checkout: Path, elsewhere: Path) -> None:
 @pytest.mark.parametrize("arguments", ["text -d all", "json --db-all"])
 def test_what_scrolls(checkout: Path, elsewhere: Path, arguments: str) -> None:
     env = {**os.environ, **NOBODY, "TMPDIR": str(elsewhere)}
-    done = subprocess.run(
-        [*ioh_of(checkout), *arguments.split(), "-t", "2"], cwd=checkout, env=env,
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = ended(*ioh_of(checkout), *arguments.split(), "-t", "2", cwd=checkout, env=env)
     assert (done.stderr, done.returncode) == ("", 0)
     if arguments == "json":
         sources = {

@@ -6,7 +6,6 @@ import contextlib
 import json
 import mmap
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,10 @@ from tests.kernel.rig import (
     Ioh,
     Loop,
     Volume,
+    ended,
     fio,
     ioh_command,
+    ioh_ended,
     ioh_environment,
     opened,
     recording,
@@ -92,14 +93,8 @@ def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
 def test_by_process_in_a_container() -> None:
     """There a process has another id than the one that the kernel's probes see."""
     ioh = ioh_command("json", "-t", "0.1", "--layers", "syscall", "--pid", "1")
-    told = subprocess.run(
-        ["unshare", "--pid", "--fork", "--mount-proc", *ioh],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=ioh_environment(),
-        timeout=60,
-    ).stdout
+    command = ("unshare", "--pid", "--fork", "--mount-proc", *ioh)
+    told = ended(*command, env=ioh_environment()).stdout
     layer = json.loads(told.splitlines()[0])["layers"]["syscall"]  # ioh itself is process 1
     assert layer["source"] == "proc"
     assert "host's ids" in layer["notes"][0]
@@ -223,16 +218,9 @@ def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "/dev/nothing", "250:250", "/etc/passwd", "a\x1b[2Jb"])
 def test_an_unknown_device_is_one_line(name: str) -> None:
-    done = subprocess.run(
-        ioh_command("json", "--device", name),
-        check=False,
-        capture_output=True,
-        env=ioh_environment(),
-        timeout=20,
-    )
-    assert done.returncode == 2
-    assert done.stdout == b""
-    assert done.stderr.count(b"\n") <= 2
-    assert b"\x1b" not in done.stderr
-    assert b"no block device" in done.stderr
-    assert b"Traceback" not in done.stderr
+    done = ioh_ended("json", "--device", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") <= 2
+    assert "\x1b" not in done.stderr
+    assert "no block device" in done.stderr
+    assert "Traceback" not in done.stderr

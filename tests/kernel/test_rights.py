@@ -17,6 +17,7 @@ from ioh.session.check import check
 from ioh.session.marks import send_mark
 from tests import fakes
 from tests.kernel.recordings import recording_of
+from tests.kernel.rig import ROOT, ended
 from tests.kernel.talker import wait_until
 from tests.pty_screen import PtyScreen
 from tests.sessions import recorded
@@ -31,10 +32,7 @@ CLEAN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 def run(
     *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/", user: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*IOH, *arguments], env={**CLEAN, **env}, cwd=cwd, capture_output=True, text=True,
-        timeout=60, check=False, user=user,
-    )  # fmt: skip
+    return ended(*IOH, *arguments, env={**CLEAN, **env}, cwd=cwd, user=user)
 
 
 @pytest.fixture
@@ -91,19 +89,11 @@ def test_parts_that_are_not_the_callers_stay(callers: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["replay", "{}", "--no-tui"],
-        ["text", "{}"],
-        ["json", "{}"],
-        ["report", "{}"],
-        ["verify", "{}"],
-        ["export", "{}"],
-        ["compare", "{}", "{}"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: list[str]) -> None:
-    command = [word.format(secret) for word in arguments]
+    ["replay {} --no-tui", "text {}", "json {}", "report {}", "verify {}", "export {}",
+     "compare {} {}"],
+)  # fmt: skip
+def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: str) -> None:
+    command = arguments.replace("{}", str(secret)).split()
     done = run(*command)
     assert done.returncode != 0
     assert (done.stdout, "Permission denied" in done.stderr) == ("", True)
@@ -253,7 +243,6 @@ def test_no_program_of_others_is_taken_for_python(folder: Path) -> None:
         "user.forget_foreign_libraries(); print(sys.executable)"
     )
     for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"):
-        command = [sys.executable, "-I", "-c", program, str(Path(__file__).parents[2])]
         env = {**CLEAN, name: str(folder / "theirs")}
-        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-        assert Path(said.strip()).resolve() == Path(sys.executable).resolve()
+        done = ended(sys.executable, "-I", "-c", program, ROOT, env=env)
+        assert Path(done.stdout.strip()).resolve() == Path(sys.executable).resolve()

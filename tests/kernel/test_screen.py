@@ -17,9 +17,9 @@ from ioh.session.reader import Session
 from ioh.sinks.cells import format_ms, format_scaled
 from ioh.tui.first_picture import STARTING
 from ioh.tui.render.panel import megabytes
-from tests.kernel.rig import Volume, ioh_command, ioh_environment
+from tests.kernel.rig import Volume, ioh_command, ioh_ended
 from tests.kernel.test_lifecycle import held, traces_of_a_whole
-from tests.pty_screen import ROOT, PtyScreen
+from tests.pty_screen import PtyScreen
 
 PROGRAMS = 10  # of syscall, tcp and block, at least
 IOH = ioh_command()
@@ -85,10 +85,7 @@ def recorded(folder: Path) -> int:
 def interval_of(session: Path, stamp: str) -> dict[str, Any]:
     """The interval that ``date: … interval … s`` tells of."""
     _, time_unix_s, *_, interval_s, _ = stamp.split()
-    command = ioh_command("json", str(session))
-    shown = subprocess.run(
-        command, cwd=ROOT, env=ioh_environment(), capture_output=True, check=True
-    ).stdout
+    shown = ioh_ended("json", str(session)).stdout
     found: list[dict[str, Any]] = [
         interval
         for interval in map(json.loads, shown.splitlines())

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ioh.model.sample import OTHERS
+from ioh.model.snapshot import LayerSnapshot
 from tests.kernel.mounts import mounted
 from tests.kernel.named_reader import NamedReader
 from tests.kernel.part import WatchedVolume
+from tests.kernel.recordings import marked
 from tests.kernel.rig import (
     Ioh,
     Loop,
@@ -114,39 +117,57 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
     }
 
 
+def in_one_tick(volume: Volume, work: Callable[[], object]) -> LayerSnapshot:
+    options = ("--device", volume.device, "--layers", "syscall")
+    with marked(volume.mount.parent / "a.ioh", *options) as ioh:
+        layers, _ = ioh.one_interval(work)
+    return layers["syscall"]
+
+
+def rows_of(layer: LayerSnapshot, table: str, column: str) -> dict[tuple[str, ...], int]:
+    """One column's counts."""
+    rows = layer.tables[table]
+    return {row.key: round((row.values[f"{column}_per_s"] or 0) * layer.interval_s) for row in rows}
+
+
 def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) -> None:
     """As compilers and mail servers make them: the busiest have rows, all are counted."""
     count = 20000
-    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+
+    def work() -> None:
         for number in range(count):
             path = volume.mount / f"{number}"
             with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
                 os.write(fd, bytes(100))
             path.unlink()
+
+    layer = in_one_tick(volume, work)
     comm = Path("/proc/self/comm").read_text().strip()
-    processes = ioh.table("syscall", "process", "pid", "comm")
-    assert processes[str(os.getpid()), comm]["writes"] == count
-    assert ioh.metric("syscall", "unlisted") == 0
-    files = ioh.table("syscall", "file", "path")
-    assert sum(row["writes"] for row in files.values()) == count
-    assert files[OTHERS,]["writes"] > count / 2
+    assert rows_of(layer, "process", "writes")[str(os.getpid()), comm] == count
+    assert layer.metrics["unlisted_per_s"] == 0
+    files = rows_of(layer, "file", "writes")
+    assert sum(files.values()) == count
+    assert files[OTHERS,] > count / 2
 
 
 def test_a_busy_file_among_thousands_of_new_ones_has_a_row(volume: Volume) -> None:
     """They came before it in the same tick, and left no room for every newcomer."""
     small, written, pieces = 3000, 1 << 17, 64
-    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+
+    def work() -> None:
         for number in range(small):
             with opened(volume.mount / f"{number}", os.O_WRONLY | os.O_CREAT) as fd:
                 os.write(fd, bytes(100))
         with opened(volume.mount / "busy", os.O_WRONLY | os.O_CREAT) as fd:
             for _ in range(pieces):
                 os.pwrite(fd, bytes(written), 0)
-    files = ioh.table("syscall", "file", "path")
-    assert sum(row["writes"] for row in files.values()) == small + pieces
-    told_bytes = sum(row["write_bytes"] for row in files.values())
+
+    layer = in_one_tick(volume, work)
+    files = rows_of(layer, "file", "writes")
+    assert sum(files.values()) == small + pieces
+    told_bytes = sum(rows_of(layer, "file", "write_bytes").values())
     assert told_bytes == about(small * 100 + pieces * written)
-    assert files[f"{volume.mount}/busy",]["writes"] > pieces / 2
+    assert files[f"{volume.mount}/busy",] > pieces / 2
 
 
 def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:

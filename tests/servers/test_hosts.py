@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from ioh.model.errors import ExitCode
-from tests.kernel.rig import ROOT, ioh_command, ioh_environment, run
+from tests.kernel.rig import ROOT, ended, ioh_command, ioh_environment, run
 from tests.kernel.talker import Running, wait_until
 from tests.servers.sshd import Sshd
 
@@ -164,10 +164,8 @@ def far(guest: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]
 
     def ioh(*words: str) -> subprocess.CompletedProcess[str]:
         environment = {**ioh_environment(), **server.environment}
-        return subprocess.run(
-            ioh_command(*words), env=environment, cwd=ROOT, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        here = {"cwd": ROOT, "stdin": subprocess.DEVNULL}
+        return ended(*ioh_command(*words), env=environment, timeout_s=300, **here)
 
     with Sshd(folder, guest) as server:
         yield ioh

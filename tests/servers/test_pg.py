@@ -19,7 +19,7 @@ from ioh.model.sample import LayerSample
 from ioh.pg.connection import PgError, connect
 from ioh.pg.login import Login
 from ioh.session.reader import Session
-from tests.kernel.rig import Ioh, ioh_command, ioh_environment, recording
+from tests.kernel.rig import Ioh, ioh_command, ioh_ended, ioh_environment, recording
 from tests.kernel.talker import wait_until
 from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
@@ -217,10 +217,9 @@ def test_the_password_is_nowhere(cluster: Cluster, tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(30) == 0
     assert PASSWORD.encode() not in (tmp_path / "stderr").read_bytes()
-    shown = subprocess.run(
-        ioh_command("json", str(path)), env=ioh_environment(), capture_output=True, check=True
-    )
-    assert PASSWORD.encode() not in path.read_bytes() + shown.stdout
+    shown = ioh_ended("json", str(path))
+    assert shown.returncode == 0
+    assert PASSWORD.encode() not in path.read_bytes() + shown.stdout.encode()
     command = ioh_command("--proc", "--pg", cluster.dsn)
     with PtyScreen(command, cwd=Path("/"), env={"PYTHONPATH": ""}) as screen:
         screen.wait_for("postgresql", "by statements")
@@ -261,10 +260,7 @@ def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.Mo
 
 
 def test_what_is_no_dsn_is_told_without_it() -> None:
-    done = subprocess.run(
-        ioh_command("text", "--pg", f"host=x {PASSWORD}"),
-        env=ioh_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ioh_ended("text", "--pg", f"host=x {PASSWORD}")
     assert done.returncode == 2
     assert done.stderr.startswith("ioh: --pg is no connection string of PostgreSQL. Examples:")
     assert PASSWORD not in done.stderr
