@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,10 +12,6 @@ import pytest
 from tests.kernel.netns import Namespace
 from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import Loop, Volume, recording, run
-
-# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
-# more of them.
-WATCHED_CYCLE_S = 0.25 if os.environ.get("IOH_IN_VM") else 0.1
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVol
     made = Volume(tmp_path_factory.mktemp("watched"))
     try:
         options = ("--device", made.device, "--layers", "syscall,block")
-        with recording(*options, cycle_s=WATCHED_CYCLE_S) as ioh:
+        with recording(*options) as ioh:
             yield WatchedVolume(made, ioh)
     finally:
         made.close()

@@ -23,7 +23,9 @@ from tests.kernel.witness import DiskStats, Witness, diskstats
 
 ROOT = Path(__file__).parents[2]
 # Against hanging only: an emulated machine beside others takes minutes.
-START_S = 600 if os.environ.get("IOH_IN_VM") else 30
+# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
+# more of them.
+START_S, CYCLE_S = (600, 0.25) if os.environ.get("IOH_IN_VM") else (30, 0.1)
 LATE = "its probe is still being compiled"
 MIB = 1 << 20
 
@@ -61,7 +63,7 @@ def ioh_environment() -> dict[str, str]:
 class Ioh(Running):
     """`ioh json` as it runs: every interval since its start, and the sums over them."""
 
-    def __init__(self, *arguments: str, cycle_s: float = 0.25) -> None:
+    def __init__(self, *arguments: str, cycle_s: float = CYCLE_S) -> None:
         command = ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)
         super().__init__(command, env=ioh_environment(), cwd="/")
         self.cycle_s = cycle_s
@@ -191,7 +193,7 @@ class Ioh(Running):
 
 
 @contextlib.contextmanager
-def recording(*arguments: str, cycle_s: float = 0.25) -> Iterator[Ioh]:
+def recording(*arguments: str, cycle_s: float = CYCLE_S) -> Iterator[Ioh]:
     """Run `ioh json` around a workload: from its first interval to one after the workload."""
     ioh = Ioh(*arguments, cycle_s=cycle_s)
     try:

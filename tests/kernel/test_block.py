@@ -237,7 +237,6 @@ def test_proc_counts_the_same(volume: Volume) -> None:
 # <linux/loop.h>
 LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
 SPARE = 77
-TICK_S = 0.1
 
 
 def on_disks() -> int:
@@ -285,7 +284,7 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
     with image.open("wb") as stream:
         stream.truncate(64 * MIB)
     before = on_disks()
-    with recording("--layers", "block", cycle_s=TICK_S) as ioh:
+    with recording("--layers", "block") as ioh:
         begun = on_disks()
         path = run("losetup", "--find", "--show", image).strip()
         try:

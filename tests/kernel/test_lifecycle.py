@@ -90,7 +90,7 @@ def traces_of_a_whole(pid: int) -> Traces:
 
 @contextlib.contextmanager
 def running(*arguments: str) -> Iterator[Ioh]:
-    ioh = Ioh(*arguments, cycle_s=0.1)
+    ioh = Ioh(*arguments)
     try:
         ioh.wait_for_lines(1)
         yield ioh
@@ -110,7 +110,7 @@ def test_ten_kills_in_a_row() -> None:
 @pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
 def test_killed_while_it_starts(delay_ms: int) -> None:
     """Whatever the loader and its compiling children are at in that moment."""
-    ioh = Ioh(cycle_s=0.1)
+    ioh = Ioh()
     time.sleep(delay_ms / 1e3)
     traces = Traces(ioh.process.pid)
     os.kill(ioh.process.pid, signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_signals_that_ask(number: int, status: int) -> None:
 
 def test_without_its_loader_it_goes_on_measuring(volume: Volume) -> None:
     """The loader holds nothing: what is attached stays with ioh itself."""
-    with recording("--device", volume.device, cycle_s=0.25) as ioh:
+    with recording("--device", volume.device) as ioh:
         traces = traces_of_a_whole(ioh.process.pid)
         (loader,) = children(ioh.process.pid)
         os.kill(loader, signal.SIGKILL)

@@ -287,7 +287,7 @@ def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
         a,
         b,
         mounted("binfmt_misc", tmp_path / "binfmt", "-t", "binfmt_misc") as binfmt_misc,
-        recording("--pid", pid, "--layers", "syscall", cycle_s=0.2) as ioh,
+        recording("--pid", pid, "--layers", "syscall") as ioh,
     ):
         first = len(ioh.output.lines)
         for _ in range(31):

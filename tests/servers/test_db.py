@@ -66,7 +66,7 @@ def is_seen(ioh: Ioh, count: int = 1) -> bool:
 
 
 def wait_until_seen(ioh: Ioh, count: int = 1) -> None:
-    wait_until(lambda: is_seen(ioh, count), 20, why=lambda: ioh.raw[-3000:])
+    wait_until(lambda: is_seen(ioh, count), why=lambda: ioh.raw[-3000:])
 
 
 def running_statements(ioh: Ioh) -> int | None:

@@ -60,7 +60,7 @@ def test_prometheus_has_the_totals_that_ioh_counts(volume: Volume, tmp_path: Pat
     for home in homes:
         home.mkdir()
     path = volume.mount / "file"
-    ioh = Ioh(*ONLY)
+    ioh = Ioh(*ONLY, cycle_s=0.25)
     try:
         with (
             Serve(*ONLY) as served,

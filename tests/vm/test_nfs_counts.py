@@ -57,15 +57,13 @@ def assert_server_agrees(ioh: Ioh, told: ClientCounts, served: ServerCounts) -> 
 
 @pytest.mark.parametrize("size", [32 << 10, 128 << 10, MIB])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_both_ends_equal_the_kernels_counts(
-    server: Server, both_ends: Ioh, version: str, size: int
-) -> None:
+def test_both_ends_equal_the_kernels_counts(both_ends: Ioh, version: str, size: int) -> None:
     with mounted(version, f"rsize={size}", f"wsize={size}") as place, part_of(both_ends) as ioh:
         before, served_before = client_counts(place), server_counts()
         fio(place, rw="write", bs="1m", size="8m", end_fsync=1, filename="buffered")
         fio(place, rw="randrw", bs="64k", size="8m", direct=1, filename="direct")
         fio(place, rw="write", bs="16k", size="1m", sync=1, filename="sync")
-        server.drop_caches()
+        Server.drop_caches()
         fio(place, rw="read", bs="128k", size="8m", filename="buffered")
         told, served = client_counts(place) - before, server_counts() - served_before
     # The direct reads, and those of the buffered file, at least one each rsize.
@@ -84,11 +82,11 @@ def test_both_ends_equal_the_kernels_counts(
         assert ioh.latency_us("nfs_server", op) < ioh.latency_us("nfs_client", op), op
 
 
-def test_a_prime_number_of_direct_reads(server: Server, both_ends: Ioh) -> None:
+def test_a_prime_number_of_direct_reads(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "prime"
         path.write_bytes(os.urandom(23 * 8192 + 5))
-        server.drop_caches()
+        Server.drop_caches()
         with (
             part_of(both_ends) as ioh,
             opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
@@ -108,11 +106,11 @@ def test_a_prime_number_of_direct_reads(server: Server, both_ends: Ioh) -> None:
     assert processes[str(os.getpid()), comm]["reads"] == 24
 
 
-def test_reads_of_the_clients_cache(server: Server, both_ends: Ioh) -> None:
+def test_reads_of_the_clients_cache(both_ends: Ioh) -> None:
     with mounted("4.2") as place:
         path = place / "twice"
         path.write_bytes(os.urandom(MIB))
-        server.drop_caches()
+        Server.drop_caches()
         with part_of(both_ends) as ioh, path.open("rb", buffering=0) as stream:
             for _ in range(3):
                 stream.seek(0)
@@ -122,14 +120,11 @@ def test_reads_of_the_clients_cache(server: Server, both_ends: Ioh) -> None:
     assert ioh.metric("nfs_client", "app_read_bytes") == about(3 * MIB)
 
 
-@pytest.mark.parametrize("version", ["3", "4.2"])
-def test_the_server_tells_cached_reads_from_those_of_the_disk(
-    server: Server, both_ends: Ioh, version: str
-) -> None:
+def test_the_server_tells_cached_reads_from_those_of_the_disk(both_ends: Ioh, version: str) -> None:
     with mounted(version) as place:
         path = place / "cached"
         path.write_bytes(os.urandom(2 * MIB))
-        server.drop_caches()
+        Server.drop_caches()
         with part_of(both_ends) as ioh:
             for _ in range(3):
                 read_directly(path, 31, 65536)
@@ -139,23 +134,21 @@ def test_the_server_tells_cached_reads_from_those_of_the_disk(
     assert ioh.total("nfs_server", "read_cached") >= 2 * 31
 
 
-@pytest.mark.parametrize("version", ["3", "4.2"])
-def test_mounts_of_one_superblock_count_once(server: Server, both_ends: Ioh, version: str) -> None:
+def test_mounts_of_one_superblock_count_once(both_ends: Ioh, version: str) -> None:
     for name in ("shared-one", "shared-two"):
         (EXPORT / name).mkdir(exist_ok=True)
     with mounted(version, place="/mnt/one", folder="shared-one") as one:
         check_that_one_superblock_counts_once(both_ends, one)
 
 
-@pytest.mark.parametrize("version", ["3", "4.2"])
-def test_each_client_and_file_is_named(server: Server, both_ends: Ioh, version: str) -> None:
+def test_each_client_and_file_is_named(both_ends: Ioh, version: str) -> None:
     with mounted(version) as one, mounted(version, client=2) as two:
         folder = EXPORT / version
         folder.mkdir(exist_ok=True)
         paths = {"first": one / version / "first", "second": two / version / "second"}
         for path in paths.values():
             path.write_bytes(os.urandom(MIB))
-        server.drop_caches()
+        Server.drop_caches()
         with part_of(both_ends) as ioh:
             for name, reads, writes in (("first", 23, 11), ("second", 7, 5)):
                 read_directly(paths[name], reads, 8192)
