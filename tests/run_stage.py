@@ -38,20 +38,13 @@ class Stage:
         path.chmod(0o755)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        here = {"PATH": f"{self.where}:{os.environ['PATH']}", "TMPDIR": str(self.where)}
         return subprocess.Popen(
             # Under nohup and the like a signal that is ignored cannot be trapped.
             ["env", "--default-signal=INT,TERM", "sh", "-euc", LAUNCHER, "sh", *arguments],
-            cwd=self.where,
-            env={
-                **os.environ,
-                "PATH": f"{self.where}:{os.environ['PATH']}",
-                "TMPDIR": str(self.where),
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            cwd=self.where, env={**os.environ, **here, **environment}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
     def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
         """The exit status, and the lines that were said."""

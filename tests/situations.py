@@ -78,13 +78,9 @@ def picture(name: str, step: str, rule: str) -> str:
     last = max(i for i, shown in enumerate(intervals) if _fits(shown, step, rule))
     shown = intervals[last]
     view = HeaderView(
-        mode="replay",
-        shown="playing",
-        glyphs=UNICODE,
-        now_unix_s=shown.time_unix_s,
-        utc=True,
+        mode="replay", shown="playing", glyphs=UNICODE, now_unix_s=shown.time_unix_s, utc=True,
         title=f"{name}.ioh",
-    )
+    )  # fmt: skip
     data = ScreenData(
         snapshot=shown,
         header=view,

@@ -122,13 +122,9 @@ def watching(watcher: Watcher, prefix: tuple[str, ...] = ()) -> Iterator[Watchin
     pinned = ("taskset", "-c", str(WATCH_CPU)) if len(CPUS) > 1 else ()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            [*prefix, *pinned, *watcher.command],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=ROOT,
-            start_new_session=True,
-        )
+            [*prefix, *pinned, *watcher.command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
         at_work = Watching(process.pid)
         try:
             _wait_until_ready(watcher, process, out.fileno(), err.fileno())
