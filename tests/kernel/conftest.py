@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from tests.kernel.netns import Namespace
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import Loop, Volume, recording, run
+from tests.kernel.rig import Ioh, Loop, Volume, recording, run
 
 
 @pytest.fixture
@@ -41,6 +42,13 @@ def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
     one_for_all.volume.empty()
     yield one_for_all
     one_for_all.volume.loop.restore_queue()
+
+
+@pytest.fixture(scope="session")
+def own() -> Iterator[Ioh]:
+    """One ioh that watches the calls of the tests themselves."""
+    with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
+        yield ioh
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.kernel.direct import read_directly, write_directly
 from tests.kernel.fuse import fuse
 from tests.kernel.mounts import mounted, throttled
 from tests.kernel.part import Part, WatchedVolume, part_of
-from tests.kernel.rig import MIB, Ioh, Loop, Volume, about, aligned, opened, recording, run
+from tests.kernel.rig import MIB, Ioh, Loop, about, aligned, opened, recording, run
 from tests.kernel.uring import READ, Uring
 
 CHUNK = 8192
@@ -138,21 +138,22 @@ def test_reads_that_writes_wait_for(watched: WatchedVolume, shift: int, reads: i
     assert ioh.metric("syscall", "write_reads") == reads * 23
 
 
-def test_reads_that_a_file_systems_own_server_answers(volume: Volume, tmp_path: Path) -> None:
+def test_reads_that_a_file_systems_own_server_answers(
+    own: Ioh, watched: WatchedVolume, tmp_path: Path
+) -> None:
     """FUSE, CIFS, Ceph …: whether one was served from cache is not known, so it is in no share."""
-    local = volume.file("data", CHUNK)
+    local = watched.volume.file("data", CHUNK)
     folder = tmp_path / "fuse"
     folder.mkdir()
     size = 64 * CHUNK
     with (
         fuse(folder, os.urandom(size)) as server,
-        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
         opened(folder / "data", os.O_RDONLY) as far,
         opened(local, os.O_RDONLY) as near,
         kept(near, CHUNK),
     ):
         for count, fd in ((23, far), (7, near)):
-            with part_of(ioh) as part:
+            with part_of(own) as part:
                 for i in range(count):
                     assert len(os.pread(fd, CHUNK, i * CHUNK if fd == far else 0)) == CHUNK
                 with closing(Aio(8)) as aio:

@@ -137,7 +137,7 @@ def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None])
 @contextlib.contextmanager
 def quick_recorders() -> Iterator[Callable[[Path], int]]:
     """A function that begins a recording without probes within hundredths of a second."""
-    command = (sys.executable, "-m", "tests.kernel.record_agent")
+    command = (sys.executable, "-m", "tests.kernel.witnessed")
     with Talker(*command, cwd=ROOT, stderr=subprocess.DEVNULL) as agent:
         one_by_one = threading.Lock()
 

@@ -19,7 +19,7 @@ import pytest
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.part import WatchedVolume, assert_calls, assert_seen, part_of
-from tests.kernel.rig import MIB, Loop, Volume, aligned, fio, opened, recording, run
+from tests.kernel.rig import MIB, Ioh, Loop, aligned, fio, opened, recording, run
 from tests.kernel.talker import Talker, wait_until
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
@@ -169,19 +169,21 @@ def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["write"]["inflight"] == 0
 
 
-def test_msync(volume: Volume) -> None:
+@pytest.mark.parametrize("of_file", [True, False])
+def test_msync(own: Ioh, tmp_path: Path, of_file: bool) -> None:
     """msync names no file, so that no filter by device fits it: by process instead."""
-    path = volume.file("data", SIZE)
+    path = tmp_path / "data"
+    path.write_bytes(bytes(SIZE))
     with (
-        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
         opened(path, os.O_RDWR) as fd,
-        mmap.mmap(fd, SIZE) as mapped,
+        mmap.mmap(fd if of_file else -1, SIZE) as mapped,
+        part_of(own) as ioh,
     ):
-        before = ioh.total("syscall", "fsync")
         for i in range(17):
             mapped[i * 100] = 1
             mapped.flush()
-    assert ioh.total("syscall", "fsync") - before == 17
+    assert ioh.counts("syscall") == ({"fsync": 17} if of_file else {})
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["fsync"]["inflight"] == 0
 
 
 @pytest.mark.parametrize(("option", "every"), [("fsync", 7), ("fdatasync", 5)])
@@ -278,18 +280,16 @@ def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> 
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["read"]["inflight"] == 0
 
 
-def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
-    """Sockets, pipes, terminals and pseudo file systems, by this very process."""
-    pid = str(os.getpid())
+def test_what_is_no_file_is_not_counted(own: Ioh, tmp_path: Path) -> None:
+    """Sockets, pipes, terminals and pseudo file systems."""
     a, b = socket.socketpair()
     read_end, write_end = os.pipe()
     with (
         a,
         b,
         mounted("binfmt_misc", tmp_path / "binfmt", "-t", "binfmt_misc") as binfmt_misc,
-        recording("--pid", pid, "--layers", "syscall") as ioh,
+        part_of(own) as ioh,
     ):
-        first = len(ioh.output.lines)
         for _ in range(31):
             os.write(a.fileno(), b"x")
             os.read(b.fileno(), 1)
@@ -300,33 +300,16 @@ def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
             with opened(name, os.O_RDONLY) as fd:
                 for _ in range(31):
                     os.read(fd, 100)
-        ioh.settle()
-        last = len(ioh.output.lines)
     os.close(read_end)
     os.close(write_end)
-    ops = [i["layers"]["syscall"]["ops"] for i in ioh.intervals[first:last]]
-    assert [o[name]["count"] for o in ops for name in ("read", "write", "copy")] == [0, 0, 0] * len(
-        ops
-    )
-
-
-def test_msync_of_what_is_in_no_file() -> None:
-    with (
-        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
-        mmap.mmap(-1, SIZE) as mapped,
-    ):
-        for i in range(17):
-            mapped[i * 100] = 1
-            mapped.flush()
     assert ioh.counts("syscall") == {}
-    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["fsync"]["inflight"] == 0
 
 
-def test_direct_reads_of_memory_are_reads_of_memory() -> None:
+def test_direct_reads_of_memory_are_reads_of_memory(own: Ioh) -> None:
     """tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same."""
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
-        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
+        part_of(own) as ioh,
     ):
         path = Path(folder, "data")
         path.write_bytes(bytes(SIZE))

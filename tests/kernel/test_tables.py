@@ -13,7 +13,7 @@ from ioh.model.sample import OTHERS
 from ioh.model.snapshot import LayerSnapshot
 from tests.kernel.mounts import mounted
 from tests.kernel.named_reader import NamedReader
-from tests.kernel.part import WatchedVolume
+from tests.kernel.part import WatchedVolume, part_of
 from tests.kernel.recordings import marked
 from tests.kernel.rig import (
     Ioh,
@@ -231,9 +231,9 @@ def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
     assert rows[str(process.pid), "tail"]["read_bytes"] == SIZE
 
 
-def test_memory_files_have_their_own_names() -> None:
+def test_memory_files_have_their_own_names(own: Ioh) -> None:
     """They lie in no folder, and each was called the root of a device that nobody knows."""
-    with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
+    with part_of(own) as ioh:
         for name, writes in (("one", 11), ("two", 13)):
             fd = os.memfd_create(name)
             for _ in range(writes):
