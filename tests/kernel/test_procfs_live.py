@@ -1,7 +1,8 @@
-"""/proc and sysfs on the running kernel: a mount that appears, a loop device with known reads."""
+"""/proc, sysfs and netlink on the running kernel: mounts, a loop device's reads, shapers."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from ioh.procfs.devices import resolve_device
 from ioh.procfs.mountinfo import MountTable
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import with_own_sys
+from tests.kernel.netns import Namespace
 from tests.kernel.rig import ROOT, Loop, run
 
 READS, READ_BYTES = 23, 8192
@@ -68,3 +70,20 @@ print(seen)
     command = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", script, "/sys/kernel")
     told = run(*with_own_sys("true"), *command)
     assert told.strip() == "[False, True, False, 'ioh-test', True, False]"
+
+
+READ_SHAPERS = (
+    "import json; from ioh.procfs.shapers import read_shapers; print(json.dumps(read_shapers()))"
+)
+
+
+@pytest.mark.parametrize(("asked", "bits_per_s"), [("80mbit", 80e6), ("50gbit", 50e9)])
+def test_the_rate_of_a_tbf(
+    pair: tuple[Namespace, Namespace], asked: str, bits_per_s: float
+) -> None:
+    one, _ = pair
+    program = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", READ_SHAPERS)
+    assert json.loads(one.run(*program)) == {}
+    one.run("tc", "qdisc", "add", "dev", "ioh0", "root", "tbf", "rate", asked, "burst", "1m",
+            "latency", "50ms")  # fmt: skip
+    assert json.loads(one.run(*program)) == {"ioh0": bits_per_s}
