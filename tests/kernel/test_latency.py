@@ -1,4 +1,4 @@
-"""Latencies against fio's own: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %; and the path."""
+"""Latencies against fio's own: means within 1 % or 2 µs, asynchronous 5 %, p99 7 %; the path."""
 
 from __future__ import annotations
 
