@@ -41,13 +41,10 @@ class _TwoScreens(pyte.Screen):
 
 
 class Emulated(PtyScreen):
-    """A program on a terminal that can be looked at.
+    """A program on a terminal that can be looked at."""
 
-    Shape:
-        ``answers``: it says where its cursor is when asked, as terminals do, but only as soon
-        as a test reads, which can be when a shell takes it for keys.
-    """
-
+    # Whether it says where its cursor is when asked, as terminals do: but only as soon as a test
+    # reads, which can be when a shell takes it for keys.
     answers = False
 
     def __init__(

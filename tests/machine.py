@@ -56,19 +56,8 @@ esac
 PROGRAMS = ["id", "setpriv", "apt-get", "apt-cache", "sudo", "python3"]
 BASICS = ["cat", "chown", "cksum", "cp", "cut", "dirname", "env", "find", "flock", "grep", "mkdir"]
 BASICS += ["mktemp", "mv", "readlink", "rm", "sed", "sh", "sleep", "stat", "tail"]
-TOOLS = [
-    "ruff",
-    "mypy",
-    "lint-imports",
-    "clang-format",
-    "codespell",
-    "fio",
-    "nft",
-    "ip",
-    "tc",
-    "losetup",
-]
-TOOLS += ["mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc"]
+TOOLS = ["ruff", "mypy", "lint-imports", "clang-format", "codespell", "fio", "nft", "ip", "tc"]
+TOOLS += ["losetup", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mandoc"]
 
 
 class Machine:
@@ -162,8 +151,8 @@ class Machine:
             "tests",
             "ioh",
             "probes",
-            ".venv",
         }
+        kept.add(".venv")
         return [p.name for p in self.checkout.iterdir() if p.name not in kept] + [
             p.name for p in self.checkout.parent.glob("tmp.*")
         ]

@@ -107,6 +107,10 @@ def dashboard(name: str, title: str, panels: list[Panel], variables: list[dict[s
     }
 
 
+def series(title: str, *queries: tuple[str, str], **options: Any) -> Panel:
+    return panel("timeseries", title, *queries, **options)
+
+
 def of_host() -> Panel:
     """One host's stack."""
     here = 'host="$host"'
@@ -119,152 +123,80 @@ def of_host() -> Panel:
         "query": "label_values(ioh_build_info, host)",
         "sort": 1,
     }
+    own = (f"ioh:own:rate5m{{{here}}}", "{{layer}}")
+    moved = (f"rate(ioh_tcp_bytes_total{{{here}}}[$__rate_interval])", "{{op}}")
+    again = (f"ioh:tcp_retransmitted:ratio5m{{{here}}}", "share")
     panels = [
-        panel(
-            "table",
-            "Findings",
-            (f"ioh_finding{{{here}}} == 1", ""),
-            width=12,
-            text="What a rule means: ioh explain RULE",
-        ),
-        panel(
-            "timeseries",
-            "Where operations spend their time",
-            (f"ioh:own:rate5m{{{here}}}", "{{layer}}"),
-            width=12,
-            text="Operations under way in a layer, less those in the layers below it",
-        ),
+        panel("table", "Findings", (f"ioh_finding{{{here}}} == 1", ""), width=12,
+              text="What a rule means: ioh explain RULE"),
+        series("Where operations spend their time", own, width=12,
+               text="Operations under way in a layer, less those in the layers below it"),
         *(each for layer, title in LAYERS.items() for each in _of_layer(layer, title, here)),
         row("Disks and mounts, one by one"),
         *_of_parts("block", "Disk", here),
         *_of_parts("nfs_client", "Mount", here),
         row("Network"),
-        panel(
-            "timeseries",
-            "TCP",
-            (f"rate(ioh_tcp_bytes_total{{{here}}}[$__rate_interval])", "{{op}}"),
-            unit=BYTES,
-        ),
-        panel(
-            "timeseries",
-            "Retransmitted segments",
-            (f"ioh:tcp_retransmitted:ratio5m{{{here}}}", "share"),
-            unit=RATIO,
-        ),
-        panel(
-            "timeseries", "Round trip", (f"ioh_tcp_srtt_seconds{{{here}}}", "mean"), unit=SECONDS
-        ),
-    ]
+        series("TCP", moved, unit=BYTES),
+        series("Retransmitted segments", again, unit=RATIO),
+        series("Round trip", (f"ioh_tcp_srtt_seconds{{{here}}}", "mean"), unit=SECONDS),
+    ]  # fmt: skip
     return dashboard("ioh-host", "ioh: one host", panels, [host])
 
 
 def _of_layer(layer: str, title: str, here: str) -> Iterator[Panel]:
     own = f'{here}, layer="{layer}"'
     buckets = f'ioh_{layer}_latency_seconds_bucket{{{here}, part=""}}'
+    mean = (f"ioh:latency_seconds:mean5m{{{own}}}", "{{op}}, mean")
+    p99 = (f"ioh:latency_seconds:p99_5m{{{own}}}", "{{op}}, p99")
     yield row(title)
-    yield panel(
-        "timeseries", "Operations", (f"ioh:operations:rate5m{{{own}}} > 0", "{{op}}"), unit=OPS
-    )
-    yield panel(
-        "timeseries",
-        "Latency",
-        (f"ioh:latency_seconds:mean5m{{{own}}}", "{{op}}, mean"),
-        (f"ioh:latency_seconds:p99_5m{{{own}}}", "{{op}}, p99"),
-        unit=SECONDS,
-    )
-    yield heatmap(
-        "All operations by latency", f"sum by (le) (increase({buckets}[$__rate_interval]))"
-    )
+    yield series("Operations", (f"ioh:operations:rate5m{{{own}}} > 0", "{{op}}"), unit=OPS)
+    yield series("Latency", mean, p99, unit=SECONDS)
+    increase = f"sum by (le) (increase({buckets}[$__rate_interval]))"
+    yield heatmap("All operations by latency", increase)
 
 
 def _of_parts(layer: str, title: str, here: str) -> Iterator[Panel]:
     parts = f'{{{here}, part!=""}}[$__rate_interval]'
     time = f"rate(ioh_{layer}_operation_seconds_total{parts})"
     count = f"rate(ioh_{layer}_operations_total{parts})"
-    yield panel(
-        "timeseries",
-        f"{title}: operations under way",
-        (f"topk(10, sum by (part) ({time}))", "{{part}}"),
-    )
-    yield panel(
-        "timeseries",
-        f"{title}: mean latency",
-        (f"topk(10, {time} / ({count} > 0))", "{{part}} {{op}}"),
-        unit=SECONDS,
-    )
-    moved = f"rate(ioh_{layer}_bytes_total{parts})"
-    yield panel(
-        "timeseries",
-        f"{title}: bytes",
-        (f"topk(10, sum by (part, op) ({moved}))", "{{part}} {{op}}"),
-        unit=BYTES,
-    )
+    moved = f"topk(10, sum by (part, op) (rate(ioh_{layer}_bytes_total{parts})))"
+    inflight = (f"topk(10, sum by (part) ({time}))", "{{part}}")
+    latency = (f"topk(10, {time} / ({count} > 0))", "{{part}} {{op}}")
+    yield series(f"{title}: operations under way", inflight)
+    yield series(f"{title}: mean latency", latency, unit=SECONDS)
+    yield series(f"{title}: bytes", (moved, "{{part}} {{op}}"), unit=BYTES)
 
 
 def of_fleet() -> Panel:
     """All hosts, the worst first."""
-    worse = 'ioh_finding{severity=~"warning|critical"} == 1'
-    worst = 'ioh:latency_seconds:p99_5m{{layer=~"{}"}} and ioh:operations:rate5m > 0.1'
+    worse = 'count(count by (host) (ioh_finding{severity=~"warning|critical"} == 1)) or vector(0)'
+    worst = 'topk(10, ioh:latency_seconds:p99_5m{{layer=~"{}"}} and ioh:operations:rate5m > 0.1)'
+    missing = "count(ioh_layer_up == 0) or vector(0)"
+    rules = "sort_desc(count by (rule, severity, layer) (ioh_finding == 1))"
+    disks = 'topk(10, sum by (host) (ioh:operations:rate5m{layer="block"}))'
+    cpu = "topk(10, sum by (host) (rate(ioh_cpu_seconds_total[$__rate_interval])))"
+    most = ("topk(20, topk by (host) (1, ioh:own:rate5m))", "{{host}}: {{layer}}")
+    by_layer = ("sum by (layer) (ioh:own:rate5m)", "{{layer}}")
     panels = [
         panel("stat", "Hosts", ("count(count by (host) (ioh_build_info))", ""), width=4),
-        panel(
-            "stat",
-            "Hosts with findings",
-            (f"count(count by (host) ({worse})) or vector(0)", ""),
-            width=4,
-        ),
-        panel("stat", "Not measured", ("count(ioh_layer_up == 0) or vector(0)", ""), width=4),
-        panel(
-            "table",
-            "Findings",
-            ("sort_desc(count by (rule, severity, layer) (ioh_finding == 1))", ""),
-            width=12,
-            text="Number of hosts for each",
-        ),
+        panel("stat", "Hosts with findings", (worse, ""), width=4),
+        panel("stat", "Not measured", (missing, ""), width=4),
+        panel("table", "Findings", (rules, ""), width=12, text="Number of hosts for each"),
         row("Hosts by what adds most"),
-        panel(
-            "bargauge",
-            "The layer that adds most, by host",
-            ("topk(20, topk by (host) (1, ioh:own:rate5m))", "{{host}}: {{layer}}"),
-            width=12,
-            text="Operations under way in that layer and in none below it",
-        ),
-        panel(
-            "timeseries",
-            "Time of the fleet, by layer",
-            ("sum by (layer) (ioh:own:rate5m)", "{{layer}}"),
-            width=12,
-        ),
+        panel("bargauge", "The layer that adds most, by host", most, width=12,
+              text="Operations under way in that layer and in none below it"),
+        series("Time of the fleet, by layer", by_layer, width=12),
         row("The worst p99"),
         *(
-            panel(
-                "bargauge",
-                title,
-                (f"topk(10, {worst.format(layer)})", "{{host}} {{op}}"),
-                unit=SECONDS,
-                width=12,
-            )
+            panel("bargauge", title, (worst.format(layer), "{{host}} {{op}}"), unit=SECONDS,
+                  width=12)
             for layer, title in LAYERS.items()
         ),
         row("The fleet over time"),
-        panel(
-            "timeseries",
-            "Disk operations",
-            ('topk(10, sum by (host) (ioh:operations:rate5m{layer="block"}))', "{{host}}"),
-            unit=OPS,
-        ),
-        panel(
-            "timeseries",
-            "Findings",
-            ("count by (rule) (ioh_finding == 1) or vector(0)", "{{rule}}"),
-        ),
-        panel(
-            "timeseries",
-            "CPU of ioh and its probes",
-            ("topk(10, sum by (host) (rate(ioh_cpu_seconds_total[$__rate_interval])))", "{{host}}"),
-            unit=RATIO,
-        ),
-    ]
+        series("Disk operations", (disks, "{{host}}"), unit=OPS),
+        series("Findings", ("count by (rule) (ioh_finding == 1) or vector(0)", "{{rule}}")),
+        series("CPU of ioh and its probes", (cpu, "{{host}}"), unit=RATIO),
+    ]  # fmt: skip
     return dashboard("ioh-fleet", "ioh: the fleet", panels, [])
 
 

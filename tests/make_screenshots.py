@@ -112,16 +112,8 @@ def text(session: Path) -> None:
 def bench(folder: Path) -> None:
     """The upper part of the page of random and sequential reads and synchronous writes."""
     (folder / "bench.toml").write_text(PLAN)
-    words: list[str | Path] = [
-        "bench",
-        folder,
-        "--plan",
-        folder / "bench.toml",
-        "-o",
-        folder / "bench",
-        "--no-tui",
-    ]
-    subprocess.run([sys.executable, "-I", "-m", "ioh", *words], cwd=folder, check=True)
+    words = (folder, "--plan", folder / "bench.toml", "-o", folder / "bench", "--no-tui")
+    subprocess.run([sys.executable, "-I", "-m", "ioh", "bench", *words], cwd=folder, check=True)
     page = folder / "bench" / "report.html"
     text = page.read_text().replace(str(folder), "/mnt/data")  # nobody's business
     page.write_text(text)

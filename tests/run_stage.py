@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
+
+from tests.kernel.talker import wait_until
 
 ROOT = Path(__file__).parents[1]
 # What ioh.sh has ready when it sources tests/run.sh.
@@ -37,23 +38,19 @@ class Stage:
         path.chmod(0o755)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        here = {"PATH": f"{self.where}:{os.environ['PATH']}", "TMPDIR": str(self.where)}
         return subprocess.Popen(
             # Under nohup and the like a signal that is ignored cannot be trapped.
             ["env", "--default-signal=INT,TERM", "sh", "-euc", LAUNCHER, "sh", *arguments],
-            cwd=self.where,
-            env={
-                **os.environ,
-                "PATH": f"{self.where}:{os.environ['PATH']}",
-                "TMPDIR": str(self.where),
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+            cwd=self.where, env={**os.environ, **here, **environment}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, list[str]]:
+        """The exit status, and the lines that were said."""
+        with self.start(*arguments, **environment) as running:
+            said, _ = running.communicate(timeout=20)
+        return running.returncode, said.splitlines()
 
     def wait_for(self, *names: str) -> None:
-        deadline = time.monotonic() + 20
-        while not all((self.where / name).exists() for name in names):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: all((self.where / name).exists() for name in names), 20)

@@ -156,14 +156,10 @@ class FakeFeed:
 
 
 class Clock:
-    """The screen's: however busy the machine is, time passes when a test says so.
-
-    Shape:
-        ``looks`` is how often the screen has looked at it of its own accord.
-    """
+    """The screen's: however busy the machine is, time passes when a test says so."""
 
     now_s = 1000.0
-    looks = 0
+    looks = 0  # how often the screen has looked at it of its own accord
 
     def monotonic(self) -> float:
         return self.now_s

@@ -12,7 +12,6 @@ from ioh.sinks.rows import is_flow
 from ioh.tui.render.pages import FOLLOW, Page
 from ioh.tui.render.panels import (
     PanelView,
-    cursor_in,
     folded,
     shown_layer,
     table_spec,

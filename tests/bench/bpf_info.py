@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ioh.bpf.libbpf import libbpf
 
@@ -51,17 +49,6 @@ def read_program(number: int) -> Spent:
     return Spent(name, kind, *struct.unpack_from("=QQ", info, _RUN_TIME_AT))
 
 
-def programs_of(pid: int) -> set[int]:
-    """Ids of the programs that a process holds."""
-    held = set()
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(OSError):
-            found = re.search(r"^prog_id:\s+(\d+)$", info.read_text(), re.MULTILINE)
-            if found:
-                held.add(int(found[1]))
-    return held
-
-
 def tracing_programs() -> set[int]:
     """Ids of all programs that may sit on a traced event, whoever loaded them."""
     lib = libbpf()
@@ -75,11 +62,7 @@ def tracing_programs() -> set[int]:
 
 @contextlib.contextmanager
 def counted() -> Iterator[None]:
-    """Let the kernel count run time, of all programs of the machine, for as long as this lasts.
-
-    Raises:
-        OSError: The kernel (before 5.8) cannot.
-    """
+    """Let the kernel (since 5.8) count run time of all programs, as long as this lasts."""
     fd = libbpf().bpf_enable_stats(_STATS_RUN_TIME)
     if fd < 0:
         raise _failure()

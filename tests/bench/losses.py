@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.bench.bpf_info import programs_of, tracing_programs
+from tests.bench.bpf_info import tracing_programs
 from tests.bench.report import Report, Table, number, say
 from tests.bench.watchers import (
     BLOCK_SCRIPT,
@@ -23,6 +23,7 @@ from tests.bench.watchers import (
     watching,
 )
 from tests.bench.workloads import Done, Job, Targets, run
+from tests.kernel.test_lifecycle import held
 
 IOH_ALL = ioh("ioh, all layers")
 IOH_BLOCK = ioh("ioh --layers block", "--layers", "block")
@@ -47,14 +48,10 @@ BENCH_BUDGET_PCT = 3.0
 
 @dataclass
 class Series:
-    """One watcher with one job, turn by turn; the round is the key.
-
-    Shape:
-        ``sound`` holds the turns that nothing disturbed: nobody else traced, and the watcher
-        has counted what fio did.
-    """
+    """One watcher with one job, turn by turn; the round is the key."""
 
     done: dict[int, Done] = field(default_factory=dict)
+    # Nobody else traced, and the watcher has counted what fio did.
     sound: set[int] = field(default_factory=set)
 
 
@@ -118,7 +115,7 @@ def one_turn(all_series: dict[Job, Series], watcher: Watcher, round_: int, secon
     wait_for_quiet()
     done = {}
     with watching(watcher) as at_work:
-        own = programs_of(at_work.pid) if at_work.pid else set()
+        own = held({at_work.pid}, "prog_id")
         others = tracing_programs() - own
         for job, series in all_series.items():
             series.done[round_] = done[job] = run(job, seconds)

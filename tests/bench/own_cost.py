@@ -24,6 +24,14 @@ FILES_PER_PROCESS = FILES // PROCESSES_PER_S
 _KB = 1024 / 1e6
 
 
+def memory_mb(pid: int, field: str) -> float:
+    """``Rss`` or ``Pss`` of one process; 0 of one that has ended."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return int(re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[0]) * _KB
+    return 0.0
+
+
 class ControlGroup:
     """A version 2 control group: counts even what short-lived children have used."""
 
@@ -45,12 +53,7 @@ class ControlGroup:
 
     def memory_mb(self, field: str) -> float:
         """Sum over the processes of ``Rss`` or ``Pss``."""
-        total = 0
-        for pid in self.pids():
-            with contextlib.suppress(OSError):
-                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                total += int(re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[0])
-        return total * _KB
+        return sum(memory_mb(pid, field) for pid in self.pids())
 
     def maps_mb(self) -> float:
         """Kernel memory of the BPF maps that the processes hold."""
@@ -66,11 +69,7 @@ class ControlGroup:
 
 @contextlib.contextmanager
 def control_group() -> Iterator[ControlGroup]:
-    """Make one, and remove it once it is empty.
-
-    Raises:
-        WatcherError: This machine has no version 2 hierarchy.
-    """
+    """Make one, and remove it once it is empty."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     roots = [Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"]
     if not roots:

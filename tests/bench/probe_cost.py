@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.bench.bpf_info import counted, programs_of, read_program
+from tests.bench.bpf_info import counted, read_program
 from tests.bench.losses import IOH_ALL, IOH_BLOCK
 from tests.bench.report import Report, Table, number, say
 from tests.bench.watchers import EMPTY_PAIR, Watcher, WatcherError, watching
 from tests.bench.workloads import Job, Targets, run
+from tests.kernel.test_lifecycle import held
 
 TARGET_IOPS = 80_000
 BUDGET_PCT = 5.0
@@ -45,7 +46,7 @@ def add_rows(made: Table, watcher: Watcher, job: Job, seconds: float) -> float:
     """One row for each program that ran; returns ns of all of them for one operation."""
     say(f"probe cost: {watcher.name}, {job.name}")
     with watching(watcher) as at_work, counted():
-        programs = sorted(programs_of(at_work.pid))
+        programs = sorted(held({at_work.pid}, "prog_id"))
         before = [read_program(n) for n in programs]
         ops = run(job, seconds).ops
         after = [read_program(n) for n in programs]

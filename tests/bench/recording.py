@@ -253,18 +253,3 @@ def measure_sessions(report: Report, folder: Path, mix: list[Sample], day_s: int
 def _steady(job: Job) -> Job:
     """As a busy server does it, not as fast as it can."""
     return replace(job, arguments=(*job.arguments, "--rate_iops=4000"))
-
-
-def main() -> int:
-    """Print the figures; 1 when one is over its budget."""
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
-    day_s = int(sys.argv[2]) if len(sys.argv) > 2 else DAY_S
-    report = Report("recording")
-    with Targets(Path("/var/tmp")) as targets:
-        measure(report, targets, seconds, day_s)
-    print(report.text())
-    return int(not report.within_budget())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,15 +19,11 @@ def say(message: str) -> None:
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity, with the budget that it must not exceed, if there is one.
-
-    Shape:
-        ``values`` is empty when it could not be measured, which no budget forgives.
-    """
+    """One quantity, with the budget that it must not exceed, if there is one."""
 
     name: str
     unit: str
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # none: it could not be measured, which no budget forgives
     budget: float | None = None
     below: bool = False  # the budget itself is already too much
 

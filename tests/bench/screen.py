@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ioh.session.output import FileOutput
 from ioh.session.writer import SessionWriter
-from tests.bench.own_cost import ControlGroup, control_group
+from tests.bench.own_cost import ControlGroup, control_group, memory_mb
 from tests.bench.recording import endless
 from tests.bench.report import Report, say
 from tests.bench.watchers import IOH, ROOT, WatcherError
@@ -39,7 +39,6 @@ _TITLES = ("latency by size", "latency over time", "throughput, B/s")
 # Each to where it was not before: the end, minutes and steps back; the begin, minutes and steps on.
 _JUMPS = ("\x1b[F", *("b", "b", "\x1b[D") * 14, "\x1b[H", *("n", "n", "\x1b[C") * 14)
 _TICK_S = os.sysconf("SC_CLK_TCK")
-_KB = 1024 / 1e6
 
 
 def read_for(on: Emulated, seconds: float) -> None:
@@ -53,12 +52,6 @@ def cpu_s(pid: int) -> float:
     """CPU time of one process so far, its threads included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK_S
-
-
-def memory_mb(pid: int, field: str) -> float:
-    """``Rss`` or ``Pss`` of one process."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * _KB
 
 
 def wait_for_bytes(on: Emulated, wanted: bytes, begin: int = 0) -> float:

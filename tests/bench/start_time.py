@@ -32,13 +32,9 @@ def first_numbers_s() -> float:
     """Until the first line of ``ioh text`` that holds a number and is no heading."""
     started = time.monotonic()
     process = subprocess.Popen(
-        [*IOH, "text"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=ROOT,
+        [*IOH, "text"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT,
         start_new_session=True,
-    )
+    )  # fmt: skip
     assert process.stdout
     try:
         for line in process.stdout:

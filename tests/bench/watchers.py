@@ -115,24 +115,16 @@ class Watching:
 
 @contextlib.contextmanager
 def watching(watcher: Watcher, prefix: tuple[str, ...] = ()) -> Iterator[Watching]:
-    """Run a watcher on WATCH_CPU; ends it, and whatever it started, in the end.
-
-    Raises:
-        WatcherError: It did not become ready, or ended too soon.
-    """
+    """Run a watcher on WATCH_CPU; ends it, and whatever it started, in the end."""
     if not watcher.command:
         yield Watching(0)
         return
     pinned = ("taskset", "-c", str(WATCH_CPU)) if len(CPUS) > 1 else ()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            [*prefix, *pinned, *watcher.command],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=ROOT,
-            start_new_session=True,
-        )
+            [*prefix, *pinned, *watcher.command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
         at_work = Watching(process.pid)
         try:
             _wait_until_ready(watcher, process, out.fileno(), err.fileno())

@@ -87,10 +87,8 @@ def in_background(jobs: list[Job], seconds: float) -> Iterator[None]:
 class Targets:
     """Files and devices to read from; a context manager that removes them again.
 
-    Shape:
-        ``cached``: a file that the page cache holds.  ``devices``: direct reads of a file on
-        the disk, of a loop device over it, and of a loop device over memory; ``uring`` is the
-        last one of them by io_uring instead of libaio.
+    A file that the page cache holds; direct reads of a file on the disk, of a loop device over it,
+    and of a loop device over memory, this one by io_uring, too.
     """
 
     def __init__(self, where: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.netns import Namespace, run
+from tests.kernel.netns import Namespace
 from tests.kernel.part import WatchedVolume
-from tests.kernel.rig import Loop, Volume, recording
-
-# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
-# more of them.
-WATCHED_CYCLE_S = 0.25 if os.environ.get("IOH_IN_VM") else 0.1
+from tests.kernel.rig import Ioh, Loop, Volume, recording, run
 
 
 @pytest.fixture
@@ -32,17 +30,25 @@ def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVol
     made = Volume(tmp_path_factory.mktemp("watched"))
     try:
         options = ("--device", made.device, "--layers", "syscall,block")
-        with recording(*options, cycle_s=WATCHED_CYCLE_S) as ioh:
+        with recording(*options) as ioh:
             yield WatchedVolume(made, ioh)
     finally:
         made.close()
 
 
 @pytest.fixture
-def watched(one_for_all: WatchedVolume) -> WatchedVolume:
+def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
     """A volume and the ioh that watches it, for all the tests that need no other; empty again."""
     one_for_all.volume.empty()
-    return one_for_all
+    yield one_for_all
+    one_for_all.volume.loop.restore_queue()
+
+
+@pytest.fixture(scope="session")
+def own() -> Iterator[Ioh]:
+    """One ioh that watches the calls of the tests themselves."""
+    with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
+        yield ioh
 
 
 @pytest.fixture
@@ -53,6 +59,15 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where everybody may look, and only root may write; pytest's own nobody else may enter."""
+    made = Path(tempfile.mkdtemp())
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -1,12 +1,22 @@
-"""What a test mounts for itself."""
+"""What a test mounts for itself, and a control group that may read so much in a second."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.kernel.rig import run
+from tests.kernel.rig import Volume, run
+
+
+def with_own_sys(change: str) -> list[str]:
+    """A command prefix: /sys changed for that command alone.
+
+    Only /sys is made private: in a chroot / is no mount point, so it has no propagation to set.
+    """
+    script = f'mount --make-rprivate /sys && {change} && exec "$@"'
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", script, "sh"]
 
 
 @contextlib.contextmanager
@@ -18,3 +28,29 @@ def mounted(what: str | Path, place: Path, *options: str) -> Iterator[Path]:
         yield place
     finally:
         run("umount", place)
+
+
+@contextlib.contextmanager
+def throttled(volume: Volume, bytes_per_s: int) -> Iterator[None]:
+    """This process in a control group that may read so much, of version 1 or 2."""
+    roots = [
+        (Path(words[1]), words[2])
+        for words in map(str.split, Path("/proc/self/mounts").read_text().splitlines())
+        if (words[2] == "cgroup" and "blkio" in words[3].split(",")) or words[2] == "cgroup2"
+    ]
+    root, kind = min(roots, key=lambda found: found[1])
+    folder = root / f"ioh-test-{os.getpid()}"
+    if kind == "cgroup2":
+        (root / "cgroup.subtree_control").write_text("+io")
+    folder.mkdir()
+    try:
+        if kind == "cgroup2":
+            (folder / "io.max").write_text(f"{volume.loop.number} rbps={bytes_per_s}")
+        else:
+            limit = folder / "blkio.throttle.read_bps_device"
+            limit.write_text(f"{volume.loop.number} {bytes_per_s}")
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        (root / "cgroup.procs").write_text(str(os.getpid()))
+        folder.rmdir()

@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.kernel.rig import run
+from tests.kernel.talker import Talker, wait_until
+
 HERE = Path(__file__).parent
-TIMEOUT_S = 60
 Reading = dict[str, Any]
-
-
-def run(*command: str) -> str:
-    return subprocess.run(
-        command, check=True, capture_output=True, text=True, timeout=TIMEOUT_S
-    ).stdout
 
 
 class Namespace:
@@ -29,15 +22,10 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.name = f"ioh-{os.getpid()}-{name}"
-        self.processes: list[subprocess.Popen[str]] = []
+        self.scripts: list[Script] = []
         # A process holds it: `ip netns` needs / to be a mount point, which it is not in a chroot.
-        self.holder = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "echo ready; exec sleep 600"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.holder.stdout is not None
-        assert self.holder.stdout.readline() == "ready\n"
+        self.holder = Talker("unshare", "--net", "sh", "-c", "echo ready; exec cat")
+        assert self.holder.line() == "ready"
         self.run("ip", "link", "set", "lo", "up")
 
     def command(self, *command: str) -> tuple[str, ...]:
@@ -54,93 +42,61 @@ class Namespace:
         ]
         return int(values[names.index(name)])
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        """A process that talks by lines and ends with the namespace at the latest."""
-        process = subprocess.Popen(
-            self.command(sys.executable, *command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.processes.append(process)
-        return process
-
     def close(self) -> None:
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-        self.holder.kill()
-        self.holder.communicate()
+        """What still runs inside is ended first."""
+        for script in self.scripts:
+            script.process.kill()
+            script.close()
+        self.holder.close()
 
 
-class Script:
-    """A Python script of this directory that runs in a namespace and talks by lines."""
+class Script(Talker):
+    """A Python program in a namespace, with which it ends at the latest."""
 
-    def __init__(self, namespace: Namespace, name: str, **options: object) -> None:
-        self.process = namespace.start(str(HERE / name), json.dumps(options))
+    def __init__(self, namespace: Namespace, *words: str) -> None:
+        super().__init__(*namespace.command(sys.executable, *words))
+        namespace.scripts.append(self)
 
-    def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
 
-    def ask(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def close(self) -> None:
-        self.process.communicate(timeout=TIMEOUT_S)
+def script_of(name: str, options: Mapping[str, object]) -> tuple[str, str]:
+    """The words of a script of this directory and its options."""
+    return str(HERE / name), json.dumps(options)
 
 
 class Agent(Script):
     """ioh's layer; the first reading is the baseline."""
 
     def __init__(self, namespace: Namespace, **options: object) -> None:
-        super().__init__(namespace, "tcp_agent.py", **options)
+        super().__init__(namespace, *script_of("tcp_agent.py", options))
         self.baseline = self.read()
 
     def read(self) -> Reading:
-        self.ask()
-        reading: Reading = json.loads(self.line())
+        reading: Reading = json.loads(self.ask())
         return reading
 
     def read_until_quiet(self) -> Reading:
         """Read until the last connection has ended: a lost FIN is sent again for a while."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            reading = self.read()
-            if reading["metrics"]["connections"] == 0:
-                return self.read()
-            assert time.monotonic() < deadline, reading
-            time.sleep(0.05)
+        wait_until(lambda: self.read()["metrics"]["connections"] == 0, pause_s=0.05)
+        return self.read()
 
 
 class Load(Script):
     """Known traffic."""
 
     def __init__(self, namespace: Namespace, **options: object) -> None:
-        super().__init__(namespace, "tcp_load.py", **options)
-        assert self.line() == "ready\n"
+        super().__init__(namespace, *script_of("tcp_load.py", options))
+        assert self.line() == "ready"
 
     def finish(self) -> dict[str, int]:
+        """What its own calls moved."""
         sums: dict[str, int] = json.loads(self.line())
         self.close()
         return sums
 
-
-@contextmanager
-def closing(*things: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        for thing in things:
-            thing.close()
-
-
-def namespace_is_busy(load: Load, wait_s: float = 0.0) -> bool:
-    """Whether the load has not yet printed its result, nor does so within that time."""
-    assert load.process.stdout is not None
-    return not select.select([load.process.stdout], [], [], wait_s)[0]
+    def is_busy(self, wait_s: float = 0.0) -> bool:
+        """Whether it has not yet printed its result, nor does so within that time."""
+        assert self.process.stdout is not None
+        return not select.select([self.process.stdout], [], [], wait_s)[0]
 
 
 def drop_two_percent(namespace: Namespace) -> None:

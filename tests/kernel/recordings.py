@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TypeVar
@@ -17,6 +16,7 @@ from ioh.playback.time_range import When
 from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
 from tests.kernel.rig import ioh_command, ioh_environment
+from tests.kernel.talker import wait_until
 
 _T = TypeVar("_T")
 
@@ -43,23 +43,22 @@ def recording_into(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes
     assert process.returncode == 0
 
 
-def await_bytes(path: Path, size: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < size:
+def await_bytes(
+    path: Path, size: int, process: subprocess.Popen[bytes], timeout_s: float = 60
+) -> None:
+    def are_there() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "nothing was recorded"
-        time.sleep(0.01)
+        return path.exists() and path.stat().st_size >= size
+
+    wait_until(are_there, timeout_s, pause_s=0.01)
 
 
 def recording_of(pid: int) -> RunningRecording:
     """The recording of a process, once it has begun."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for each in running_recordings():
-            if each.pid == pid and each.has_begun:
-                return each
-        time.sleep(0.02)
-    raise AssertionError(pid)
+    (found,) = wait_until(
+        lambda: [each for each in running_recordings() if each.pid == pid and each.has_begun]
+    )
+    return found
 
 
 class Marked:

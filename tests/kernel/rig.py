@@ -8,10 +8,8 @@ import mmap
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,21 +18,37 @@ from typing import Any
 
 import pytest
 
+from tests.kernel.talker import TIMEOUT_S, Running
 from tests.kernel.witness import DiskStats, Witness, diskstats
 
 ROOT = Path(__file__).parents[2]
 # Against hanging only: an emulated machine beside others takes minutes.
-TIMEOUT_S, START_S = (300, 600) if os.environ.get("IOH_IN_VM") else (60, 30)
+# Tests wait for two ticks before their load and two after it; an emulated machine has no time for
+# more of them.
+START_S, CYCLE_S = (600, 0.25) if os.environ.get("IOH_IN_VM") else (30, 0.1)
 LATE = "its probe is still being compiled"
 MIB = 1 << 20
 
 
-def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
-    """Run a program to its end; an assertion with its messages if it failed."""
+def ended(
+    *command: str | Path, timeout_s: float = TIMEOUT_S, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=timeout_s)
+    return subprocess.run(
+        words, check=False, capture_output=True, text=True, timeout=timeout_s, **options
+    )
+
+
+def run(*command: str | Path, timeout_s: float = TIMEOUT_S) -> str:
+    """What it says; an assertion with its messages if it failed."""
+    done = ended(*command, timeout_s=timeout_s)
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}{done.stdout[-2000:]}"
     return done.stdout
+
+
+def ioh_ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return ended(*ioh_command(*arguments), env=ioh_environment())
 
 
 def ioh_command(*arguments: str) -> list[str]:
@@ -46,52 +60,13 @@ def ioh_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-class Reader(threading.Thread):
-    """Takes in what a pipe says, line by line, so that its writer never waits."""
-
-    def __init__(self, fd: int) -> None:
-        super().__init__(daemon=True)
-        self._fd = fd
-        self.lines: list[bytes] = []
-        self.ended = False
-        self.news = threading.Condition()
-
-    def run(self) -> None:
-        with open(self._fd, "rb", closefd=False) as stream:
-            for line in stream:
-                with self.news:
-                    self.lines.append(line)
-                    self.news.notify_all()
-        with self.news:
-            self.ended = True
-            self.news.notify_all()
-
-    def wait_for(self, count: int, timeout_s: float) -> None:
-        with self.news:
-            assert self.news.wait_for(lambda: self.ended or len(self.lines) >= count, timeout_s), (
-                "ioh wrote nothing in time"
-            )
-            assert len(self.lines) >= count, "ioh ended"
-
-
-class Ioh:
+class Ioh(Running):
     """`ioh json` as it runs: every interval since its start, and the sums over them."""
 
-    def __init__(self, *arguments: str, cycle_s: float = 0.25) -> None:
-        self.process = subprocess.Popen(
-            ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ioh_environment(),
-            cwd="/",
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+    def __init__(self, *arguments: str, cycle_s: float = CYCLE_S) -> None:
+        command = ioh_command("json", "-c", str(cycle_s), "--top", "all", *arguments)
+        super().__init__(command, env=ioh_environment(), cwd="/")
         self.cycle_s = cycle_s
-        self.output = Reader(self.process.stdout.fileno())
-        self.messages = Reader(self.process.stderr.fileno())
-        self.output.start()
-        self.messages.start()
         self._parsed: list[dict[str, Any]] = []
 
     def wait_for_lines(self, count: int, timeout_s: float = START_S) -> None:
@@ -100,21 +75,6 @@ class Ioh:
     def settle(self) -> None:
         """Wait until an interval is out that began after this call: all before it is in, too."""
         self.wait_for_lines(len(self.output.lines) + 2, 2 * self.cycle_s + 10)
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
-        try:
-            self.process.wait(10)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            for reader, pipe in (
-                (self.output, self.process.stdout),
-                (self.messages, self.process.stderr),
-            ):
-                reader.join(5)
-                assert pipe is not None
-                pipe.close()
 
     @property
     def raw(self) -> bytes:
@@ -233,7 +193,7 @@ class Ioh:
 
 
 @contextlib.contextmanager
-def recording(*arguments: str, cycle_s: float = 0.25) -> Iterator[Ioh]:
+def recording(*arguments: str, cycle_s: float = CYCLE_S) -> Iterator[Ioh]:
     """Run `ioh json` around a workload: from its first interval to one after the workload."""
     ioh = Ioh(*arguments, cycle_s=cycle_s)
     try:
@@ -282,16 +242,20 @@ class Loop:
         return diskstats(self.name, self.witness.hidden)
 
     def set_queue(self, name: str, value: str) -> None:
-        """Change a setting until close(): a loop device's outlive its file."""
+        """Change a setting until restore_queue(): a loop device's outlive its file."""
         setting = self.queue / name
         before = setting.read_text().strip()
         chosen = re.search(r"\[(.+)\]", before)
         self._changed.setdefault(setting, chosen[1] if chosen else before)
         setting.write_text(value)
 
-    def close(self) -> None:
+    def restore_queue(self) -> None:
         for setting, value in self._changed.items():
             setting.write_text(value)
+        self._changed.clear()
+
+    def close(self) -> None:
+        self.restore_queue()
         self.detach()
 
     def detach(self) -> None:
@@ -331,6 +295,8 @@ class Volume:
         for path in self.mount.iterdir():
             if path.is_file():
                 path.unlink()
+            elif path.name != "lost+found":
+                shutil.rmtree(path)
         self.sync()
 
     def file(self, name: str, size: int) -> Path:

@@ -1,8 +1,9 @@
-"""`ioh bench` with real fio: exact counts, artefacts named, nothing left behind."""
+"""`ioh bench` with real fio: exact counts, artefacts named, nothing left behind; and its screen."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ioh.bench.results import Figures, Results, Run, load
-from tests.kernel.io_limit import throttled
+from ioh.bench.results import Figures, Run, load
+from tests.kernel.mounts import mounted, throttled
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
+from tests.pty_screen import LEFT, PtyScreen
 
 LIMIT_S = 120
 # Long enough for rules that look at five seconds.
@@ -41,12 +43,18 @@ class Bench:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def run(self, *arguments: str | Path) -> Results:
-        process = self.start(*arguments, "-o", self.out)
-        stdout, stderr = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 0, (stdout, stderr)
-        self.stdout = stdout.decode()
-        return load(str(self.out))
+    def end(self, *arguments: str | Path) -> tuple[int, str]:
+        """Run to its end; the status and what it says to people."""
+        process = self.start(*arguments)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+        return process.returncode, stderr.decode()
+
+    def run(self, *arguments: str | Path) -> Run:
+        """What the only test of a run was like."""
+        status, stderr = self.end(*arguments, "-o", self.out)
+        assert status == 0, stderr
+        (test,) = load(str(self.out)).tests
+        return test.run
 
     def plan(self, text: str, head: str = PLAN) -> Path:
         path = self.folder / "plan.toml"
@@ -64,11 +72,6 @@ def bench(tmp_path: Path) -> Bench:
     folder = tmp_path / "here"
     folder.mkdir()
     return Bench(folder)
-
-
-def only_run(results: Results) -> Run:
-    (test,) = results.tests
-    return test.run
 
 
 def of_layer(found: Run, layer: str, op: str, part: str = "") -> Figures:
@@ -98,8 +101,7 @@ def children_named_fio(folder: Path) -> list[int]:
 )
 def test_the_layers_count_what_fio_counts(bench: Bench, volume: Volume, test: str, op: str) -> None:
     head = PLAN.replace("run_s = 7", "run_s = 2")
-    results = bench.run(volume.mount, "--plan", bench.plan(test, head))
-    found = only_run(results)
+    found = bench.run(volume.mount, "--plan", bench.plan(test, head))
     fio = found.fio[op]
     assert found.verdict.ok, found.verdict
     assert fio.ops
@@ -115,26 +117,19 @@ def test_the_layers_count_what_fio_counts(bench: Bench, volume: Volume, test: st
     assert list(volume.mount.glob("ioh-bench*")) == []
 
 
-def test_a_sparse_file_is_named(bench: Bench, volume: Volume) -> None:
-    sparse = volume.mount / "sparse"
-    with sparse.open("wb") as stream:
-        stream.truncate(256 * MIB)
-    job = bench.job(f"filename={sparse}\nrw=randread\nbs=64k\ndirect=1\nsize=256m")
-    found = only_run(bench.run("--job", job))
-    assert found.verdict.rule == "holes", found.verdict
-
-
-def test_the_same_reads_of_a_full_file_are_ok(bench: Bench, volume: Volume) -> None:
-    full = volume.file("full", 64 * MIB)
-    job = bench.job(f"filename={full}\nrw=randread\nbs=64k\ndirect=1\nsize=64m")
-    found = only_run(bench.run("--job", job))
-    assert found.verdict.ok, found.verdict
+@pytest.mark.parametrize(("mib", "rule"), [(0, "holes"), (64, "")], ids=["sparse", "full"])
+def test_a_sparse_file_is_named(bench: Bench, volume: Volume, mib: int, rule: str) -> None:
+    path = volume.file("data", mib * MIB)
+    os.truncate(path, 64 * MIB)
+    job = bench.job(f"filename={path}\nrw=randread\nbs=64k\ndirect=1\nsize=64m")
+    found = bench.run("--job", job)
+    assert found.verdict.rule == rule, found.verdict
 
 
 def test_a_run_from_memory_is_named(bench: Bench, volume: Volume) -> None:
     full = volume.file("full", 64 * MIB)
     job = bench.job(f"filename={full}\nrw=read\nbs=1m\ndirect=0\ninvalidate=0\nsize=64m")
-    found = only_run(bench.run("--job", job))
+    found = bench.run("--job", job)
     assert found.verdict.rule == "caching", found.verdict
     assert found.verdict.evidence[0].startswith("fio: ")
 
@@ -155,17 +150,14 @@ def rival(path: Path) -> Iterator[None]:
 def test_a_rival_on_the_same_disk_is_named(bench: Bench, volume: Volume) -> None:
     other = volume.file("other", 64 * MIB)
     with rival(other):
-        found = only_run(bench.run(volume.mount, "--plan", bench.plan(RANDOM_READS)))
+        found = bench.run(volume.mount, "--plan", bench.plan(RANDOM_READS))
     assert found.verdict.rule == "others", found.verdict
     assert "fio[" in found.verdict.evidence[0]
 
 
 def test_a_limit_of_the_control_group_is_named(bench: Bench, volume: Volume) -> None:
-    plan = bench.plan(RANDOM_READS)
-    bench.run(volume.mount, "--plan", plan, "-s", "1", "--keep")
-    bench.out = bench.folder / "limited"
-    with throttled(volume, 4_000_000):
-        found = only_run(bench.run(volume.mount, "--plan", plan))
+    with throttled(volume, 4_000_000):  # of reads: the file is laid out as fast as ever
+        found = bench.run(volume.mount, "--plan", bench.plan(RANDOM_READS))
     assert found.verdict.rule == "io_limit", found.verdict
     assert "4,000,000 read bytes a second" in found.verdict.sentence
 
@@ -176,26 +168,19 @@ def test_requests_cut_by_a_lowered_limit_are_named(
 ) -> None:
     if kb is not None:
         volume.loop.set_queue("max_sectors_kb", str(kb))
-    found = only_run(bench.run(volume.mount, "--plan", bench.plan(STREAM), "-s", "3"))
+    found = bench.run(volume.mount, "--plan", bench.plan(STREAM), "-s", "3")
     assert found.verdict.rule == ("" if kb is None else "fragmentation"), found.verdict
 
 
 @pytest.mark.parametrize(("pct", "is_ok"), [(95, False), (0, True)])
-def test_compressible_data_is_named(bench: Bench, tmp_path: Path, pct: int, is_ok: bool) -> None:
-    loop = Loop(tmp_path)
-    mount = tmp_path / "mnt"
-    mount.mkdir()
-    try:
-        run("mkfs.btrfs", "-q", "-f", loop.path)
-        run("mount", "-o", "compress-force=lzo", loop.path, mount)
-        try:
-            test = '[[test]]\nkind = "write"\nrw = "write"\nblock = "128k"\ndirect = false\n'
-            test += f'sync = "fsync"\nsync_every = 16\ncompress_pct = {pct}\n'
-            found = only_run(bench.run(mount, "--plan", bench.plan(test)))
-        finally:
-            run("umount", mount)
-    finally:
-        loop.close()
+def test_compressible_data_is_named(
+    bench: Bench, loop: Loop, tmp_path: Path, pct: int, is_ok: bool
+) -> None:
+    run("mkfs.btrfs", "-q", "-f", loop.path)
+    with mounted(loop.path, tmp_path / "mnt", "-o", "compress-force=lzo") as mount:
+        test = '[[test]]\nkind = "write"\nrw = "write"\nblock = "128k"\ndirect = false\n'
+        test += f'sync = "fsync"\nsync_every = 16\ncompress_pct = {pct}\n'
+        found = bench.run(mount, "--plan", bench.plan(test))
     assert found.verdict.ok == is_ok, found.verdict
     assert found.verdict.rule in ({""} if is_ok else {"compression", "bytes"})
 
@@ -220,9 +205,8 @@ def test_kill_9_leaves_no_fio_and_resume_ends_with_the_same_table(
         assert children_named_fio(volume.mount) == []
         assert (bench.out / "results.json").exists()
         load(str(bench.out))
-    process = bench.start("--resume", bench.out)
-    _, stderr = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 0, stderr
+    status, stderr = bench.end("--resume", bench.out)
+    assert status == 0, stderr
     results = load(str(bench.out))
     assert results.is_complete
     names = [test.spec.name for test in results.tests]
@@ -248,10 +232,9 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(bench: Bench, volum
 
 def test_a_device_in_use_is_never_written_to(bench: Bench, volume: Volume) -> None:
     token = f"{volume.loop.name}:ext4"
-    process = bench.start("-r", volume.device, "-t", "write", "--destroy-data", token)
-    _, stderr = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 1
-    assert b"it is mounted, or a volume, array or swap holds it" in stderr
+    status, stderr = bench.end("-r", volume.device, "-t", "write", "--destroy-data", token)
+    assert status == 1
+    assert "it is mounted, or a volume, array or swap holds it" in stderr
 
 
 def test_a_device_with_a_signature_takes_its_name(bench: Bench, loop: Loop) -> None:
@@ -261,9 +244,58 @@ def test_a_device_with_a_signature_takes_its_name(bench: Bench, loop: Loop) -> N
         ([], "this would destroy"),
         (["--destroy-data", loop.name], "carries ext4"),
     ):
-        process = bench.start(*arguments, *token)
-        _, stderr = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 2
-        assert said in stderr.decode()
-    results = bench.run(*arguments, "--destroy-data", f"{loop.name}:ext4")
-    assert only_run(results).fio["write"].ops
+        status, stderr = bench.end(*arguments, *token)
+        assert status == 2
+        assert said in stderr
+    assert bench.run(*arguments, "--destroy-data", f"{loop.name}:ext4").fio["write"].ops
+
+
+SCREEN_PLAN = """
+summary = "a test"
+size = "32m"
+run_s = 6
+
+[[test]]
+kind = "randread"
+block = "8k"
+users = [1, 2]
+"""
+CTRL_C = "\x03"
+
+
+def started(volume: Volume, folder: Path, *options: str) -> PtyScreen:
+    (folder / "plan.toml").write_text(SCREEN_PLAN)
+    words = ("bench", str(volume.mount), "--plan", str(folder / "plan.toml"), "-o", "out")
+    return PtyScreen(ioh_command(*words, *options), folder)
+
+
+def test_q_leaves_the_screen_and_the_bench_goes_on(tmp_path: Path, volume: Volume) -> None:
+    with started(volume, tmp_path) as shown:
+        shown.wait_for("REPLAY", "test 1 of 2: randread-8k-1u")
+        shown.wait_for("|  randread-8k-1u: ok")
+        shown.press("q")
+        shown.wait_until(lambda: LEFT in shown.shown)
+        assert shown.wait() == 0
+        last = shown.text[shown.text.rindex("test   ") :]
+        assert last.count("randread-8k-1u ") == last.count("randread-8k-2u ") == 1
+        assert "look at report.html" in last
+    assert load(str(tmp_path / "out")).is_complete
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_ctrl_c_on_the_screen_ends_the_bench(tmp_path: Path, volume: Volume) -> None:
+    with started(volume, tmp_path) as shown:
+        shown.wait_for("REPLAY", "test 1 of 2: randread-8k-1u")
+        shown.press(CTRL_C)
+        assert shown.wait() == 130
+        assert "ended; go on with: ioh bench --resume " in shown.text
+    assert children_named_fio(volume.mount) == []
+
+
+def test_the_screen_ends_with_the_bench(tmp_path: Path, volume: Volume) -> None:
+    with started(volume, tmp_path, "-u", "1") as shown:
+        shown.wait_for("REPLAY", "test 1 of 1: randread-8k-1u")
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+        assert "Traceback" not in shown.text
+    assert list(volume.mount.glob("ioh-bench*")) == []

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.direct import read_directly, write_directly
+from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import MIB, Ioh, Loop, Volume, about, aligned, fio, opened, recording, run
 from tests.kernel.witness import DiskStats
 
@@ -40,10 +42,7 @@ def test_discards_and_flushes(loop: Loop) -> None:
         before = loop.stats()
         for i in range(7):
             run("blkdiscard", "--offset", str(i * 2 * MIB), "--length", str(MIB), loop.path)
-        with opened(loop.path, os.O_WRONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-            for i in range(11):
-                os.pwritev(fd, [buffer], i * 4096)
-                os.fdatasync(fd)
+        write_directly(loop.path, 11, syncs=True)
         disk = loop.stats() - before
     assert (disk.discards, disk.discard_bytes) == (7, 7 * MIB)
     assert disk.flushes == 11
@@ -59,25 +58,18 @@ def test_write_zeroes_are_a_class_of_their_own(loop: Loop) -> None:
     assert ioh.total("block", "discard") == 0
 
 
-def test_merges_of_many_small_writes(volume: Volume) -> None:
+def test_merges_of_many_small_writes(watched: WatchedVolume) -> None:
     """Adjacent small direct writes in one batch: the queue joins them before issue."""
+    volume = watched.volume
     volume.loop.set_queue("scheduler", "mq-deadline")
     path = volume.file("data", 8 * MIB)
-    with recording("--device", volume.device) as ioh:
+    with watched.part() as ioh:
         before = volume.loop.stats()
         fio(
             volume.mount,
-            filename=path.name,
-            ioengine="libaio",
-            direct=1,
-            rw="write",
-            bs="4k",
-            size="8m",
-            iodepth=64,
-            iodepth_batch=32,
-            iodepth_batch_complete_min=32,
-            overwrite=1,
-        )
+            filename=path.name, ioengine="libaio", direct=1, rw="write", bs="4k", size="8m",
+            iodepth=64, iodepth_batch=32, iodepth_batch_complete_min=32, overwrite=1,
+        )  # fmt: skip
         volume.sync()
         disk = volume.loop.stats() - before
     assert disk.write_merges > 1000
@@ -139,17 +131,9 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         fio(
-            Path("/"),
-            filename=loop.path,
-            ioengine="io_uring",
-            direct=1,
-            rw="randread",
-            bs="1m",
-            size="512m",
-            iodepth=32,
-            time_based=1,
-            runtime=2,
-        )
+            Path("/"), filename=loop.path, ioengine="io_uring", direct=1, rw="randread", bs="1m",
+            size="512m", iodepth=32, time_based=1, runtime=2,
+        )  # fmt: skip
         disk = loop.stats() - before
     rows = [
         (block["interval_s"], line)
@@ -173,13 +157,8 @@ def test_busy_and_in_flight_as_iostat_defines_them(loop: Loop) -> None:
 def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
     path = volume.file("data", 23 * 8192)
     volume.loop.set_queue("max_sectors_kb", "256")
-    with (
-        recording("--device", volume.device, "--layers", "block") as ioh,
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(8192) as buffer,
-    ):
-        for i in range(23):
-            os.preadv(fd, [buffer], i * 8192)
+    with recording("--device", volume.device, "--layers", "block") as ioh:
+        read_directly(path, 23, 8192)
     (line,) = [
         line
         for interval in ioh.intervals_of("block")
@@ -197,20 +176,15 @@ def test_the_rows_of_device_and_submitter(volume: Volume) -> None:
     assert submitters[str(os.getpid()), comm]["read_bytes"] == about(23 * 8192)
 
 
-def test_a_thread_with_a_name_of_its_own_stands_with_its_process(volume: Volume) -> None:
-    path = volume.file("data", 23 * 8192)
+def test_a_thread_with_a_name_of_its_own_stands_with_its_process(watched: WatchedVolume) -> None:
+    path = watched.volume.file("data", 23 * 8192)
     comm = Path("/proc/self/comm").read_text().strip()
 
     def read() -> None:
         ctypes.CDLL(None).prctl(15, b"ioh-thread")
-        for i in range(23):
-            os.preadv(fd, [buffer], i * 8192)
+        read_directly(path, 23, 8192)
 
-    with (
-        recording("--device", volume.device, "--layers", "block") as ioh,
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(8192) as buffer,
-    ):
+    with watched.part() as ioh:
         thread = threading.Thread(target=read)
         thread.start()
         thread.join()
@@ -263,7 +237,6 @@ def test_proc_counts_the_same(volume: Volume) -> None:
 # <linux/loop.h>
 LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
 SPARE = 77
-TICK_S = 0.1
 
 
 def on_disks() -> int:
@@ -276,12 +249,6 @@ def on_disks() -> int:
             assert not list((folder / "slaves").iterdir())
             count += int(words[3]) + int(words[7])
     return count
-
-
-def read_times(path: str, count: int) -> None:
-    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-        for i in range(count):
-            os.preadv(fd, [buffer], i * 4096)
 
 
 def control_loops(request: int) -> None:
@@ -317,22 +284,22 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
     with image.open("wb") as stream:
         stream.truncate(64 * MIB)
     before = on_disks()
-    with recording("--layers", "block", cycle_s=TICK_S) as ioh:
+    with recording("--layers", "block") as ioh:
         begun = on_disks()
         path = run("losetup", "--find", "--show", image).strip()
         try:
-            read_times(path, 1009)  # an unused node of before gets a file
+            read_directly(path, 1009)  # an unused node of before gets a file
             ioh.settle()
-            read_times(path, 2003)  # and loses it
+            read_directly(path, 2003)  # and loses it
         finally:
             run("losetup", "--detach", path)
         with spare_loop(image) as path:
-            read_times(path, 4001)
+            read_directly(path, 4001)
             ioh.settle()
-            read_times(path, 307)  # a node of its own goes away
+            read_directly(path, 307)  # a node of its own goes away
         ioh.settle()
         with spare_loop(image) as path:
-            read_times(path, 23)  # and comes back
+            read_directly(path, 23)  # and comes back
             ioh.settle()
         ended = on_disks()
         # One device's facts are read again in a tick: until all of them have been.
@@ -355,15 +322,10 @@ def test_the_sum_while_loop_devices_come_and_go(tmp_path: Path) -> None:
 def test_a_queue_that_does_not_stamp_what_it_issues(loop: Loop) -> None:
     """Without write-back throttling there is nobody who wants the stamps; ioh makes its own."""
     loop.set_queue("wbt_lat_usec", "0")
-    with (
-        recording("--device", loop.path, "--layers", "block") as ioh,
-        opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(4096) as buffer,
-    ):
+    with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
         for _ in range(6):
-            for i in range(101):
-                os.preadv(fd, [buffer], i * 4096)
+            read_directly(loop.path, 101)
             ioh.settle()
         disk = loop.stats() - before
     assert_agrees(ioh, disk, loop)

@@ -10,7 +10,10 @@ import pytest
 
 from ioh.model.sample import OTHERS
 from tests.kernel import rig
-from tests.kernel.rig import MIB, Loop, aligned, opened, recording
+from tests.kernel.direct import read_directly, write_directly
+from tests.kernel.rig import MIB, Loop, recording
+
+READS = 20_011
 
 pytestmark = pytest.mark.usefixtures("small_room")
 
@@ -29,12 +32,8 @@ def test_devices_without_room_in_the_probe(loop: Loop) -> None:
     """All requests count there, too."""
     with recording("--device", loop.path, "--layers", "block") as ioh:
         before = loop.stats()
-        with opened(loop.path, os.O_RDWR | os.O_DIRECT) as fd, aligned(4096) as buffer:
-            for i in range(23):
-                os.preadv(fd, [buffer], i * 4096)
-            for i in range(11):
-                os.pwritev(fd, [buffer], i * 4096)
-                os.fdatasync(fd)
+        read_directly(loop.path, 23)
+        write_directly(loop.path, 11, syncs=True)
         disk = loop.stats() - before
     assert disk.reads == 23
     assert disk.flushes == 11
@@ -50,23 +49,19 @@ def test_devices_without_room_in_the_probe(loop: Loop) -> None:
 
 def test_what_lies_on_another_device_is_not_in_the_sum(loop: Loop, tmp_path: Path) -> None:
     """What is read of the loop device are holes, of which nothing reaches the disk."""
-    path, reads = tmp_path / "data", 20_011
+    path = tmp_path / "data"
     path.write_bytes(os.urandom(MIB))
-    with recording("--layers", "block") as ioh, aligned(4096) as buffer:
+    with recording("--layers", "block") as ioh:
         ioh.wait_for_lines(3)
-        with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:  # now there is no room any more
-            for i in range(64):
-                os.preadv(fd, [buffer], i * 4096)
+        read_directly(path, 64)  # now there is no room any more
         ioh.settle()
         before = loop.stats()
-        with opened(loop.path, os.O_RDONLY | os.O_DIRECT) as fd:
-            for i in range(reads):
-                os.preadv(fd, [buffer], i % 1000 * 4096)
+        read_directly(loop.path, READS)
         disk = loop.stats() - before
     parts = [interval["layers"]["block"]["parts"]["device"] for interval in ioh.intervals]
     others = sum(
         part[OTHERS].get("read", {"count": 0})["count"] for part in parts if OTHERS in part
     )
-    assert disk.reads == reads
-    assert others >= reads - disk.hidden
-    assert 0 < ioh.total("block", "read") < reads
+    assert disk.reads == READS
+    assert others >= READS - disk.hidden
+    assert 0 < ioh.total("block", "read") < READS

@@ -6,80 +6,34 @@ import contextlib
 import json
 import mmap
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
+from tests.kernel.named_reader import NamedReader
 from tests.kernel.rig import (
     MIB,
     Ioh,
     Loop,
     Volume,
-    aligned,
+    ended,
     fio,
     ioh_command,
+    ioh_ended,
     ioh_environment,
     opened,
     recording,
     run,
 )
 
-# Reads the file each time that a line with a number comes, and says when it has: in a thread of its
-# own, where that is to have a name of its own.
-READER = """
-import ctypes, os, sys, threading
-def name(comm): ctypes.CDLL(None).prctl(15, comm.encode())
-def serve():
-    name(sys.argv[-1])
-    fd = os.open(sys.argv[1], os.O_RDONLY)
-    for line in sys.stdin:
-        for _ in range(int(line)):
-            os.pread(fd, 1000, 0)
-        print("done", flush=True)
-name(sys.argv[2])
-if len(sys.argv) > 3:
-    thread = threading.Thread(target=serve)
-    thread.start()
-    thread.join()
-else:
-    serve()
-"""
-
-
-class Reader:
-    """A process, or a thread of one, that reads a file when it is told to."""
-
-    def __init__(self, path: Path, *comms: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", READER, str(path), *comms],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.pid = self.process.pid
-        self.read(0)
-
-    def read(self, times: int) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{times}\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "done\n"
-
 
 @contextlib.contextmanager
-def readers(path: Path, *comms: str) -> Iterator[list[Reader]]:
+def readers(path: Path, *comms: str) -> Iterator[list[NamedReader]]:
     with contextlib.ExitStack() as stack:
-        started = []
-        for comm in comms:
-            reader = Reader(path, comm)
-            started.append(reader)
-            stack.enter_context(reader.process)
-        yield started
+        yield [stack.enter_context(NamedReader(path, comm)) for comm in comms]
 
 
 def only_rows(ioh: Ioh) -> dict[tuple[str, ...], int]:
@@ -125,9 +79,8 @@ def test_by_a_name_that_is_cut_within_a_character(volume: Volume) -> None:
 
 def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
     """As ps -o comm, /proc and the tables have it: mysqld, java and qemu name their threads."""
-    reader = Reader(volume.file("data", 1000), "ioh-process", "ioh-thread")
-    row = (str(reader.pid), "ioh-process")
-    with reader.process:
+    with NamedReader(volume.file("data", 1000), "ioh-process", "ioh-thread") as reader:
+        row = (str(reader.pid), "ioh-process")
         with recording("--comm", "ioh-process", "--layers", "syscall") as ioh:
             reader.read(23)
         with recording("--comm", "ioh-thread", "--layers", "syscall") as thread:
@@ -140,14 +93,8 @@ def test_by_name_of_the_process_not_of_its_threads(volume: Volume) -> None:
 def test_by_process_in_a_container() -> None:
     """There a process has another id than the one that the kernel's probes see."""
     ioh = ioh_command("json", "-t", "0.1", "--layers", "syscall", "--pid", "1")
-    told = subprocess.run(
-        ["unshare", "--pid", "--fork", "--mount-proc", *ioh],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=ioh_environment(),
-        timeout=60,
-    ).stdout
+    command = ("unshare", "--pid", "--fork", "--mount-proc", *ioh)
+    told = ended(*command, env=ioh_environment()).stdout
     layer = json.loads(told.splitlines()[0])["layers"]["syscall"]  # ioh itself is process 1
     assert layer["source"] == "proc"
     assert "host's ids" in layer["notes"][0]
@@ -195,14 +142,13 @@ def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
     inside = volume.file("data", 8192)
     with (
         recording("--device", volume.loop.number, "--layers", "syscall,block") as ioh,
-        aligned(8192) as buffer,
+        opened(inside, os.O_RDONLY) as one,
+        opened(beside, os.O_RDWR) as other,
     ):
-        for path, times in ((inside, 23), (beside, 19)):
-            with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
-                for _ in range(times):
-                    os.preadv(fd, [buffer], 0)
-                os.fsync(fd)
-        with opened(beside, os.O_RDWR) as fd, mmap.mmap(fd, 4096) as mapped:
+        for path, times, fd in ((inside, 23, one), (beside, 19, other)):
+            read_directly(path, times, 8192, step=0)
+            os.fsync(fd)
+        with mmap.mmap(other, 4096) as mapped:
             mapped[0] = 1
             mapped.flush()  # msync: which file it is for is not known
     assert ioh.counts("syscall") == {"read_direct": 23, "fsync": 1}
@@ -240,16 +186,9 @@ def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:
         path = mount / "data"
         path.write_bytes(bytes(8192))
         run("sync", "--file-system", mount)
-        with (
-            recording("--device", partition, "--layers", "syscall,block") as ioh,
-            opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-            aligned(8192) as buffer,
-        ):
-            for _ in range(23):
-                os.preadv(fd, [buffer], 0)
-            with opened(partition, os.O_RDONLY | os.O_DIRECT) as raw:
-                for _ in range(19):
-                    os.preadv(raw, [buffer], 0)
+        with recording("--device", partition, "--layers", "syscall,block") as ioh:
+            read_directly(path, 23, 8192, step=0)
+            read_directly(partition, 19, 8192, step=0)
         assert ioh.counts("syscall") == {"read_direct": 23 + 19}
         assert ioh.total("block", "read") + ioh.unseen == 23 + 19
         (note,) = ioh.messages.lines
@@ -267,15 +206,10 @@ def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
         inside.write_bytes(bytes(8192))
         run("sync", "--file-system", mount)
         Path("/proc/sys/vm/drop_caches").write_text("3")
-        with (
-            recording("--device", loop.path, "--layers", "syscall,block") as ioh,
-            aligned(8192) as buffer,
-        ):
+        with recording("--device", loop.path, "--layers", "syscall,block") as ioh:
             before = loop.stats()
-            for path, times in ((inside, 23), (beside, 19)):
-                with opened(path, os.O_RDONLY | os.O_DIRECT) as fd:
-                    for _ in range(times):
-                        os.preadv(fd, [buffer], 0)
+            read_directly(inside, 23, 8192, step=0)
+            read_directly(beside, 19, 8192, step=0)
             disk = loop.stats() - before
     assert ioh.counts("syscall") == {"read_direct": 23}
     assert disk.reads
@@ -284,16 +218,9 @@ def test_files_of_btrfs_by_its_disk(loop: Loop, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "/dev/nothing", "250:250", "/etc/passwd", "a\x1b[2Jb"])
 def test_an_unknown_device_is_one_line(name: str) -> None:
-    done = subprocess.run(
-        ioh_command("json", "--device", name),
-        check=False,
-        capture_output=True,
-        env=ioh_environment(),
-        timeout=20,
-    )
-    assert done.returncode == 2
-    assert done.stdout == b""
-    assert done.stderr.count(b"\n") <= 2
-    assert b"\x1b" not in done.stderr
-    assert b"no block device" in done.stderr
-    assert b"Traceback" not in done.stderr
+    done = ioh_ended("json", "--device", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") <= 2
+    assert "\x1b" not in done.stderr
+    assert "no block device" in done.stderr
+    assert "Traceback" not in done.stderr

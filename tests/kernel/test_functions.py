@@ -6,9 +6,7 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +14,9 @@ import pytest
 
 from tests.kernel import rig
 from tests.kernel.rig import START_S, Ioh, recording
-from tests.kernel.test_lifecycle import eventually, held, ids
+from tests.kernel.talker import Talker, wait_until
+from tests.kernel.test_lifecycle import Traces
 
-PROG_GET_NEXT_ID = 11
 # The interpreter exports it, never calls it itself, and it looks at no argument.
 FUNCTION = "PyFloat_GetMax"
 # Begins with a push, as most functions do, which the kernel need not step over after the trap: that
@@ -58,42 +56,21 @@ sys.stdin.readline()
 PYTHON = str(Path(sys.executable).resolve())
 
 
-class Caller:
+class Caller(Talker):
     """A program that calls the function as often as it is told to."""
 
     def __init__(self, *prefix: str, program: str = PYTHON, function: str = FUNCTION) -> None:
-        self.process = subprocess.Popen(
-            [*prefix, program, "-I", "-S", "-c", CALLER, function],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        super().__init__(*prefix, program, "-I", "-S", "-c", CALLER, function)
 
     def call(self, count: int, size: int = 0) -> float:
         """Seconds that the calls took."""
-        self.start(count, size)
-        return self.wait()
-
-    def start(self, count: int, size: int = 0) -> None:
-        """Begin the calls."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{count} {size}\n")
-        self.process.stdin.flush()
-
-    def wait(self) -> float:
-        """Seconds that the calls took."""
-        assert self.process.stdout is not None
-        return float(self.process.stdout.readline())
-
-    def close(self) -> None:
-        self.process.communicate(timeout=10)
+        return float(self.ask(f"{count} {size}"))
 
 
 @pytest.fixture
 def caller() -> Iterator[Caller]:
-    made = Caller()
-    yield made
-    made.close()
+    with Caller() as made:
+        yield made
 
 
 def servers_of(ioh: Ioh, name: str) -> set[str]:
@@ -106,14 +83,14 @@ def servers_of(ioh: Ioh, name: str) -> set[str]:
 def wait_for_servers(ioh: Ioh, count: int) -> None:
     """Until it has attached to what so many processes run, or to what it was given by path."""
     ioh.wait_for_lines(1)
-    deadline = time.monotonic() + START_S
-    while True:
-        assert time.monotonic() < deadline, ioh.raw[-2000:]
+
+    def is_attached() -> bool:
         ioh.settle()
         layer = ioh.intervals[-1]["layers"].get("db", {})
         is_known = layer.get("ops", {}).get("look", {}).get("count") is not None
-        if is_known and layer["metrics"]["servers"] >= count:
-            return
+        return is_known and layer["metrics"]["servers"] >= count
+
+    wait_until(is_attached, START_S, why=lambda: ioh.raw[-2000:])
 
 
 def functions_file(folder: Path, program: str, probes: str) -> Path:
@@ -163,19 +140,13 @@ def test_what_one_thread_begins_another_ends(tmp_path: Path) -> None:
         is_wait = true
         """,
     )
-    command = [PYTHON, "-I", "-S", "-c", HANDED_ON]
     with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made,
+        Talker(PYTHON, "-I", "-S", "-c", HANDED_ON) as made,
         recording("--layers", "db", "--functions", str(path)) as ioh,
     ):
-        assert made.stdin is not None
-        assert made.stdout is not None
         wait_for_servers(ioh, 0)
-        made.stdin.write("\n")
-        made.stdin.flush()
-        moved = int(made.stdout.readline())
+        moved = int(made.ask())
         ioh.settle()
-        made.stdin.close()
     assert ioh.total("db", "look") == 100
     assert ioh.total("db", "look", "bytes") == moved
 
@@ -189,9 +160,8 @@ def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None
     probe = f'[[probe]]\nop = "look"\nstart = "function:{FUNCTION}"\n'
     path = functions_file(tmp_path, name, probe)
     with recording("--layers", "db", "--functions", str(path)) as ioh:
-        first = Caller(*prefix, program=f"{hidden}/{name}")
-        second = Caller(*prefix, program=f"{hidden}/{name}")
-        try:
+        program = f"{hidden}/{name}"
+        with Caller(*prefix, program=program) as first, Caller(*prefix, program=program) as second:
             while len(servers_of(ioh, name)) < 2:  # others of this machine may be watched, too
                 for caller in (first, second):
                     caller.call(1)
@@ -199,9 +169,6 @@ def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None
             before = ioh.total("db", "look")
             first.call(300)
             second.call(21)
-        finally:
-            first.close()
-            second.close()
     assert not (hidden / name).exists()
     assert ioh.total("db", "look") - before == 321
     assert len(servers_of(ioh, name)) == 2
@@ -212,15 +179,13 @@ def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
     try:
         wait_for_servers(ioh, 0)
         traced_s = caller.call(20_000)
-        family = {ioh.process.pid, *map(int, _children(ioh.process.pid))}
-        programs = held(family, "prog_id")
-        assert programs <= ids(PROG_GET_NEXT_ID)
+        traces = Traces(ioh.process.pid)
         os.kill(ioh.process.pid, signal.SIGKILL)
     finally:
         with contextlib.suppress(ProcessLookupError):
             ioh.end(signal.SIGKILL)
-    assert programs
-    assert eventually(lambda: not programs & ids(PROG_GET_NEXT_ID))
+    assert traces.programs
+    traces.assert_gone()
     assert caller.call(20_000) < traced_s / 2  # no trap any more
 
 
@@ -247,13 +212,16 @@ def test_a_function_that_is_called_too_often_is_let_go_of(
     callers = [Caller(function=QUICK) for _ in range(4)]
     with recording("--layers", "db", "--functions", str(path)) as ioh:
         wait_for_servers(ioh, 0)
-        deadline, traced_s = time.monotonic() + START_S, 0.0
-        while not notes_of(ioh):
-            assert time.monotonic() < deadline, ioh.raw[-2000:]
+        traced_s: list[float] = []
+
+        def is_let_go_of() -> bool:
             for caller in callers:
-                caller.start(20_000)
-            traced_s = max(traced_s, min([caller.wait() for caller in callers]))
-        assert min(callers[0].call(20_000) for _ in range(5)) < traced_s  # no trap any more
+                caller.tell("20000 0")
+            traced_s.append(min([float(caller.line()) for caller in callers]))
+            return bool(notes_of(ioh))
+
+        wait_until(is_let_go_of, START_S, pause_s=0, why=lambda: ioh.raw[-2000:])
+        assert min(callers[0].call(20_000) for _ in range(5)) < max(traced_s)  # no trap any more
     for caller in callers:
         caller.close()
     (note,) = notes_of(ioh)
@@ -268,7 +236,3 @@ def test_a_function_that_is_called_too_often_is_let_go_of(
 def notes_of(ioh: Ioh) -> list[str]:
     notes: list[str] = ioh.intervals[-1]["layers"].get("db", {"notes": []})["notes"]
     return notes
-
-
-def _children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

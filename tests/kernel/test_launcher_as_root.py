@@ -16,27 +16,20 @@ OWNER = 12345  # any user but root; needs no entry in /etc/passwd
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
-    """Not in pytest's own folder, which other users may not enter."""
-    folder = Path(tempfile.mkdtemp())
+def machine(folder: Path) -> Machine:
     folder.chmod(0o777)
     machine = Machine(folder)
     (machine.fakes / "setpriv").unlink()  # the real ones
     (machine.fakes / "id").write_text('#!/bin/sh\nexec /usr/bin/id "$@"\n')
     machine.log.touch()
     machine.log.chmod(0o666)
-    yield machine
-    shutil.rmtree(folder)
+    return machine
 
 
-def test_root_in_a_users_checkout_leaves_it_to_the_user(machine: Machine) -> None:
+def give_away(machine: Machine) -> None:
+    """The whole checkout is a user's."""
     for path in [machine.checkout, *machine.checkout.rglob("*")]:
         os.chown(path, OWNER, OWNER)
-    status, _ = machine.run("text")
-    assert status == 0
-    assert machine.calls[-1] == "python -I -B -m ioh text"
-    made = [machine.checkout / ".venv", *(machine.checkout / ".venv").rglob("*")]
-    assert {path.lstat().st_uid for path in made} == {OWNER}
 
 
 def test_a_checkout_that_cannot_be_written_is_left_alone(machine: Machine) -> None:
@@ -88,8 +81,8 @@ def system(machine: Machine) -> Iterator[Path]:
 def test_what_is_installed_is_roots_and_is_removed_to_the_last_file(
     machine: Machine, system: Path
 ) -> None:
+    give_away(machine)
     for path in [machine.checkout, *machine.checkout.rglob("*")]:
-        os.chown(path, OWNER, OWNER)
         path.chmod(0o777)
     units = system / "etc/systemd/system"
     units.mkdir(parents=True)
@@ -180,14 +173,15 @@ def test_what_is_not_iohs_is_left_alone(machine: Machine, system: Path) -> None:
 
 def test_what_a_user_can_change_is_made_by_the_user_and_said(machine: Machine) -> None:
     """The real setpriv: pip and the rest of the set-up run as the owner, and only ioh as root."""
-    for path in [machine.checkout, *machine.checkout.rglob("*")]:
-        os.chown(path, OWNER, OWNER)
+    give_away(machine)
     python = machine.fakes / "python3"
     python.write_text(python.read_text().replace('echo "$name $*"', 'echo "$(id -u) $name $*"'))
     status, said = machine.run("text")
     assert status == 0, said
     pip = [call for call in machine.calls if "pip install" in call]
     assert [call.split()[0] for call in pip] == [str(OWNER)]
+    made = [machine.checkout / ".venv", *(machine.checkout / ".venv").rglob("*")]
+    assert {path.lstat().st_uid for path in made} == {OWNER}
     assert machine.calls[-1] == "0 python -I -B -m ioh text"
     assert f"which others can change (user {OWNER})" in said[-1]
     assert "--install" in said[-1]
@@ -201,8 +195,7 @@ def test_what_a_user_can_change_is_made_by_the_user_and_said(machine: Machine) -
 
 def test_root_writes_nothing_into_a_users_checkout(machine: Machine) -> None:
     """A link in the way of what is made leads nowhere that only root may write."""
-    for path in [machine.checkout, *machine.checkout.rglob("*")]:
-        os.chown(path, OWNER, OWNER)
+    give_away(machine)
     roots = machine.checkout.parent / "roots"
     roots.mkdir(mode=0o755)
     (machine.checkout / ".venv").symlink_to(roots)

@@ -8,13 +8,14 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.can_bpf import SYS_BPF
 from tests.kernel.rig import Ioh, Volume, recording
+from tests.kernel.talker import wait_until
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 BPF = SYS_BPF[os.uname().machine]
@@ -63,36 +64,33 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 class Traces:
-    """What one ioh has in the kernel while it runs."""
+    """What one ioh has in the kernel at this moment."""
 
     def __init__(self, pid: int) -> None:
         self.family = {pid} | children(pid)
         self.programs = held(self.family, "prog_id")
         self.maps = held(self.family, "map_id")
-        assert len(self.programs) >= 10  # syscall, tcp and block
-        assert self.programs <= ids(PROG_GET_NEXT_ID)
-        assert self.maps
-        assert self.maps <= ids(MAP_GET_NEXT_ID)
 
     def assert_gone(self) -> None:
-        assert eventually(lambda: not any(map(is_alive, self.family)))
-        assert eventually(lambda: not self.programs & ids(PROG_GET_NEXT_ID))
-        assert eventually(lambda: not self.maps & ids(MAP_GET_NEXT_ID))
+        wait_until(lambda: not any(map(is_alive, self.family)), GONE_WITHIN_S)
+        wait_until(lambda: not self.programs & ids(PROG_GET_NEXT_ID), GONE_WITHIN_S)
+        wait_until(lambda: not self.maps & ids(MAP_GET_NEXT_ID), GONE_WITHIN_S)
+
+
+def traces_of_a_whole(pid: int) -> Traces:
+    """Of one that has attached syscall, tcp and block."""
+    traces = Traces(pid)
+    assert len(traces.programs) >= 10
+    assert traces.programs <= ids(PROG_GET_NEXT_ID)
+    assert traces.maps
+    assert traces.maps <= ids(MAP_GET_NEXT_ID)
+    return traces
 
 
 @contextlib.contextmanager
 def running(*arguments: str) -> Iterator[Ioh]:
-    ioh = Ioh(*arguments, cycle_s=0.1)
+    ioh = Ioh(*arguments)
     try:
         ioh.wait_for_lines(1)
         yield ioh
@@ -103,7 +101,7 @@ def running(*arguments: str) -> Iterator[Ioh]:
 def test_ten_kills_in_a_row() -> None:
     for _ in range(10):
         with running() as ioh:
-            traces = Traces(ioh.process.pid)
+            traces = traces_of_a_whole(ioh.process.pid)
             os.kill(ioh.process.pid, signal.SIGKILL)
             ioh.process.wait(5)
             traces.assert_gone()
@@ -112,15 +110,12 @@ def test_ten_kills_in_a_row() -> None:
 @pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
 def test_killed_while_it_starts(delay_ms: int) -> None:
     """Whatever the loader and its compiling children are at in that moment."""
-    ioh = Ioh(cycle_s=0.1)
+    ioh = Ioh()
     time.sleep(delay_ms / 1e3)
-    family = {ioh.process.pid} | children(ioh.process.pid)
-    programs, maps = held(family, "prog_id"), held(family, "map_id")
+    traces = Traces(ioh.process.pid)
     os.kill(ioh.process.pid, signal.SIGKILL)
     ioh.process.wait(5)
-    assert eventually(lambda: not any(map(is_alive, family)))
-    assert eventually(lambda: not programs & ids(PROG_GET_NEXT_ID))
-    assert eventually(lambda: not maps & ids(MAP_GET_NEXT_ID))
+    traces.assert_gone()
     ioh.end(signal.SIGKILL)
 
 
@@ -129,7 +124,7 @@ def test_killed_while_it_starts(delay_ms: int) -> None:
 )
 def test_signals_that_ask(number: int, status: int) -> None:
     with running() as ioh:
-        traces = Traces(ioh.process.pid)
+        traces = traces_of_a_whole(ioh.process.pid)
         os.kill(ioh.process.pid, number)
         assert ioh.process.wait(20) == status
         traces.assert_gone()
@@ -139,8 +134,8 @@ def test_signals_that_ask(number: int, status: int) -> None:
 
 def test_without_its_loader_it_goes_on_measuring(volume: Volume) -> None:
     """The loader holds nothing: what is attached stays with ioh itself."""
-    with recording("--device", volume.device, cycle_s=0.25) as ioh:
-        traces = Traces(ioh.process.pid)
+    with recording("--device", volume.device) as ioh:
+        traces = traces_of_a_whole(ioh.process.pid)
         (loader,) = children(ioh.process.pid)
         os.kill(loader, signal.SIGKILL)
         path = volume.file("data", 1000)

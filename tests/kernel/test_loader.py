@@ -24,7 +24,7 @@ from ioh.bpf.compiler import probe_source
 from ioh.bpf.loader import start_loader
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
-from tests.kernel.rig import ioh_command
+from tests.kernel.rig import ended, ioh_command
 
 # In bcc's interface of Python's own.
 pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning")
@@ -150,14 +150,7 @@ def test_what_another_layer_hands_on_is_not_attached_to() -> None:
 
 def may_look(pid: int, uid: int) -> bool:
     """Whether a process of that user may see which descriptors this one holds."""
-    done = subprocess.run(
-        ["ls", f"/proc/{pid}/fd"],
-        user=uid,
-        group=uid,
-        extra_groups=[],
-        capture_output=True,
-        check=False,
-    )
+    done = ended("ls", f"/proc/{pid}/fd", user=uid, group=uid, extra_groups=[])
     return done.returncode == 0
 
 

@@ -1,13 +1,12 @@
-"""/proc and sysfs on the running kernel: a mount that appears, a loop device with known reads."""
+"""/proc, sysfs and netlink on the running kernel: mounts, a loop device's reads, shapers."""
 
 from __future__ import annotations
 
-import mmap
-import os
-import subprocess
+import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,42 +17,37 @@ from ioh.procfs.block_fallback import BlockFallback
 from ioh.procfs.blockdev import read_block_device
 from ioh.procfs.devices import resolve_device
 from ioh.procfs.mountinfo import MountTable
+from tests.kernel.direct import read_directly
+from tests.kernel.mounts import with_own_sys
+from tests.kernel.netns import Namespace
+from tests.kernel.rig import ROOT, Loop, run
 
 READS, READ_BYTES = 23, 8192
 
 
 @pytest.fixture
-def loop(tmp_path: Path) -> Iterator[str]:
-    file = tmp_path / "a b.img"
-    with file.open("wb") as stream:
-        stream.truncate(1 << 20)
-    done = subprocess.run(
-        ["losetup", "--find", "--show", file], check=True, capture_output=True, text=True
-    )
-    path = done.stdout.strip()
-    yield path
-    subprocess.run(["losetup", "--detach", path], check=True)
+def loop(tmp_path: Path) -> Iterator[Loop]:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    with closing(Loop(folder)) as made:
+        yield made
 
 
-def test_direct_reads_of_a_loop_device(loop: str, tmp_path: Path) -> None:
-    chosen = resolve_device(loop)
+def test_direct_reads_of_a_loop_device(loop: Loop) -> None:
+    chosen = resolve_device(loop.path)
     device = read_block_device(chosen.dev)
     mounts = MountTable()
-    mount = mounts.mount_of_path(str(tmp_path))
+    mount = mounts.mount_of_path(str(loop.image))
     mounts.close()
     assert device is not None
     # In a chroot the file's own file system is mounted nowhere that can be seen.
     on = "" if mount is None else " on "
-    assert device.stack.startswith(f"file {tmp_path}/a b.img{on}")
+    assert device.stack.startswith(f"file {loop.image}{on}")
     assert device.is_stacked == (mount is None or mount.fstype != "tmpfs")
 
     fallback = BlockFallback(SPEC, chosen.dev)
     fallback.sample()
-    fd = os.open(loop, os.O_RDONLY | os.O_DIRECT)
-    with mmap.mmap(-1, READ_BYTES) as buffer:  # aligned, as O_DIRECT wants it
-        for i in range(READS):
-            assert os.preadv(fd, [buffer], i * READ_BYTES) == READ_BYTES
-    os.close(fd)
+    read_directly(loop.path, READS, READ_BYTES)
     time.sleep(0.05)  # per-CPU sums of the last request
     sample = fallback.sample()
     assert isinstance(sample, LayerSample)
@@ -73,25 +67,23 @@ subprocess.run(["umount", sys.argv[1]], check=True)
 seen += [table.refresh(), table.refresh()]
 print(seen)
 """
-    done = subprocess.run(
-        # Below /sys, which is a mount of its own even in a chroot and can be made private.
-        [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "unchanged",
-            "sh",
-            "-c",
-            'mount --make-rprivate /sys && exec "$@"',
-            "sh",
-            sys.executable,
-            "-c",
-            script,
-            "/sys/kernel",
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.stdout.strip() == "[False, True, False, 'ioh-test', True, False]"
+    command = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", script, "/sys/kernel")
+    told = run(*with_own_sys("true"), *command)
+    assert told.strip() == "[False, True, False, 'ioh-test', True, False]"
+
+
+READ_SHAPERS = (
+    "import json; from ioh.procfs.network import read_shapers; print(json.dumps(read_shapers()))"
+)
+
+
+@pytest.mark.parametrize(("asked", "bits_per_s"), [("80mbit", 80e6), ("50gbit", 50e9)])
+def test_the_rate_of_a_tbf(
+    pair: tuple[Namespace, Namespace], asked: str, bits_per_s: float
+) -> None:
+    one, _ = pair
+    program = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-c", READ_SHAPERS)
+    assert json.loads(one.run(*program)) == {}
+    one.run("tc", "qdisc", "add", "dev", "ioh0", "root", "tbf", "rate", asked, "burst", "1m",
+            "latency", "50ms")  # fmt: skip
+    assert json.loads(one.run(*program)) == {"ioh0": bits_per_s}

@@ -20,12 +20,29 @@ from ioh.session.check import check
 from ioh.session.frame import Damage
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
+from tests.kernel.direct import read_directly
 from tests.kernel.recordings import await_bytes, recording_into, start
-from tests.kernel.rig import MIB, ROOT, Volume, aligned, ioh_command, ioh_environment, opened, run
+from tests.kernel.rig import MIB, ROOT, Volume, ioh_command, ioh_environment, opened, run
+from tests.kernel.talker import Talker, wait_until
 
 KILLS = 200
 QUICK_KILLS = 176
 CYCLE_S = 0.1
+
+
+@contextlib.contextmanager
+def full_disk(process: subprocess.Popen[bytes], volume: Volume) -> Iterator[None]:
+    """Where something is recorded, which says so, there is no room for a while."""
+    ballast = volume.mount / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, b"")
+    assert any(b"is paused: No space left on device" in line for line in lines)
+    yield
+    ballast.unlink()
+    assert any(b"recording again; " in line for line in lines)
 
 
 @contextlib.contextmanager
@@ -34,11 +51,10 @@ def load(volume: Volume) -> Iterator[None]:
     over = threading.Event()
 
     def work() -> None:
-        fd = os.open(volume.mount / "load", os.O_RDWR | os.O_CREAT, 0o600)
-        while not over.is_set():
-            os.pwrite(fd, b"x" * 8192, random.randrange(512) * 8192)
-            os.fsync(fd)
-        os.close(fd)
+        with opened(volume.mount / "load", os.O_RDWR | os.O_CREAT) as fd:
+            while not over.is_set():
+                os.pwrite(fd, b"x" * 8192, random.randrange(512) * 8192)
+                os.fsync(fd)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -54,11 +70,10 @@ def test_what_is_recorded_is_what_happened(volume: Volume, tmp_path: Path) -> No
     with recording_into(path, "-c", "0.25", "--device", volume.device) as process:
         await_bytes(path, 1, process)
         before = volume.loop.stats()
-        fd = os.open(volume.mount / "f", os.O_RDWR | os.O_CREAT, 0o600)
-        for at in range(23):
-            os.pwrite(fd, bytes(8192), at * 8192)
-        os.fsync(fd)
-        os.close(fd)
+        with opened(volume.mount / "f", os.O_RDWR | os.O_CREAT) as fd:
+            for at in range(23):
+                os.pwrite(fd, bytes(8192), at * 8192)
+            os.fsync(fd)
         volume.sync()
         disk = volume.loop.stats() - before
         await_ticks(path, 3)
@@ -76,10 +91,7 @@ def await_ticks(path: Path, count: int) -> None:
     """Until so many more ticks are in the file."""
     with Session(str(path)) as session:
         wanted = len(session) + count
-        deadline = time.monotonic() + 30
-        while session.refresh() < wanted:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: session.refresh() >= wanted)
 
 
 def test_kill_9_at_any_moment_loses_at_most_the_tick_under_way(
@@ -125,36 +137,21 @@ def kill_many(folder: Path, count: int, kill_one: Callable[[Path, float], None])
 @contextlib.contextmanager
 def quick_recorders() -> Iterator[Callable[[Path], int]]:
     """A function that begins a recording without probes within hundredths of a second."""
-    agent = subprocess.Popen(
-        [sys.executable, "-m", "tests.kernel.record_agent"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    ask, answers, one_by_one = agent.stdin, agent.stdout, threading.Lock()
+    command = (sys.executable, "-m", "tests.kernel.witnessed")
+    with Talker(*command, cwd=ROOT, stderr=subprocess.DEVNULL) as agent:
+        one_by_one = threading.Lock()
 
-    def begin(path: Path) -> int:
-        with one_by_one:
-            ask.write(f"{path}\n")
-            ask.flush()
-            return int(answers.readline())
+        def begin(path: Path) -> int:
+            with one_by_one:
+                return int(agent.ask(str(path)))
 
-    with agent:
         yield begin
 
 
 def await_second_write(path: Path) -> None:
     """The first one can be cut, too: then there is no sample that could be held."""
-    deadline, first = time.monotonic() + 20, 0
-    while not first or path.stat().st_size == first:
-        assert time.monotonic() < deadline, "nothing was recorded"
-        time.sleep(0.005)
-        if not first and path.exists():
-            first = path.stat().st_size
+    first = wait_until(lambda: path.exists() and path.stat().st_size, pause_s=0.005)
+    wait_until(lambda: path.stat().st_size > first, pause_s=0.005)
 
 
 def assert_holds_all_but_one(path: Path) -> None:
@@ -175,19 +172,13 @@ def assert_holds_all_but_one(path: Path) -> None:
 def test_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 16 * MIB)
     try:
-        path, ballast = volume.mount / "a.ioh", volume.mount / "ballast"
+        path = volume.mount / "a.ioh"
         options = ("-c", str(CYCLE_S), "--layers", "block,tcp")
         with recording_into(path, *options) as process:
             await_bytes(path, 4000, process)
-            fill(ballast)
-            assert process.stderr is not None
-            lines = iter(process.stderr.readline, b"")
-            assert any(b"is paused: No space left on device" in line for line in lines)
-            with Session(str(path)) as session:
+            with full_disk(process, volume), Session(str(path)) as session:
                 told = len(session)
                 assert told > 1
-            ballast.unlink()
-            assert any(b"recording again; " in line for line in lines)
             await_ticks(path, 5)
         found = check(str(path))
         assert found.faults == []
@@ -203,17 +194,12 @@ def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(tmp_path:
     (tmp_path / "busy").mkdir()
     volume, busy = Volume(tmp_path, 16 * MIB), Volume(tmp_path / "busy")
     try:
-        ballast = volume.mount / "ballast"
         options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
         with recording_into(volume.mount / "a.ioh", *options) as process:
             with load(busy):  # a quiet machine takes minutes for a part
                 await_bytes(volume.mount / "a-0001.ioh", 62_000, process)
-            fill(ballast)  # near the size of a part: the next one may be what finds no room
-            assert process.stderr is not None
-            lines = iter(process.stderr.readline, b"")
-            assert any(b"is paused: No space left on device" in line for line in lines)
-            ballast.unlink()
-            assert any(b"recording again; " in line for line in lines)
+            with full_disk(process, volume):  # near the size of a part: the next one may find it
+                pass
             with load(busy):
                 await_bytes(volume.mount / "a-0002.ioh", 6000, process)
         gaps = 0
@@ -231,12 +217,6 @@ def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(tmp_path:
     finally:
         volume.close()
         busy.close()
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
 
 
 def test_a_machine_is_watched_through_a_pipe(tmp_path: Path) -> None:
@@ -261,42 +241,18 @@ def test_a_machine_is_watched_through_a_pipe(tmp_path: Path) -> None:
 
 
 def test_what_lies_between_two_marks_is_exact(volume: Volume, tmp_path: Path) -> None:
-    """A sample is taken at each: nobody need wait for the next one."""
+    """``ioh record & until ioh mark begin; do :; done; …``: a sample is taken at each mark."""
     path = tmp_path / "a.ioh"
     data = volume.file("data", 4096)
     options = ("-c", "3", "--layers", "syscall", "--device", volume.device)
-    with recording_into(path, *options) as process:
-        await_bytes(path, 1, process)
-        with opened(data, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-            for name, count in [("a", 11), ("b", 23), ("c", 7)]:
-                for _ in range(count):
-                    os.preadv(fd, [buffer], 0)
-                run(*ioh_command("mark", name, "--file", str(path)))
-    for begin, end, count in [("a", "b", 23), ("b", "c", 7), ("a", "c", 30)]:
+    with recording_into(path, *options):
+        first = ioh_command("mark", "begin", "--file", str(path))
+        wait_until(lambda: subprocess.run(first, check=False, capture_output=True).returncode == 0)
+        for count, name in [(11, "a"), (23, "b"), (7, "c")]:
+            read_directly(data, count, step=0)
+            run(*ioh_command("mark", name, "--file", str(path)))
+    spans = [("begin", "a", 11), ("a", "b", 23), ("b", "c", 7), ("a", "c", 30)]
+    for begin, end, count in spans:
         shown = run(*ioh_command("json", str(path), "--from", begin, "--to", end))
         layers = [json.loads(line)["layers"] for line in shown.splitlines()]
         assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == count
-
-
-def test_what_a_script_does_between_its_marks_is_recorded_all_of_it(
-    volume: Volume, tmp_path: Path
-) -> None:
-    """``ioh record & until ioh mark begin; do :; done; …; ioh mark end``."""
-    path = tmp_path / "a.ioh"
-    data = volume.file("data", 4096)
-    options = ("--layers", "syscall", "--device", volume.device)
-    with (
-        recording_into(path, *options),
-        opened(data, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(4096) as buffer,
-    ):
-        deadline = time.monotonic() + 60
-        marked = ioh_command("mark", "begin", "--file", str(path))
-        while subprocess.run(marked, check=False, capture_output=True).returncode:
-            assert time.monotonic() < deadline, "it never begins"
-        for _ in range(17):
-            os.preadv(fd, [buffer], 0)
-        run(*ioh_command("mark", "end", "--file", str(path)))
-    shown = run(*ioh_command("json", str(path), "--from", "begin", "--to", "end"))
-    layers = [json.loads(line)["layers"] for line in shown.splitlines()]
-    assert sum(x["syscall"]["ops"]["read_direct"]["count"] for x in layers) == 17

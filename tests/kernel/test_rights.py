@@ -8,9 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,10 @@ from ioh.session.check import check
 from ioh.session.marks import send_mark
 from tests import fakes
 from tests.kernel.recordings import recording_of
-from tests.pty_screen import PtyScreen
+from tests.kernel.rig import ROOT, ended
+from tests.kernel.talker import wait_until
+from tests.kernel.test_screen import PROGRAMS, attached
+from tests.pty_screen import ESC, LEFT, PtyScreen
 from tests.sessions import recorded
 
 IOH = [sys.executable, "-I", "-m", "ioh"]
@@ -31,21 +32,9 @@ CLEAN = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 
 
 def run(
-    *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/"
+    *arguments: str, env: Mapping[str, str] = SUDO, cwd: Path | str = "/", user: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*IOH, *arguments], env={**CLEAN, **env}, cwd=cwd, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Where everybody may look, and only root may write."""
-    made = Path(tempfile.mkdtemp())
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    return ended(*IOH, *arguments, env={**CLEAN, **env}, cwd=cwd, user=user)
 
 
 @pytest.fixture
@@ -102,19 +91,11 @@ def test_parts_that_are_not_the_callers_stay(callers: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["replay", "{}", "--no-tui"],
-        ["text", "{}"],
-        ["json", "{}"],
-        ["report", "{}"],
-        ["verify", "{}"],
-        ["export", "{}"],
-        ["compare", "{}", "{}"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: list[str]) -> None:
-    command = [word.format(secret) for word in arguments]
+    ["replay {} --no-tui", "text {}", "json {}", "report {}", "verify {}", "export {}",
+     "compare {} {}"],
+)  # fmt: skip
+def test_roots_recordings_are_not_read_for_the_caller(secret: Path, arguments: str) -> None:
+    command = arguments.replace("{}", str(secret)).split()
     done = run(*command)
     assert done.returncode != 0
     assert (done.stdout, "Permission denied" in done.stderr) == ("", True)
@@ -182,11 +163,13 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
     part = ["record", "-o", str(folder / "a.ioh"), "--max-size", "64k", "--keep", "2"]
     with subprocess.Popen([*IOH, *part, *PROC[:3]], env=CLEAN, stderr=subprocess.PIPE) as ioh:
         running = recording_of(ioh.pid)
-        deadline = time.monotonic() + 60
-        while not (folder / "a-0004.ioh").exists():
-            assert time.monotonic() < deadline
+
+        def is_enough() -> bool:
             text = base64.b85encode(os.urandom(800)).decode()  # fills the part
             assert send_mark(running, text) == ("", "")
+            return (folder / "a-0004.ioh").exists()
+
+        wait_until(is_enough, pause_s=0)
         found = status_of(ioh.pid)
         ioh.terminate()
         _, err = ioh.communicate(timeout=20)
@@ -200,26 +183,18 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "is_heard"), [(0, True), (CALLER, False), (service_user().uid, False)]
+    ("uid", "who", "is_heard"),
+    [(0, {}, True), (0, SUDO, True), (CALLER, {}, False), (service_user().uid, {}, False)],
 )
-def test_roots_recording_takes_marks_of_root_alone(folder: Path, uid: int, is_heard: bool) -> None:
+def test_roots_recording_takes_marks_of_root_alone(
+    folder: Path, uid: int, who: dict[str, str], is_heard: bool
+) -> None:
     path = str(folder / "a.ioh")
     with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
         recording_of(ioh.pid)
-        marked = subprocess.run(
-            [*IOH, "mark", "now", "--file", path], env=CLEAN, user=uid, capture_output=True,
-            check=False,
-        )  # fmt: skip
+        marked = run("mark", "now", "--file", path, env=who, user=uid)
         ioh.terminate()
-    assert (marked.returncode == 0) == is_heard
-
-
-def test_sudo_marks_roots_recording(folder: Path) -> None:
-    path = str(folder / "a.ioh")
-    with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
-        marked = run("mark", "now", "--file", path)
-        ioh.terminate()
-    assert marked.returncode == 0, marked.stderr
+    assert (marked.returncode == 0) == is_heard, marked.stderr
 
 
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
@@ -270,7 +245,70 @@ def test_no_program_of_others_is_taken_for_python(folder: Path) -> None:
         "user.forget_foreign_libraries(); print(sys.executable)"
     )
     for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"):
-        command = [sys.executable, "-I", "-c", program, str(Path(__file__).parents[2])]
         env = {**CLEAN, name: str(folder / "theirs")}
-        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-        assert Path(said.strip()).resolve() == Path(sys.executable).resolve()
+        done = ended(sys.executable, "-I", "-c", program, ROOT, env=env)
+        assert Path(done.stdout.strip()).resolve() == Path(sys.executable).resolve()
+
+
+# As the launcher starts it, but for the checkout's place, which the environment's own path names.
+START = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+START += "runpy.run_module('ioh', run_name='__main__', alter_sys=True)"
+NOBODY = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    made = tmp_path / "root"
+    made.mkdir(mode=0o700)
+    for name in ("ioh", "probes"):
+        shutil.copytree(ROOT / name, made / name)
+    return made
+
+
+def ioh_of(checkout: Path) -> list[str]:
+    return [sys.executable, "-I", "-c", START, str(checkout)]
+
+
+@pytest.fixture
+def elsewhere(folder: Path) -> Path:
+    """A directory that everybody may use."""
+    folder.chmod(0o777)
+    return folder
+
+
+def test_the_screen_of_a_checkout_of_roots(checkout: Path, elsewhere: Path) -> None:
+    env = {**NOBODY, "TMPDIR": str(elsewhere)}
+    with PtyScreen(ioh_of(checkout), checkout, env=env) as shown:
+        shown.wait_until(lambda: attached(shown) >= PROGRAMS)
+        shown.wait_until(lambda: Path(f"/proc/{shown.pid}").stat().st_uid == 65534)
+        shown.press("\x10")
+        shown.wait_for("command: ")
+        shown.press(ESC, "?", ESC, "2", ESC, "l", "g", "f", ESC, "S", "R")
+        shown.wait_for("since the current directory cannot be written")
+        shown.press("R", "q")
+        assert shown.wait() == 0
+        assert LEFT in shown.shown
+        assert "Traceback" not in shown.text
+        assert "Error" not in shown.text
+
+
+def test_a_recording_of_it_on_a_terminal(checkout: Path, elsewhere: Path) -> None:
+    command = [*ioh_of(checkout), "record", "-o", str(elsewhere / "a.ioh"), "-t", "2"]
+    command += ["--layers", "block"]
+    with PtyScreen(command, checkout, env=NOBODY) as shown:
+        shown.wait_for("block")
+        assert shown.wait() == 0
+        assert "REC 00:00:0" in shown.text
+        assert "Traceback" not in shown.text
+
+
+@pytest.mark.parametrize("arguments", ["text -d all", "json --db-all"])
+def test_what_scrolls_of_it(checkout: Path, elsewhere: Path, arguments: str) -> None:
+    env = {**os.environ, **NOBODY, "TMPDIR": str(elsewhere)}
+    done = ended(*ioh_of(checkout), *arguments.split(), "-t", "2", cwd=checkout, env=env)
+    assert (done.stderr, done.returncode) == ("", 0)
+    if arguments == "json":
+        sources = {
+            layer["source"] for layer in json.loads(done.stdout.splitlines()[-1])["layers"].values()
+        }
+        assert "bpf" in sources

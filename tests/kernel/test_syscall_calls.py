@@ -9,17 +9,18 @@ import mmap
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.part import WatchedVolume, assert_calls, assert_seen, part_of
-from tests.kernel.rig import MIB, Loop, Volume, aligned, fio, opened, recording, run
+from tests.kernel.rig import MIB, Ioh, Loop, aligned, fio, opened, recording, run
+from tests.kernel.talker import Talker, wait_until
 
 RWF_HIPRI, RWF_DSYNC, RWF_SYNC, RWF_NOWAIT = 1, 2, 4, 8
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -30,17 +31,14 @@ TWO = [bytearray(300), bytearray(700)]
 @pytest.mark.parametrize(
     ("size", "row"), [(8192, 8192), (12 << 10, 16 << 10), (192 << 10, 256 << 10), (4096, 4096)]
 )
-def test_direct_reads_stand_in_the_row_of_their_size(volume: Volume, size: int, row: int) -> None:
-    path = volume.file("data", 23 * size)  # in one piece, on a file system that is new
-    with (
-        recording("--device", volume.device, "--layers", "syscall,block") as ioh,
-        opened(path, os.O_RDONLY | os.O_DIRECT) as fd,
-        aligned(size) as buffer,
-    ):
-        before = volume.loop.stats()
-        for i in range(23):
-            assert os.preadv(fd, [buffer], i * size) == size
-        disk = volume.loop.stats() - before
+def test_direct_reads_stand_in_the_row_of_their_size(
+    watched: WatchedVolume, size: int, row: int
+) -> None:
+    path = watched.volume.file("data", 23 * size)
+    with watched.part() as ioh:
+        before = watched.volume.loop.stats()
+        read_directly(path, 23, size)
+        disk = watched.volume.loop.stats() - before
     assert_calls(ioh, {"read_direct": 23}, size)
     seen = ioh.total("syscall", "read")
     assert ioh.sizes("syscall", "read_direct") == {row: seen}
@@ -148,10 +146,8 @@ def test_fsync_of_a_directory(watched: WatchedVolume) -> None:
 
 def await_state(pid: int, state: str) -> None:
     """Wait until /proc/PID/stat says so: S waits within a call, T is stopped."""
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != state:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    stat = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == state, pause_s=0.005)
 
 
 def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
@@ -160,40 +156,34 @@ def test_a_call_that_the_kernel_makes_anew(watched: WatchedVolume) -> None:
     script = (
         "import os,sys; f=os.open(sys.argv[1],os.O_WRONLY); print(f,flush=True)\nos.splice(0,f,9)"
     )
-    with (
-        watched.part() as ioh,
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as writer,
-    ):
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        assert writer.stdout.readline()
+    with watched.part() as ioh, Talker(sys.executable, "-c", script, path) as writer:
+        assert writer.line()
         await_state(writer.pid, "S")  # within the call
         for number, state in [(signal.SIGSTOP, "T"), (signal.SIGCONT, "S")] * 3:
-            writer.send_signal(number)
+            writer.process.send_signal(number)
             await_state(writer.pid, state)
-        writer.stdin.write(b"123456789")
-        writer.stdin.flush()
-        assert writer.wait(10) == 0
+        writer.tell("12345678")
+        assert writer.process.wait(10) == 0
     assert_calls(ioh, {"write_buffered": 1}, 9)
     assert ioh.errors("syscall", "write") == 0
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["write"]["inflight"] == 0
 
 
-def test_msync(volume: Volume) -> None:
+@pytest.mark.parametrize("of_file", [True, False])
+def test_msync(own: Ioh, tmp_path: Path, of_file: bool) -> None:
     """msync names no file, so that no filter by device fits it: by process instead."""
-    path = volume.file("data", SIZE)
+    path = tmp_path / "data"
+    path.write_bytes(bytes(SIZE))
     with (
-        recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh,
         opened(path, os.O_RDWR) as fd,
-        mmap.mmap(fd, SIZE) as mapped,
+        mmap.mmap(fd if of_file else -1, SIZE) as mapped,
+        part_of(own) as ioh,
     ):
-        before = ioh.total("syscall", "fsync")
         for i in range(17):
             mapped[i * 100] = 1
             mapped.flush()
-    assert ioh.total("syscall", "fsync") - before == 17
+    assert ioh.counts("syscall") == ({"fsync": 17} if of_file else {})
+    assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["fsync"]["inflight"] == 0
 
 
 @pytest.mark.parametrize(("option", "every"), [("fsync", 7), ("fdatasync", 5)])
@@ -290,18 +280,16 @@ def test_calls_that_would_have_to_wait_are_no_errors(watched: WatchedVolume) -> 
     assert ioh.intervals[-1]["layers"]["syscall"]["ops"]["read"]["inflight"] == 0
 
 
-def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
-    """Sockets, pipes, terminals and pseudo file systems, by this very process."""
-    pid = str(os.getpid())
+def test_what_is_no_file_is_not_counted(own: Ioh, tmp_path: Path) -> None:
+    """Sockets, pipes, terminals and pseudo file systems."""
     a, b = socket.socketpair()
     read_end, write_end = os.pipe()
     with (
         a,
         b,
         mounted("binfmt_misc", tmp_path / "binfmt", "-t", "binfmt_misc") as binfmt_misc,
-        recording("--pid", pid, "--layers", "syscall", cycle_s=0.2) as ioh,
+        part_of(own) as ioh,
     ):
-        first = len(ioh.output.lines)
         for _ in range(31):
             os.write(a.fileno(), b"x")
             os.read(b.fileno(), 1)
@@ -312,11 +300,24 @@ def test_what_is_no_file_is_not_counted(tmp_path: Path) -> None:
             with opened(name, os.O_RDONLY) as fd:
                 for _ in range(31):
                     os.read(fd, 100)
-        ioh.settle()
-        last = len(ioh.output.lines)
     os.close(read_end)
     os.close(write_end)
-    ops = [i["layers"]["syscall"]["ops"] for i in ioh.intervals[first:last]]
-    assert [o[name]["count"] for o in ops for name in ("read", "write", "copy")] == [0, 0, 0] * len(
-        ops
-    )
+    assert ioh.counts("syscall") == {}
+
+
+def test_direct_reads_of_memory_are_reads_of_memory(own: Ioh) -> None:
+    """tmpfs takes O_DIRECT since Linux 6.6, and copies from its pages all the same."""
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+        part_of(own) as ioh,
+    ):
+        path = Path(folder, "data")
+        path.write_bytes(bytes(SIZE))
+        try:
+            read_directly(path, 23, step=0)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # an older kernel
+                raise
+            return
+    assert ioh.counts("syscall") == {"read_buffered": 23, "write_buffered": 1}
+    assert ioh.metric("syscall", "read_calls_cached") == 23

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ioh.model.sample import OTHERS
+from ioh.model.snapshot import LayerSnapshot
 from tests.kernel.mounts import mounted
-from tests.kernel.part import WatchedVolume
+from tests.kernel.named_reader import NamedReader
+from tests.kernel.part import WatchedVolume, part_of
+from tests.kernel.recordings import marked
 from tests.kernel.rig import (
+    Ioh,
     Loop,
     Volume,
     about,
+    aligned,
     ioh_command,
     ioh_environment,
     opened,
@@ -28,37 +33,27 @@ HOSTILE_FILE = b"new\nline \xe2\x80\xaegnp.exe \xff\x1b[2J\xc2\x9b"
 SPELLED_FILE = "new\\x0aline \\u202egnp.exe \\xff\\x1b[2J\\x9b"
 SIZE = 1 << 16
 
-# Reads the file a number of times under a given name, says so, and waits to be let go.
-READ_AS = """
-import ctypes, os, sys
-path, comm, times = sys.argv[1:4]
-ctypes.CDLL(None).prctl(15, os.fsencode(comm))
-fd = os.open(os.fsencode(path), os.O_RDONLY)
-for _ in range(int(times)):
-    os.pread(fd, 1000, 0)
-print("done", flush=True)
-sys.stdin.readline()
-"""
+
+def written(ioh: Ioh) -> dict[str, int]:
+    """Writes by path."""
+    rows = ioh.table("syscall", "file", "path")
+    return {path: row["writes"] for (path,), row in rows.items()}
 
 
-def start_reader(path: bytes | Path, comm: bytes, times: int) -> subprocess.Popen[bytes]:
-    started = subprocess.Popen(
-        [sys.executable, "-c", READ_AS, os.fsencode(path), comm, str(times)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert started.stdout is not None
-    assert started.stdout.readline() == b"done\n"
-    return started
+def hostile_file(volume: Volume) -> bytes:
+    path = os.fsencode(volume.mount) + b"/" + HOSTILE_FILE
+    os.rename(volume.file("plain", SIZE), path)  # noqa: PTH104 (bytes)
+    return path
 
 
-def test_processes_files_and_mounts(volume: Volume) -> None:
+def test_processes_files_and_mounts(watched: WatchedVolume) -> None:
+    volume = watched.volume
     a, b = volume.file("a", SIZE), volume.file("b", SIZE)
-    with recording("--device", volume.device, "--layers", "syscall") as ioh:
-        with start_reader(a, b"reader-of-a", 23) as first, start_reader(b, b"of b", 19) as second:
-            ioh.settle()
-            first.communicate()
-            second.communicate()
+    with watched.part() as ioh:
+        with NamedReader(a, "reader-of-a") as first, NamedReader(b, "of b") as second:
+            first.read(23)
+            second.read(19)
+            watched.ioh.settle()
         with opened(b, os.O_WRONLY) as fd:
             for _ in range(13):
                 os.write(fd, bytes(100))
@@ -116,46 +111,63 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
                     watched.ioh.settle()
             path.unlink()
     assert len(numbers) == 1
-    rows = ioh.table("syscall", "file", "path")
-    assert {path: row["writes"] for (path,), row in rows.items()} == {
+    assert written(ioh) == {
         f"{watched.volume.mount}/{name}": writes
         for name, writes in (("first", 11), ("second", 13), ("third", 17))
     }
 
 
+def in_one_tick(volume: Volume, work: Callable[[], object]) -> LayerSnapshot:
+    options = ("--device", volume.device, "--layers", "syscall")
+    with marked(volume.mount.parent / "a.ioh", *options) as ioh:
+        layers, _ = ioh.one_interval(work)
+    return layers["syscall"]
+
+
+def rows_of(layer: LayerSnapshot, table: str, column: str) -> dict[tuple[str, ...], int]:
+    """One column's counts."""
+    rows = layer.tables[table]
+    return {row.key: round((row.values[f"{column}_per_s"] or 0) * layer.interval_s) for row in rows}
+
+
 def test_more_new_files_in_a_tick_than_the_probe_has_room_for(volume: Volume) -> None:
     """As compilers and mail servers make them: the busiest have rows, all are counted."""
     count = 20000
-    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+
+    def work() -> None:
         for number in range(count):
             path = volume.mount / f"{number}"
             with opened(path, os.O_WRONLY | os.O_CREAT) as fd:
                 os.write(fd, bytes(100))
             path.unlink()
+
+    layer = in_one_tick(volume, work)
     comm = Path("/proc/self/comm").read_text().strip()
-    processes = ioh.table("syscall", "process", "pid", "comm")
-    assert processes[str(os.getpid()), comm]["writes"] == count
-    assert ioh.metric("syscall", "unlisted") == 0
-    files = ioh.table("syscall", "file", "path")
-    assert sum(row["writes"] for row in files.values()) == count
-    assert files[OTHERS,]["writes"] > count / 2
+    assert rows_of(layer, "process", "writes")[str(os.getpid()), comm] == count
+    assert layer.metrics["unlisted_per_s"] == 0
+    files = rows_of(layer, "file", "writes")
+    assert sum(files.values()) == count
+    assert files[OTHERS,] > count / 2
 
 
 def test_a_busy_file_among_thousands_of_new_ones_has_a_row(volume: Volume) -> None:
     """They came before it in the same tick, and left no room for every newcomer."""
     small, written, pieces = 3000, 1 << 17, 64
-    with recording("--device", volume.device, "--layers", "syscall", cycle_s=5) as ioh:
+
+    def work() -> None:
         for number in range(small):
             with opened(volume.mount / f"{number}", os.O_WRONLY | os.O_CREAT) as fd:
                 os.write(fd, bytes(100))
         with opened(volume.mount / "busy", os.O_WRONLY | os.O_CREAT) as fd:
             for _ in range(pieces):
                 os.pwrite(fd, bytes(written), 0)
-    files = ioh.table("syscall", "file", "path")
-    assert sum(row["writes"] for row in files.values()) == small + pieces
-    told_bytes = sum(row["write_bytes"] for row in files.values())
+
+    layer = in_one_tick(volume, work)
+    files = rows_of(layer, "file", "writes")
+    assert sum(files.values()) == small + pieces
+    told_bytes = sum(rows_of(layer, "file", "write_bytes").values())
     assert told_bytes == about(small * 100 + pieces * written)
-    assert files[f"{volume.mount}/busy",]["writes"] > pieces / 2
+    assert files[f"{volume.mount}/busy",] > pieces / 2
 
 
 def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> None:
@@ -172,8 +184,7 @@ def test_a_renamed_file_goes_on_under_its_new_name(watched: WatchedVolume) -> No
         with opened(log, os.O_WRONLY | os.O_CREAT) as fresh:
             for _ in range(17):
                 os.write(fresh, bytes(100))
-    rows = ioh.table("syscall", "file", "path")
-    assert {path: row["writes"] for (path,), row in rows.items()} == {str(log): 28, str(old): 13}
+    assert written(ioh) == {str(log): 28, str(old): 13}
 
 
 def test_files_in_a_renamed_folder_go_on_under_their_new_paths(watched: WatchedVolume) -> None:
@@ -189,15 +200,12 @@ def test_files_in_a_renamed_folder_go_on_under_their_new_paths(watched: WatchedV
         with watched.part() as later:
             for _ in range(13):
                 os.write(fd, bytes(100))
-    (new / "data").unlink()
-    new.rmdir()
     for part, paths in (
         (ioh, {str(old / "data"), str(new / "data")}),
         (later, {str(new / "data")}),
     ):
-        assert {path for (path,) in part.table("syscall", "file", "path")} == paths
-        rows = ioh.table("syscall", "file", "path").values()
-        assert sum(row["writes"] for row in rows) == 1 + 16 + 13
+        assert written(part).keys() == paths
+    assert sum(written(ioh).values()) == 1 + 16 + 13
 
 
 def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
@@ -223,27 +231,23 @@ def test_a_process_that_becomes_another_program_and_goes_on_with_its_file(
     assert rows[str(process.pid), "tail"]["read_bytes"] == SIZE
 
 
-def test_memory_files_have_their_own_names() -> None:
+def test_memory_files_have_their_own_names(own: Ioh) -> None:
     """They lie in no folder, and each was called the root of a device that nobody knows."""
-    with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
+    with part_of(own) as ioh:
         for name, writes in (("one", 11), ("two", 13)):
             fd = os.memfd_create(name)
             for _ in range(writes):
                 os.write(fd, bytes(100))
             os.close(fd)
-    rows = ioh.table("syscall", "file", "path")
-    assert {path: row["writes"] for (path,), row in rows.items()} == {
-        "memfd:one": 11,
-        "memfd:two": 13,
-    }
+    assert written(ioh) == {"memfd:one": 11, "memfd:two": 13}
 
 
 def test_a_process_between_two_ticks(volume: Volume) -> None:
     path = volume.file("data", SIZE)
     with recording("--device", volume.device, "--layers", "syscall", cycle_s=2) as ioh:
         ioh.wait_for_lines(2)
-        with start_reader(path, b"short-lived", 29) as process:
-            process.communicate()
+        with NamedReader(path, "short-lived") as process:
+            process.read(29)
     busy = [i for i in ioh.intervals if i["layers"]["syscall"]["ops"]["read"]["count"]]
     assert len(busy) == 1
     assert ioh.counts("syscall") == {"read_buffered": 29}
@@ -253,14 +257,13 @@ def test_a_process_between_two_ticks(volume: Volume) -> None:
 
 
 def test_hostile_names_in_json(volume: Volume) -> None:
-    path = os.fsencode(volume.file("plain", SIZE).parent) + b"/" + HOSTILE_FILE
-    os.rename(volume.mount / "plain", path)  # noqa: PTH104 (bytes)
+    path = hostile_file(volume)
     with recording("--device", volume.device) as ioh:
-        with start_reader(path, HOSTILE_COMM, 23) as alive:
+        with NamedReader(path, HOSTILE_COMM) as alive:
+            alive.read(23)
             ioh.settle()
-            alive.communicate()
-        with start_reader(path, HOSTILE_COMM, 19) as gone:
-            gone.communicate()
+        with NamedReader(path, HOSTILE_COMM) as gone:
+            gone.read(19)
     assert ioh.raw.isascii()
     assert not any((byte < 32 and byte != 10) or byte == 127 for byte in ioh.raw)
     rows = ioh.table("syscall", "process", "pid", "comm")
@@ -271,8 +274,7 @@ def test_hostile_names_in_json(volume: Volume) -> None:
 
 
 def test_hostile_names_in_text(volume: Volume) -> None:
-    path = os.fsencode(volume.file("plain", SIZE).parent) + b"/" + HOSTILE_FILE
-    os.rename(volume.mount / "plain", path)  # noqa: PTH104 (bytes)
+    path = hostile_file(volume)
     with subprocess.Popen(
         ioh_command("text", "-d", "all", "-c", "0.5", "-t", "3", "--device", volume.device),
         stdout=subprocess.PIPE,
@@ -280,24 +282,22 @@ def test_hostile_names_in_text(volume: Volume) -> None:
     ) as ioh:
         assert ioh.stdout is not None
         first = os.read(ioh.stdout.fileno(), 1 << 16)
-        with start_reader(path, HOSTILE_COMM, 23) as reader:
+        with NamedReader(path, HOSTILE_COMM) as reader:
+            reader.read(23)
             rest, _ = ioh.communicate(timeout=20)
-            reader.communicate()
     text = (first + rest).decode("utf-8", "strict")
     assert {c for c in text if not c.isprintable()} <= {"\n"}
     assert "\\x1b[31m[/b]" in text
     assert "gnp.exe \\xff\\x1b[2J\\x9b" in text
 
 
-def test_a_file_twenty_directories_down(volume: Volume) -> None:
+def test_a_file_twenty_directories_down(watched: WatchedVolume) -> None:
+    volume = watched.volume
     folders = [f"level-{n:02}" for n in range(20)]
     folder = volume.mount.joinpath(*folders)
     folder.mkdir(parents=True)
     path = volume.file("data", SIZE).rename(folder / "data")
-    with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
-        opened(path, os.O_RDONLY) as fd,
-    ):
+    with watched.part() as ioh, opened(path, os.O_RDONLY) as fd:
         os.read(fd, 100)
     ((shown,),) = ioh.table("syscall", "file", "path").keys()
     # The kernel side follows a bounded number of parents; what it left out is told.
@@ -306,11 +306,12 @@ def test_a_file_twenty_directories_down(volume: Volume) -> None:
     assert shown == str(path) or "…" in shown
 
 
-def test_a_deleted_file_and_one_seen_through_a_bind_mount(volume: Volume) -> None:
+def test_a_deleted_file_and_one_seen_through_a_bind_mount(watched: WatchedVolume) -> None:
+    volume = watched.volume
     deleted, kept = volume.file("deleted", SIZE), volume.file("kept", SIZE)
     with (
         mounted(volume.mount, volume.mount.with_name("bound"), "--bind") as bound,
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
+        watched.part() as ioh,
         opened(deleted, os.O_RDONLY) as one,
         opened(bound / "kept", os.O_RDONLY) as other,
     ):
@@ -324,23 +325,14 @@ def test_a_deleted_file_and_one_seen_through_a_bind_mount(volume: Volume) -> Non
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDONLY | os.O_DIRECT])
-def test_the_device_node_itself(volume: Volume, flags: int) -> None:
-    with (
-        recording("--device", volume.device, "--layers", "syscall") as ioh,
-        opened(volume.device, flags) as fd,
-    ):
-        if flags & os.O_DIRECT:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-            import mmap
-
-            with mmap.mmap(-1, 4096) as buffer:
-                os.preadv(fd, [buffer], 0)
-        else:
-            os.read(fd, 4096)
+def test_the_device_node_itself(watched: WatchedVolume, flags: int) -> None:
+    device = watched.volume.device
+    with watched.part() as ioh, opened(device, flags) as fd, aligned(4096) as buffer:
+        os.preadv(fd, [buffer], 0)
     assert ioh.total("syscall", "read") == 1
     assert ioh.total("syscall", "read", "bytes") == 4096
     ((shown,),) = ioh.table("syscall", "file", "path").keys()
-    assert shown == volume.device
+    assert shown == device
 
 
 def test_files_of_btrfs_subvolumes_are_told_apart(loop: Loop, tmp_path: Path) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 
 import pytest
 
-from tests.kernel.hidden_ends import nothing_hidden
-from tests.kernel.netns import (
-    Agent,
-    Load,
-    Namespace,
-    Reading,
-    closing,
-    drop_two_percent,
-    namespace_is_busy,
-)
+from tests.kernel.netns import Agent, Load, Namespace, Reading, Script, drop_two_percent, script_of
+from tests.kernel.witness import nothing_hidden
 
 MSS_MOST = 1460  # of the link's 1,500 bytes
 
@@ -32,10 +26,10 @@ def test_bytes_equal_what_programs_moved(namespace: Namespace, host: str) -> Non
     def run() -> tuple[list[Reading], dict[str, int], Reading]:
         agent = Agent(namespace)
         load = Load(namespace, host=host, port=2049, short=4001, bulk_bytes=30_000_001)
-        with closing(agent):
-            load.ask()
+        with agent:
+            load.tell()
             readings = []
-            while namespace_is_busy(load):
+            while load.is_busy():
                 readings.append(agent.read())
             return readings, load.finish(), agent.read_until_quiet()
 
@@ -62,10 +56,10 @@ def test_retransmits_equal_the_kernels(pair: tuple[Namespace, Namespace], host: 
         agents = [Agent(end) for end in pair]
         before = [end.snmp("RetransSegs") for end in pair]
         server, client = Load(there, role="server", **options), Load(here, role="client", **options)
-        with closing(*agents):
-            server.ask()
-            client.ask()
-            while namespace_is_busy(client, 0.05) or namespace_is_busy(server, 0.05):
+        with agents[0], agents[1]:
+            server.tell()
+            client.tell()
+            while client.is_busy(0.05) or server.is_busy(0.05):
                 for agent in agents:
                     agent.read()
             sums = [client.finish(), server.finish()]
@@ -95,10 +89,10 @@ def test_a_connection_shows_what_ss_shows(pair: tuple[Namespace, Namespace]) -> 
     agent = Agent(here)
     options = {"host": "10.99.0.2", "port": 5432, "bulk_bytes": 3_000_017, "hold": True}
     server, client = Load(there, role="server", **options), Load(here, role="client", **options)
-    with closing(agent):
-        server.ask()
-        client.ask()
-        assert client.line() == "held\n"
+    with agent:
+        server.tell()
+        client.tell()
+        assert client.line() == "held"
         for _ in range(400):  # until all is acknowledged and nothing moves between two looks of ss
             shown = here.run("ss", "-tinHO")
             reading = agent.read()
@@ -122,7 +116,7 @@ def test_a_connection_shows_what_ss_shows(pair: tuple[Namespace, Namespace]) -> 
             assert row[5] == pytest.approx(float(fields["minrtt"]) * 1000, abs=1)
             assert row[6] == int(fields["cwnd"])
         assert sum(row[3] for row in rows.values()) > 0, "nothing was dropped"
-        client.ask()
+        client.tell()
         client.finish()
         server.finish()
 
@@ -151,18 +145,13 @@ def test_what_was_before_does_not_count(namespace: Namespace) -> None:
         "print('ready',flush=True); sys.stdin.readline()\n"
         "a.close(); move(c,s,23); print('done',flush=True); sys.stdin.readline()\n"
     )
-    process = namespace.start("-c", script)
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    agent = Agent(namespace)
-    with closing(agent):
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "done\n"
+    process = Script(namespace, "-c", script)
+    assert process.line() == "ready"
+    with Agent(namespace) as agent:
+        assert process.ask() == "done"
         reading = agent.read()
         assert (reading["in_bytes"], reading["out_bytes"]) == (23, 23)
-        process.communicate("\n")
+        process.close()
         last = agent.read_until_quiet()
         assert (last["in_bytes"], last["out_bytes"]) == (23, 23)
 
@@ -170,9 +159,9 @@ def test_what_was_before_does_not_count(namespace: Namespace) -> None:
 def test_a_socket_that_connects_anew_counts_each_time(namespace: Namespace) -> None:
     agent = Agent(namespace)
     load = Load(namespace, host="127.0.0.1", port=2049, anew=37)
-    with closing(agent):
-        load.ask()
-        while namespace_is_busy(load):
+    with agent:
+        load.tell()
+        while load.is_busy():
             agent.read()
         sums = load.finish()
         last = agent.read_until_quiet()
@@ -190,9 +179,9 @@ def test_the_port_filter_and_the_namespace_keep_others_out(
         Load(here, host="127.0.0.1", port=2050, short=101, bulk_bytes=100_003),
         Load(there, host="127.0.0.1", port=2049, short=101, bulk_bytes=100_003),
     ]
-    with closing(agent):
+    with agent:
         for load in loads:
-            load.ask()
+            load.tell()
         time.sleep(0.1)
         agent.read()
         wanted, *_ = [load.finish() for load in loads]
@@ -216,10 +205,9 @@ def test_connections_that_carry_nothing_open_and_end(
         "        c = socket.create_connection(('127.0.0.1', port)); s, _ = l.accept()\n"
         "        c.close(); s.close()\n"
     )
-    with closing(agent):
+    with agent:
         before = agent.read()["metrics"]
-        process = namespace.start("-c", script)
-        process.communicate()
+        Script(namespace, "-c", script).close()
         after = agent.read_until_quiet()["metrics"]
     ends = 2 * 211 * (2 if port is None else 1)
     for name in ("opened_total", "ended_total"):
@@ -229,8 +217,8 @@ def test_connections_that_carry_nothing_open_and_end(
 def test_a_full_map_is_a_loss_that_is_told(namespace: Namespace) -> None:
     agent = Agent(namespace, max_closed=64)
     load = Load(namespace, host="127.0.0.1", port=2049, short=101)
-    with closing(agent):
-        load.ask()
+    with agent:
+        load.tell()
         load.finish()
         time.sleep(0.3)
         lost = agent.read()["lost"]["map_full"]
@@ -246,13 +234,64 @@ def test_without_a_probe_the_same_from_proc(namespace: Namespace) -> None:
         "c.sendall(bytes(1009)); s.recv(2000)\n"
         "print('done',flush=True); sys.stdin.readline()\n"
     )
-    process = namespace.start("-c", script)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "done\n"
-    with closing(agent):
+    process = Script(namespace, "-c", script)
+    assert process.line() == "done"
+    with agent:
         reading = agent.read()
-        process.communicate("\n")
+        process.close()
     assert reading["source"] == "proc"
     assert (reading["in_bytes"], reading["out_bytes"]) == (1009, 1009)
     assert "ended_total" not in reading["metrics"]
     assert any("missed" in note for note in reading["notes"])
+
+
+CONNECTIONS = 97
+STRANGER, STRANGERS_MAC = "10.99.0.77", "02:00:00:00:00:77"
+SERVER = """
+import socket
+listener = socket.create_server(("10.99.0.2", 3260), backlog=1024)
+print("ready", flush=True)
+total = 0
+for _ in range(%d):
+    sock, _ = listener.accept()
+    with sock:
+        total += len(sock.recv(10))
+print(total, flush=True)
+"""
+
+
+def mac(namespace: Namespace) -> str:
+    (link,) = json.loads(namespace.run("ip", "-json", "link", "show", "dev", "ioh0"))
+    return str(link["address"])
+
+
+def test_a_child_that_loses_the_race_is_no_connection(pair: tuple[Namespace, Namespace]) -> None:
+    """Two CPUs make a socket each of one half-open connection; one of the two goes at once.
+
+    Both inherit the count of repeated SYN-ACKs, which the kernel has counted once.
+    """
+    assert len(os.sched_getaffinity(0)) > 1, "one CPU cannot race itself"
+    here, there = pair
+    there.run(
+        "ip", "neigh", "add", STRANGER, "lladdr", STRANGERS_MAC, "dev", "ioh0", "nud", "permanent"
+    )
+    with Agent(there) as agent:
+        before = there.snmp("RetransSegs")
+        server = Script(there, "-c", SERVER % CONNECTIONS)
+        assert server.line() == "ready"
+        options = {
+            "interface": "ioh0",
+            "source_address": STRANGER,
+            "source_mac": STRANGERS_MAC,
+            "destination_address": "10.99.0.2",
+            "destination_mac": mac(there),
+            "port": 3260,
+            "connections": CONNECTIONS,
+        }
+        assert Script(here, *script_of("tcp_race.py", options)).line() == "done"
+        assert server.line() == f"{CONNECTIONS}"
+        last = agent.read_until_quiet()
+    again = there.snmp("RetransSegs") - before
+    assert again >= CONNECTIONS
+    assert last["socket_retrans_segs"] == again
+    assert last["in_bytes"] == CONNECTIONS

@@ -6,8 +6,10 @@ Every ``time.sleep`` here is how long the program runs, or one of its parts.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
-from tests.kernel.rig import MIB
+from tests.kernel.rig import MIB, Volume
 from tests.programs.servers import MariaDB, PostgreSQL
 from tests.scenarios.plays import LAYERS
 from tests.scenarios.stage import Stage
@@ -17,91 +19,81 @@ _SCALE = 20  # 300 MB
 _ROWS = 200_000  # of each of two tables, 45 MB
 
 
-def _postgresql(stage: Stage, *settings: str) -> tuple[PostgreSQL, str]:
-    """A filled database, and the name of its device."""
+def _postgresql(
+    stage: Stage,
+    *options: str,
+    settings: str,
+    before: Callable[[PostgreSQL, Volume], object] = lambda server, volume: None,
+    later: Callable[[PostgreSQL], object] | None = None,
+) -> None:
+    """pgbench on a filled database; something ``before`` and something in the middle of it."""
     volume = stage.volume(1536 * MIB)
-    made = PostgreSQL(stage, volume, *settings)
-    made.fill(_SCALE)
-    return made, volume.loop.name
+    server = PostgreSQL(stage, volume, settings)
+    server.fill(_SCALE)
+    before(server, volume)
+    stage.record("--device", volume.loop.name, *LAYERS)
+    server.bench(*options)
+    time.sleep(SECONDS)
+    if later is not None:
+        later(server)
+        time.sleep(5)
+
+
+def _restart(server: PostgreSQL, _: Volume) -> None:
+    server.stop()
+    server.start()
+
+
+def _start_cold(server: PostgreSQL, volume: Volume) -> None:
+    server.stop()
+    volume.drop_caches()
+    server.start()
 
 
 def postgresql_reads(stage: Stage) -> None:
     """More than shared_buffers holds, all of it in the page cache."""
-    server, device = _postgresql(stage, "shared_buffers=32MB")
-    stage.record("--device", device, *LAYERS)
-    server.bench("-S")
-    time.sleep(SECONDS)
+    _postgresql(stage, "-S", settings="shared_buffers=32MB")
 
 
 def postgresql_mixed(stage: Stage) -> None:
-    server, device = _postgresql(stage, "shared_buffers=128MB")
-    stage.record("--device", device, *LAYERS)
-    server.bench()
-    time.sleep(SECONDS)
+    _postgresql(stage, settings="shared_buffers=128MB")
 
 
 def postgresql_checkpoint(stage: Stage) -> None:
     """A checkpoint at once, which writes all that is dirty, in the middle of the load."""
-    server, device = _postgresql(stage, "shared_buffers=512MB")
-    stage.record("--device", device, *LAYERS)
-    server.bench()
-    time.sleep(SECONDS)
-    server.sql("CHECKPOINT")
-    time.sleep(5)
+    _postgresql(
+        stage, settings="shared_buffers=512MB", later=lambda server: server.sql("CHECKPOINT")
+    )
 
 
 def postgresql_restart(stage: Stage) -> None:
     """shared_buffers, empty after a restart, fill from the page cache."""
-    server, device = _postgresql(stage, "shared_buffers=1GB")
-    server.stop()
-    server.start()
-    stage.record("--device", device, *LAYERS)
-    server.bench("-S")
-    time.sleep(SECONDS)
+    _postgresql(stage, "-S", settings="shared_buffers=1GB", before=_restart)
 
 
 def postgresql_cold(stage: Stage) -> None:
     """The same with nothing in memory at all."""
-    volume = stage.volume(1536 * MIB)
-    server = PostgreSQL(stage, volume, "shared_buffers=1GB")
-    server.fill(_SCALE)
-    server.stop()
-    volume.drop_caches()
-    server.start()
-    stage.record("--device", volume.loop.name, *LAYERS)
-    server.bench("-S")
-    time.sleep(SECONDS)
+    _postgresql(stage, "-S", settings="shared_buffers=1GB", before=_start_cold)
 
 
 def postgresql_backup(stage: Stage) -> None:
     """pg_basebackup beside a load that the disk can serve."""
-    server, device = _postgresql(stage, "shared_buffers=128MB")
-    stage.record("--device", device, *LAYERS)
-    server.bench("-R", "40")
-    time.sleep(SECONDS)
-    server.back_up("backup")
-    time.sleep(5)
+    later = lambda server: server.back_up("backup")  # noqa: E731
+    _postgresql(stage, "-R", "40", settings="shared_buffers=128MB", later=later)
 
 
-def mariadb_mixed(stage: Stage) -> None:
-    """sysbench's transactions on tables larger than the buffer pool."""
+def _mariadb(load: str, stage: Stage) -> None:
+    """sysbench on tables larger than the buffer pool."""
     volume = stage.volume(1024 * MIB)
     server = MariaDB(stage, volume, "--innodb-buffer-pool-size=32M")
     server.fill(_ROWS)
     stage.record("--device", volume.loop.name, *LAYERS)
-    server.bench(_ROWS, "oltp_read_write")
+    server.bench(_ROWS, load)
     time.sleep(SECONDS)
 
 
-def mariadb_reads(stage: Stage) -> None:
-    """Reads of single rows from tables larger than the buffer pool."""
-    volume = stage.volume(1024 * MIB)
-    server = MariaDB(stage, volume, "--innodb-buffer-pool-size=32M")
-    server.fill(_ROWS)
-    stage.record("--device", volume.loop.name, *LAYERS)
-    server.bench(_ROWS, "oltp_point_select")
-    time.sleep(SECONDS)
-
+mariadb_mixed = partial(_mariadb, "oltp_read_write")
+mariadb_reads = partial(_mariadb, "oltp_point_select")
 
 # Transactions of five rows, and reads of twenty, of a database: path, how its journal is kept.
 _SQLITE = """
@@ -118,16 +110,11 @@ while True:
 """
 
 
-def _sqlite(stage: Stage, journal: str) -> None:
+def _sqlite(journal: str, stage: Stage) -> None:
     volume = stage.volume()
     stage.record("--device", volume.loop.name, *LAYERS)
     stage.python(_SQLITE, f"{volume.mount}/db", journal)
     time.sleep(SECONDS)
 
 
-def sqlite_rollback(stage: Stage) -> None:
-    _sqlite(stage, "delete")
-
-
-def sqlite_wal(stage: Stage) -> None:
-    _sqlite(stage, "wal")
+sqlite_rollback, sqlite_wal = partial(_sqlite, "delete"), partial(_sqlite, "wal")

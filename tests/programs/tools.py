@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.kernel.rig import MIB, Volume, run
@@ -25,25 +26,15 @@ def _again(stage: Stage, command: str) -> None:
     time.sleep(SECONDS)
 
 
-def _dd(stage: Stage, options: str) -> None:
+def _dd(options: str, stage: Stage) -> None:
     # Into a new file each time: ext4 writes back what is truncated and written anew.
     _again(stage, f"dd if=/dev/zero of=f {options}; rm f")
 
 
-def dd_buffered(stage: Stage) -> None:
-    _dd(stage, "bs=1M count=900")
-
-
-def dd_direct(stage: Stage) -> None:
-    _dd(stage, "bs=1M count=900 oflag=direct")
-
-
-def dd_sync(stage: Stage) -> None:
-    _dd(stage, "bs=64k count=2000 oflag=sync")
-
-
-def dd_dsync(stage: Stage) -> None:
-    _dd(stage, "bs=64k count=2000 oflag=dsync")
+dd_buffered = partial(_dd, "bs=1M count=900")
+dd_direct = partial(_dd, "bs=1M count=900 oflag=direct")
+dd_sync = partial(_dd, "bs=64k count=2000 oflag=sync")
+dd_dsync = partial(_dd, "bs=64k count=2000 oflag=dsync")
 
 
 # Appends lines to a log, 400 a second at most: path, whether each is made durable.
@@ -58,19 +49,14 @@ while True:
 """
 
 
-def _log(stage: Stage, kind: str) -> None:
+def _log(kind: str, stage: Stage) -> None:
     volume = stage.volume()
     stage.record("--device", volume.loop.name, *LAYERS)
     stage.python(_LOG, f"{volume.mount}/log", kind)
     time.sleep(SECONDS)
 
 
-def log_durable(stage: Stage) -> None:
-    _log(stage, "durable")
-
-
-def log_plain(stage: Stage) -> None:
-    _log(stage, "plain")
+log_durable, log_plain = partial(_log, "durable"), partial(_log, "plain")
 
 
 def _tree(volume: Volume) -> Path:

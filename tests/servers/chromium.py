@@ -18,14 +18,7 @@ _QUIET = (
 
 
 class Chromium:
-    """The browser; every request and every complaint of its page is kept.
-
-    Args:
-        profile: A new directory for its files.
-
-    Shape:
-        ``requests`` URLs; ``complaints`` what the console or an exception said.
-    """
+    """The browser; requests of its page and what console and exceptions said are kept."""
 
     def __init__(self, profile: Path) -> None:
         self.requests: list[str] = []

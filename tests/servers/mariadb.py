@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from tests.kernel.rig import run
+from tests.kernel.talker import wait_until
 from tests.servers.postgres import ROOT, inside
 
 _START_S = 60.0
@@ -21,8 +21,8 @@ _SERVER, _CLIENT = ("mysqld", "mysql") if IS_MYSQL else ("mariadbd", "mariadb")
 class MariaDB:
     """The server, with an empty database ``bench``; with ``options`` of mariadbd."""
 
-    def __init__(self, *options: str) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="ioh-mariadb-", dir=ROOT / "tmp"))
+    def __init__(self, *options: str, home: Path | None = None) -> None:
+        self.home = home or Path(tempfile.mkdtemp(prefix="ioh-mariadb-", dir=ROOT / "tmp"))
         self.home.chmod(0o755)
         shutil.chown(self.home, "mysql", "mysql")
         self.options = options
@@ -46,11 +46,12 @@ class MariaDB:
         log = self.home / "log"
         with log.open("ab") as messages:
             self.process = subprocess.Popen([*self._server, *self.options], stderr=messages)
-        deadline = time.monotonic() + _START_S
-        while not (self.home / "s").exists():
+
+        def has_begun() -> bool:
             assert self.process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, "mariadbd does not begin"
-            time.sleep(0.1)
+            return (self.home / "s").exists()
+
+        wait_until(has_begun, _START_S)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -78,6 +79,7 @@ class MariaDB:
         rows = [line.split("\t") for line in self.sql("show global status").splitlines()]
         return {name: int(value) for name, value in rows if re.fullmatch(r"\d+", value)}
 
-    def sysbench(self, load: str, command: str, *options: str) -> str:
-        here = f"--mysql-socket={self.home}/s", "--mysql-user=root", "--mysql-db=bench"
-        return run("sysbench", load, *here, "--tables=2", "--table-size=500", *options, command)
+    def sysbench(self, load: str, command: str, *options: str, rows: int = 500) -> list[str]:
+        """The command, on two tables of so many rows."""
+        here = [f"--mysql-socket={self.home}/s", "--mysql-user=root", "--mysql-db=bench"]
+        return ["sysbench", load, *here, "--tables=2", f"--table-size={rows}", *options, command]

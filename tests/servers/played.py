@@ -32,14 +32,7 @@ class Recorded:
 
 
 class Played:
-    """One host with its port; a context manager.
-
-    Args:
-        recorded: What it shows.
-        host: Its name.
-        step_s: From one sample to the next.
-        first: The sample that it begins with.
-    """
+    """One host with its port; a context manager.  It begins with the sample ``first``."""
 
     def __init__(self, recorded: Recorded, host: str, step_s: float, first: int = 0) -> None:
         self._recorded, self._host, self._step_s, self._first = recorded, host, step_s, first

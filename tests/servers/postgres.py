@@ -10,9 +10,11 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kernel.rig import run
+from tests.kernel.talker import Talker
 
 PASSWORD = "correct-horse-battery"
 # Where another system with another version lies: debootstrap --include=postgresql sid DIR.
@@ -54,63 +56,96 @@ def _free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-class Cluster:
-    """The server, with databases ``postgres`` and ``bench``, and a role ``ioh`` by password.
+class Postgres:
+    """A server of these settings, whose data and socket are in a directory of its own."""
 
-    Args:
-        where: The directory that its own is made in.
-        scale: Of pgbench: 15 MB each.
-    """
+    database = "postgres"  # pgbench's
+
+    def __init__(self, home: Path, settings: Mapping[str, object], hba: str = "") -> None:
+        self.home, self.data = home, home / "data"
+        self.port = settings.get("port", 5432)
+        self._settings = {"unix_socket_directories": inside(home), **settings}
+        shutil.chown(home, "postgres", "postgres")
+        self.as_user("initdb", "-D", self.data, "-A", "trust", "--no-sync", "--no-locale")
+        if hba:
+            (self.data / "pg_hba.conf").write_text(hba)
+        self.start()
+
+    def words(self, name: str, *words: str | Path) -> list[str]:
+        """A command of its user's."""
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        known = [inside(x) if isinstance(x, Path) else x for x in words]
+        return ["chroot", str(ROOT), *user, _program(name), *known]
+
+    def client(self, name: str, *words: str | Path) -> list[str]:
+        """A client's command."""
+        return self.words(name, "-h", self.home, "-p", str(self.port), "-U", "postgres", *words)
+
+    def as_user(self, name: str, *words: str | Path) -> str:
+        return run(*self.words(name, *words))
+
+    def start(self) -> None:
+        settings = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+        self.as_user(
+            "pg_ctl", "-D", self.data, "-w", "-l", self.home / "log", "-o", settings, "start"
+        )
+
+    def stop(self, how: str = "fast") -> None:
+        if (self.data / "postmaster.pid").exists():
+            self.as_user("pg_ctl", "-D", self.data, "-w", "-m", how, "stop")
+
+    @property
+    def pid(self) -> int:
+        """Of the first process."""
+        return int((self.data / "postmaster.pid").read_text().split()[0])
+
+    @property
+    def pids(self) -> list[int]:
+        """All of its processes."""
+        return [self.pid, *map(int, run("pgrep", "--parent", str(self.pid)).split())]
+
+    def psql(self, *words: str) -> list[str]:
+        """The command."""
+        return self.client("psql", "-qAt", *words)
+
+    def sql(self, text: str, database: str = "postgres") -> str:
+        return run(*self.psql("-d", database, "-c", text)).strip()
+
+    def pgbench(self, *options: str) -> str:
+        return run(*self.client("pgbench", "-n", *options, self.database))
+
+    def fill(self, scale: int) -> None:
+        """pgbench's tables, 15 MB for each of the scale; nothing is left to be written."""
+        self.pgbench("-i", "-q", "-s", str(scale))
+        self.sql("checkpoint")
+
+
+class Cluster(Postgres):
+    """One with a database ``bench`` besides, and a role ``ioh`` by password."""
+
+    database = "bench"
 
     def __init__(self, where: Path | None = None, scale: int = 2) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="ioh-pg-", dir=where or ROOT / "tmp"))
-        self.home.chmod(0o755)
-        shutil.chown(self.home, "postgres", "postgres")
-        self.port = _free_port()
-        self._as_user("initdb", "-D", self.home / "data", "-A", "trust", "--no-sync", "--no-locale")
-        (self.home / "data" / "pg_hba.conf").write_text(_HBA)
-        self.start()
+        home = Path(tempfile.mkdtemp(prefix="ioh-pg-", dir=where or ROOT / "tmp"))
+        home.chmod(0o755)
+        super().__init__(home, {**_SETTINGS, "port": _free_port()}, _HBA)
         self.sql(f"create role ioh login password '{PASSWORD}'; grant pg_monitor to ioh")
         self.sql("create extension pg_stat_statements")
         self.sql("create database bench")
-        self.pgbench("-i", "-q", "-s", str(scale))
-        self.sql("checkpoint")
+        self.fill(scale)
 
     @property
     def dsn(self) -> str:
         return f"host=127.0.0.1 port={self.port} user=ioh dbname=postgres password={PASSWORD}"
 
-    def _words(self, name: str, *words: str | Path) -> list[str]:
-        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        known = [inside(x) if isinstance(x, Path) else x for x in words]
-        return ["chroot", str(ROOT), *user, _program(name), *known]
-
-    def _as_user(self, name: str, *words: str | Path) -> str:
-        return run(*self._words(name, *words))
-
-    def start(self) -> None:
-        given = {**_SETTINGS, "port": self.port, "unix_socket_directories": inside(self.home)}
-        settings = " ".join(f"-c {name}={value}" for name, value in given.items())
-        data, log = self.home / "data", self.home / "log"
-        self._as_user("pg_ctl", "-D", data, "-w", "-l", log, "-o", settings, "start")
-
-    def stop(self) -> None:
-        self._as_user("pg_ctl", "-D", self.home / "data", "-w", "-m", "fast", "stop")
-
     @property
     def version(self) -> int:
         """The major one."""
-        return int((self.home / "data" / "PG_VERSION").read_text())
-
-    @property
-    def pid(self) -> int:
-        """Of the first process."""
-        return int((self.home / "data" / "postmaster.pid").read_text().split()[0])
+        return int((self.data / "PG_VERSION").read_text())
 
     def kill(self) -> None:
         """All of its processes at once, as a crash of the machine ends them."""
-        pids = run("pgrep", "--parent", str(self.pid)).split()
-        for pid in (self.pid, *map(int, pids)):
+        for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):  # a session that has just ended
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
@@ -124,39 +159,16 @@ class Cluster:
         return done.returncode == 0
 
     def close(self) -> None:
-        if (self.home / "data" / "postmaster.pid").exists():
-            self.stop()
+        self.stop()
         shutil.rmtree(self.home)
-
-    def psql(self, *words: str) -> list[str]:
-        """The command."""
-        where = ("-h", self.home, "-p", str(self.port), "-U", "postgres", "-qAt")
-        return self._words("psql", *where, *words)
-
-    def sql(self, text: str, database: str = "postgres") -> str:
-        return run(*self.psql("-d", database, "-c", text)).strip()
-
-    def pgbench(self, *options: str) -> str:
-        where = ("-h", self.home, "-p", str(self.port), "-U", "postgres")
-        return self._as_user("pgbench", *where, "-n", *options, "bench")
 
     def run_script(self, text: str, *options: str) -> str:
         """What pgbench says of these statements as its transaction."""
         (self.home / "script.sql").write_text(f"{text}\n")
         return self.pgbench("-f", inside(self.home / "script.sql"), *options)
 
-    def session(self, text: str) -> subprocess.Popen[str]:
+    def session(self, text: str) -> Talker:
         """A session that does this, and stays until its input is closed."""
-        made = subprocess.Popen(
-            self.psql("-d", "bench"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PGOPTIONS": ""},
-        )
-        assert made.stdin is not None
-        assert made.stdout is not None
-        made.stdin.write(f"{text};\n\\echo ready\n")
-        made.stdin.flush()
-        assert made.stdout.readline() == "ready\n"
+        made = Talker(*self.psql("-d", "bench"), env={**os.environ, "PGOPTIONS": ""})
+        assert made.ask(f"{text};\n\\echo ready") == "ready"
         return made

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import socket
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.rig import START_S, Reader, ioh_command, ioh_environment
+from tests.kernel.rig import START_S, ioh_command, ioh_environment
+from tests.kernel.talker import Running, wait_until
 
 
-class Serve:
+class Serve(Running):
     """`ioh serve` at a port that was free; a context manager."""
 
     def __init__(
@@ -27,16 +26,8 @@ class Serve:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         command = ioh_command("serve", "--listen", "127.0.0.1:0", *options)
-        self._process = subprocess.Popen(
-            [*words, *command],
-            stderr=subprocess.PIPE,
-            cwd="/",
-            env=dict(environment) if environment is not None else ioh_environment(),
-        )
-        assert self._process.stderr is not None
-        self.pid = self._process.pid
-        self.messages = Reader(self._process.stderr.fileno())
-        self.messages.start()
+        env = dict(environment) if environment is not None else ioh_environment()
+        super().__init__([*words, *command], cwd="/", env=env)
         self.messages.wait_for(1, START_S)
         self.url = self.messages.lines[0].decode().split()[-1]
         assert self.url.startswith("http"), self.messages.lines
@@ -45,11 +36,8 @@ class Serve:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(10) == 0
-        self.messages.join(5)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        self.end()
+        assert self.process.returncode == 0
 
     @property
     def target(self) -> str:
@@ -63,14 +51,7 @@ class Serve:
 
 
 class Prometheus:
-    """The server with its data in ``home``; scrapes ``targets``; a context manager.
-
-    Args:
-        home: A directory of its own.
-        targets: Hosts with ports.
-        rules: Files of rules.
-        scrape_s: How often it scrapes and evaluates them.
-    """
+    """The server with its data in ``home``; scrapes ``targets``; a context manager."""
 
     def __init__(
         self, home: Path, targets: Sequence[str], rules: Sequence[Path] = (), scrape_s: int = 1
@@ -93,11 +74,7 @@ class Prometheus:
                  f"--web.listen-address={self.address}", "--log.level=warn"],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        deadline = time.monotonic() + START_S
-        while not self._is_ready():
-            assert self._process.poll() is None, (home / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(self._is_ready, START_S, why=(home / "log").read_text)
 
     def __enter__(self) -> Prometheus:  # noqa: PYI034
         return self
@@ -132,7 +109,4 @@ class Prometheus:
 
     def wait_until(self, text: str, timeout_s: float = 30) -> None:
         """Until an expression has a series."""
-        deadline = time.monotonic() + timeout_s
-        while not self.query(text):
-            assert time.monotonic() < deadline, f"never came: {text}"
-            time.sleep(0.2)
+        wait_until(lambda: self.query(text), timeout_s, pause_s=0.2, why=lambda: text)

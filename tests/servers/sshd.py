@@ -7,12 +7,12 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
 
 from tests.kernel.rig import run
+from tests.kernel.talker import wait_until
 
 SSHD = "/usr/sbin/sshd"
 _SERVER = """\
@@ -84,13 +84,12 @@ class Sshd:
     def start(self) -> None:
         """Listen."""
         self._process = subprocess.Popen([SSHD, "-D", "-e", "-f", self.folder / "server"])
-        deadline = time.monotonic() + 10
-        while True:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self._port)).close()
-                return
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+
+        def listens() -> bool:
+            with socket.socket() as asking:
+                return asking.connect_ex(("127.0.0.1", self._port)) == 0
+
+        wait_until(listens, 10)
 
     @property
     def sessions(self) -> list[psutil.Process]:

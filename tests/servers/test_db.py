@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import sub
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ import pytest
 from ioh.bpf.server_files import read_servers
 from ioh.bpf.sites import find_sites
 from tests.kernel.rig import Ioh, recording
-from tests.kernel.test_lifecycle import children, eventually
+from tests.kernel.talker import Talker, wait_until
+from tests.kernel.test_lifecycle import children
 from tests.servers.postgres import Cluster
 
 LAYER = ("--layers", "db")
@@ -46,14 +49,15 @@ def counters(cluster: Cluster) -> dict[str, int]:
     return dict(zip(asked, map(int, found.split("|")), strict=True))
 
 
-def counted(cluster: Cluster, ioh_of: Callable[[], Ioh]) -> tuple[Ioh, dict[str, int]]:
-    """What the server counted while ioh did, without what it takes to ask the server."""
+@contextlib.contextmanager
+def counted(cluster: Cluster) -> Iterator[dict[str, int]]:
+    """What the server counts meanwhile, without what it takes to ask the server."""
     calm = counters(cluster)
     before = counters(cluster)
-    ioh = ioh_of()
+    server: dict[str, int] = {}
+    yield server
     after = counters(cluster)
-    asking = {name: before[name] - calm[name] for name in before}
-    return ioh, {name: after[name] - before[name] - asking[name] for name in after}
+    server.update({name: after[name] - 2 * before[name] + calm[name] for name in after})
 
 
 def is_seen(ioh: Ioh, count: int = 1) -> bool:
@@ -62,7 +66,7 @@ def is_seen(ioh: Ioh, count: int = 1) -> bool:
 
 
 def wait_until_seen(ioh: Ioh, count: int = 1) -> None:
-    assert eventually_within(20, lambda: is_seen(ioh, count)), ioh.raw[-3000:]
+    wait_until(lambda: is_seen(ioh, count), why=lambda: ioh.raw[-3000:])
 
 
 def running_statements(ioh: Ioh) -> int | None:
@@ -71,21 +75,12 @@ def running_statements(ioh: Ioh) -> int | None:
     return running
 
 
-def eventually_within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def watched(work: Callable[[], object], count: int = 1) -> Ioh:
+@contextlib.contextmanager
+def watched(count: int = 1) -> Iterator[Ioh]:
     with recording(*LAYER) as ioh:
         wait_until_seen(ioh, count)
-        work()
+        yield ioh
     assert not ioh.lost("db")
-    return ioh
 
 
 def done_by(told: str) -> int:
@@ -97,13 +92,8 @@ def done_by(told: str) -> int:
 
 @pytest.mark.parametrize("protocol", ["simple", "extended", "prepared"])
 def test_statements_commits_and_log_syncs(cluster: Cluster, protocol: str) -> None:
-    told: list[str] = []
-
-    def work() -> None:
-        told.append(cluster.pgbench("-c", "4", "-t", "250", "-M", protocol))
-
-    ioh, server = counted(cluster, lambda: watched(work))
-    assert done_by(told[0]) == 1000
+    with counted(cluster) as server, watched() as ioh:
+        assert done_by(cluster.pgbench("-c", "4", "-t", "250", "-M", protocol)) == 1000
     assert ioh.total("db", "commit") == server["commit"]
     assert ioh.total("db", "log_sync") == server["log_sync"] > 100
     # Seven in each transaction, BEGIN and END among them, and what pgbench asks first.
@@ -124,8 +114,8 @@ def test_what_a_statement_executes_by_itself_is_a_part_of_it(
     body = "for i in 1..20 loop perform count(*) from pgbench_branches where bid = i; end loop;"
     cluster.sql(f"create or replace function f() returns int language plpgsql as "
                 f"$$ begin {body} return 1; end $$", "bench")  # fmt: skip
-    work = ("select f();", "-t", "50", "-M", protocol)
-    ioh = watched(lambda: cluster.run_script(*work))
+    with watched() as ioh:
+        cluster.run_script("select f();", "-t", "50", "-M", protocol)
     assert ioh.total("db", "statement") in {50, 51, 52}
     assert ioh.errors("db", "statement") == 0
     assert running_statements(ioh) == 0
@@ -133,7 +123,8 @@ def test_what_a_statement_executes_by_itself_is_a_part_of_it(
 
 def test_what_is_sent_up_to_a_sync_is_one_statement(cluster: Cluster) -> None:
     script = "\\startpipeline\nselect 1;\nselect 2;\nselect 3;\n\\endpipeline"
-    ioh = watched(lambda: cluster.run_script(script, "-t", "40", "-M", "extended"))
+    with watched() as ioh:
+        cluster.run_script(script, "-t", "40", "-M", "extended")
     assert ioh.total("db", "statement") in {40, 41, 42}
 
 
@@ -141,7 +132,8 @@ def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
     cluster.stop()  # its buffers are empty again
     cluster.start()
     counters(cluster)  # reads the catalogue into them; what follows does not fill them
-    ioh, server = counted(cluster, lambda: watched(lambda: cluster.pgbench("-S", "-t", "800")))
+    with counted(cluster) as server, watched() as ioh:
+        cluster.pgbench("-S", "-t", "800")
     assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192 > 500 * 8192
     if cluster.version < 17:  # one read for each block
         assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
@@ -152,18 +144,12 @@ def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
     cluster.stop()
     cluster.start()
     query = "select sum(abalance) from pgbench_accounts"
-    waited: list[int] = []
-    with cluster.session("set application_name = 'measured'") as session:
-        pid = cluster.sql("select pid from pg_stat_activity where application_name = 'measured'")
+    with measured(cluster) as (session, pid):
         ask(session, f"set max_parallel_workers_per_gather = 0; explain {query};\n")
-
-        def work() -> None:
-            waited.append(scheduled(pid)[1])
-            told.extend(ask(session, f"explain (analyze, buffers, format json) {query};\n"))
-            waited.append(scheduled(pid)[1])
-
-        told: list[str] = []
-        ioh = watched(work)
+        with watched() as ioh:
+            _, before_ns = scheduled(pid)
+            told = ask(session, f"explain (analyze, buffers, format json) {query};\n")
+            _, after_ns = scheduled(pid)
     plan = json.loads("".join(told))[0]["Plan"]
     read = ioh.table("db", "wait", "within", "wait")["statement", "data_read"]
     blocks, most = plan["Shared Read Blocks"], 1 if cluster.version < 17 else 16
@@ -171,12 +157,13 @@ def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:
     assert read["waits"] <= blocks
     says = plan.get("I/O Read Time") or plan["Shared I/O Read Time"]  # its name since 17
     around_ns = says * 1e6 - read["wait_ns"]
-    assert 0 <= around_ns <= 5e3 * read["waits"] + waited[1] - waited[0]
+    assert 0 <= around_ns <= 5e3 * read["waits"] + after_ns - before_ns
 
 
 def test_writes_of_the_log_because_its_buffers_are_full(cluster: Cluster) -> None:
     sql = "update pgbench_accounts set abalance = 1 where aid < 50000"
-    ioh, server = counted(cluster, lambda: watched(lambda: cluster.sql(sql, "bench")))
+    with counted(cluster) as server, watched() as ioh:
+        cluster.sql(sql, "bench")
     assert ioh.total("db", "log_full") == server["log_full"] > 100
 
 
@@ -186,7 +173,8 @@ def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
     if cluster.version >= 17:
         sql = "select buffers_written from pg_stat_checkpointer"
     before = int(cluster.sql(sql))
-    ioh = watched(lambda: cluster.sql("checkpoint"))
+    with watched() as ioh:
+        cluster.sql("checkpoint")
     time.sleep(2)
     written = int(cluster.sql(sql)) - before
     assert ioh.total("db", "checkpoint") == 1
@@ -196,10 +184,10 @@ def test_a_checkpoint_writes_what_the_server_says(cluster: Cluster) -> None:
 
 
 def test_how_long_a_statement_takes(cluster: Cluster) -> None:
-    told: list[str] = []
-    ioh = watched(lambda: told.append(cluster.run_script("select pg_sleep(0.03);", "-t", "50")))
-    latency_ms = re.search(r"latency average = ([\d.]+) ms", told[0])
-    assert latency_ms is not None, told[0]
+    with watched() as ioh:
+        told = cluster.run_script("select pg_sleep(0.03);", "-t", "50")
+    latency_ms = re.search(r"latency average = ([\d.]+) ms", told)
+    assert latency_ms is not None, told
     assert ioh.total("db", "statement") in {50, 51, 52}
     slept = [n for n in ioh.ops("db", "statement") if (n["count"] or 0) and n["latency_us"] > 29e3]
     assert len(slept) >= 5
@@ -221,17 +209,11 @@ def test_time_on_a_cpu(cluster: Cluster, query: str, least: float, most: float) 
     The scheduler's own account of the session says what it had of a CPU, and how long it waited
     for one that others had.
     """
-    told: list[tuple[int, int]] = []
-    with cluster.session("set application_name = 'measured'") as session:
-        pid = cluster.sql("select pid from pg_stat_activity where application_name = 'measured'")
-
-        def work() -> None:
-            told.append(scheduled(pid))
-            ask(session, 200 * f"{query};\n")
-            told.append(scheduled(pid))
-
-        ioh = watched(work)
-    ran_ns, waited_ns = (after - before for before, after in zip(*told, strict=True))
+    with measured(cluster) as (session, pid), watched() as ioh:
+        before = scheduled(pid)
+        ask(session, 200 * f"{query};\n")
+        after = scheduled(pid)
+    ran_ns, waited_ns = map(sub, after, before)
     waits = ioh.table("db", "wait", "within", "wait")
     cpu, rest = waits["statement", "cpu"], waits["statement", "rest"]
     assert cpu["waits"] == 200
@@ -246,53 +228,49 @@ def scheduled(pid: str) -> tuple[int, int]:
     return ran, waited
 
 
-def ask(session: subprocess.Popen[str], text: str) -> list[str]:
+@contextlib.contextmanager
+def measured(cluster: Cluster) -> Iterator[tuple[Talker, str]]:
+    """A session and its process."""
+    with cluster.session("set application_name = 'measured'") as session:
+        yield (
+            session,
+            cluster.sql("select pid from pg_stat_activity where application_name = 'measured'"),
+        )
+
+
+def ask(session: Talker, text: str) -> list[str]:
     """What a session says to that, once it is done."""
-    assert session.stdin is not None
-    assert session.stdout is not None
-    session.stdin.write(f"{text}\\echo done\n")
-    session.stdin.flush()
-    return list(iter(session.stdout.readline, "done\n"))
+    session.tell(f"{text}\\echo done")
+    return list(iter(session.line, "done"))
 
 
 def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) -> None:
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
-    times_s: list[float] = []
-
-    def work() -> None:
+    with watched() as ioh:
         subprocess.run(cluster.psql("-c", "select 1/0"), check=False, capture_output=True)
         holder = cluster.session("begin; lock table pgbench_branches in access exclusive mode")
         asking = cluster.psql("-d", "bench", "-c", "select count(*) from pgbench_branches")
-        times_s.append(time.monotonic())
+        began_s = time.monotonic()
         with subprocess.Popen(asking, stdout=subprocess.DEVNULL):
-            assert eventually_within(20, lambda: cluster.sql(waiting) == "1")
-            times_s.append(time.monotonic())
+            wait_until(lambda: cluster.sql(waiting) == "1")
+            waits_s = time.monotonic()
             time.sleep(1)
-            times_s.append(time.monotonic())
-            holder.communicate("rollback;\n")
-        times_s.append(time.monotonic())
-
-    ioh = watched(work)
+            ends_s = time.monotonic()
+            holder.tell("rollback;")
+            holder.close()
+        ended_s = time.monotonic()
     assert ioh.errors("db", "statement") == 2  # and ROLLBACK, whose transaction is aborted
     assert ioh.total("db", "lock_wait") == 1
     waited_us = ioh.latency_us("db", "lock_wait")
-    began_s, waits_s, ends_s, ended_s = times_s
     assert ends_s - waits_s < waited_us / 1e6 < ended_s - began_s
     waits = ioh.table("db", "wait", "within", "wait")
     assert waits["statement", "lock_wait"]["wait_ns"] == pytest.approx(waited_us * 1e3, rel=0.01)
 
 
 def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
-    other = Cluster()
-    try:
-
-        def work() -> None:
-            cluster.pgbench("-t", "100")
-            other.pgbench("-t", "30")
-
-        ioh = watched(work, 2)
-    finally:
-        other.close()
+    with contextlib.closing(Cluster()) as other, watched(2) as ioh:
+        cluster.pgbench("-t", "100")
+        other.pgbench("-t", "30")
     commits = {f"postgres {c.port}": 0 for c in (cluster, other)}
     for interval in ioh.intervals_of("db"):
         for name, ops in interval["layers"]["db"]["parts"]["server"].items():
@@ -309,11 +287,11 @@ def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None
         wait_until_seen(ioh)
         told = done_by(cluster.pgbench("-t", "40"))
         with subprocess.Popen(cluster.psql("-c", "select pg_sleep(60)")):
-            assert eventually_within(20, lambda: running_statements(ioh) == 1)
+            wait_until(lambda: running_statements(ioh) == 1)
             pid = cluster.sql("select pid from pg_stat_activity where query ~ '^select pg_sleep'")
             subprocess.run(["kill", "-KILL", pid], check=True)
-        assert eventually_within(20, lambda: running_statements(ioh) == 0)
-        assert eventually_within(20, cluster.is_ready)
+        wait_until(lambda: running_statements(ioh) == 0)
+        wait_until(cluster.is_ready)
         told += done_by(cluster.pgbench("-t", "50"))
         cluster.kill()
         cluster.start()
@@ -329,19 +307,11 @@ def test_servers_that_start_later_crash_and_come_again(cluster: Cluster) -> None
 
 def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
     """Each has semaphores of its own raised; what the one that goes gives back, the other keeps."""
-    told: list[str] = []
-    inner: list[tuple[Ioh, dict[str, int]]] = []
-
-    def work() -> None:
-        inner.append(counted(cluster, lambda: watched(play)))
-        play()
-
-    def play() -> None:
-        told.append(cluster.pgbench("-c", "2", "-t", "100"))
-
-    outer, server = counted(cluster, lambda: watched(work))
-    (short, of_short), shared = inner[0], ("commit", "log_sync")
-    assert [done_by(each) for each in told] == [200, 200]
+    load, shared = ("-c", "2", "-t", "100"), ("commit", "log_sync")
+    with counted(cluster) as server, watched() as outer:
+        with counted(cluster) as of_short, watched() as short:
+            assert done_by(cluster.pgbench(*load)) == 200
+        assert done_by(cluster.pgbench(*load)) == 200
     assert {op: short.total("db", op) for op in shared} == {op: of_short[op] for op in shared}
     assert {op: outer.total("db", op) for op in shared} == {op: server[op] for op in shared}
     assert set(semaphores(cluster.pid)) == {0}
@@ -355,7 +325,7 @@ def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
         assert min(semaphores(cluster.pid)) >= 1  # one for each place
         family = (ioh.process.pid, *children(ioh.process.pid))
         subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
-        assert eventually(lambda: set(semaphores(cluster.pid)) == {0})
+        wait_until(lambda: set(semaphores(cluster.pid)) == {0}, 5)
     finally:
         ioh.end(signal.SIGKILL)
 

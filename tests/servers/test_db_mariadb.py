@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kernel.rig import Ioh, recording
+from tests.kernel.rig import Ioh, recording, run
 from tests.servers.mariadb import IS_MYSQL, MariaDB
+from tests.servers.test_db import wait_until_seen
 
 ONLY = ("--layers", "db")
 _STATEMENTS = re.compile(r"Com_(?!stmt_)\w+")
@@ -20,7 +21,7 @@ _STATEMENTS = re.compile(r"Com_(?!stmt_)\w+")
 def server() -> Iterator[MariaDB]:
     made = MariaDB()
     made.sql("create table t (id int primary key auto_increment, v int) engine=innodb")
-    made.sysbench("oltp_read_write", "prepare")
+    run(*made.sysbench("oltp_read_write", "prepare"))
     yield made
     made.close()
 
@@ -29,15 +30,6 @@ def server() -> Iterator[MariaDB]:
 def table(server: MariaDB) -> MariaDB:
     server.sql("truncate table t")
     return server
-
-
-def started(ioh: Ioh) -> None:
-    """The server is found, and its functions have their probes."""
-    for _ in range(60):
-        ioh.settle()
-        if ioh.intervals[-1]["layers"]["db"]["metrics"]["servers"]:
-            return
-    raise AssertionError(ioh.raw[-3000:])
 
 
 def known(before: dict[str, int], after: dict[str, int]) -> int:
@@ -76,7 +68,7 @@ def test_statements_and_commits_are_those_asked_for(
     table: MariaDB, text: str, statements: int, commits: int
 ) -> None:
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         table.sql(text)
     statements += asked_by_clients(1)
     assert (ioh.total("db", "statement"), ioh.total("db", "commit")) == (statements, commits)
@@ -87,7 +79,7 @@ def test_statements_and_commits_are_those_asked_for(
 
 def test_its_own_counters_agree(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         before = table.status()
         table.sql("insert t (v) values (3), (1), (2);" + 97 * "insert t (v) select max(v) from t;")
         table.sql(53 * "select * from t order by v limit 3;" + 13 * "select distinct v from t;")
@@ -102,9 +94,9 @@ def test_its_own_counters_agree(table: MariaDB) -> None:
 def test_sysbench_counts_as_many(server: MariaDB, prepared: str) -> None:
     options = ("--threads=4", "--events=211", "--time=0", f"--db-ps-mode={prepared}")
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         before = server.status()
-        told = server.sysbench("oltp_read_write", "run", *options)
+        told = run(*server.sysbench("oltp_read_write", "run", *options))
         after = server.status()
     counted = {name: int(n) for name, n in re.findall(r"(\w+):\s+(\d+)", told)}
     assert ioh.total("db", "commit") == after["Com_commit"] - before["Com_commit"]
@@ -128,7 +120,7 @@ def test_sysbench_counts_as_many(server: MariaDB, prepared: str) -> None:
 def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int) -> None:
     table.sql("insert t values (1, 1)")
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         before = table.status()
         with subprocess.Popen(table.client("bench", "-e", holder), stdout=subprocess.DEVNULL):
             time.sleep(0.5)
@@ -145,7 +137,7 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int) ->
 
 def test_what_it_exports_no_function_for_is_unknown(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         table.sql("insert t values (1,1)")
     ops = ioh.intervals[-1]["layers"]["db"]["ops"]
     assert ops["statement"]["count"] is not None
@@ -155,7 +147,7 @@ def test_what_it_exports_no_function_for_is_unknown(table: MariaDB) -> None:
 
 def test_a_server_that_is_killed_and_started_again_is_counted(table: MariaDB) -> None:
     with recording(*ONLY) as ioh:
-        started(ioh)
+        wait_until_seen(ioh)
         table.process.kill()
         table.process.wait(10)
         (table.home / "s").unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ioh.layers.db import Db
 from tests.kernel.rig import Ioh, recording
+from tests.kernel.talker import wait_until
 
 # It runs each line of its input to its end, and says how often it has called what at the end.
 PROGRAM = """
@@ -57,11 +58,12 @@ def work(path: Path, lines: list[str]) -> dict[str, int]:
 
 def watched(ioh: Ioh) -> None:
     """Until the library has its probes."""
-    for _ in range(60):
-        ioh.settle()
-        if ioh.intervals[-1]["layers"]["db"]["ops"]["prepare"]["count"] is not None:
-            return
-    raise AssertionError(ioh.raw[-3000:])
+
+    def is_watched() -> bool:
+        ops = ioh.intervals[-1]["layers"]["db"]["ops"]
+        return ops["prepare"]["count"] is not None
+
+    wait_until(is_watched, why=lambda: ioh.raw[-3000:])
 
 
 def test_its_statements_are_those_the_program_ran(tmp_path: Path) -> None:

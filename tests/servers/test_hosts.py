@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ import psutil
 import pytest
 
 from ioh.model.errors import ExitCode
-from tests.kernel.rig import Reader, ioh_command, ioh_environment, run
+from tests.kernel.rig import ROOT, ended, ioh_command, ioh_environment, run
+from tests.kernel.talker import Running, wait_until
 from tests.servers.sshd import Sshd
 
-ROOT = Path(__file__).parents[2]
 THERE = f"env PYTHONPATH={ROOT} {shlex.join(ioh_command()).replace(' -I ', ' ')}"
 WAIT_S = 60.0
 States = dict[str, dict[str, Any]]
@@ -38,36 +37,20 @@ def sshd(tmp_path: Path) -> Iterator[Sshd]:
         yield made
 
 
-class Hosts:
+class Hosts(Running):
     """`ioh json` of db01 and nfs01 as it runs; a context manager."""
 
     def __init__(self, sshd: Sshd, *names: str) -> None:
         words = [word for name in names or ("db01", "nfs01") for word in ("--host", name)]
         command = ioh_command("json", *words, "--remote-command", THERE, "--proc", "-c", CYCLE)
-        pipe = subprocess.PIPE
-        environment = {**ioh_environment(), **sshd.environment}
-        self.process = subprocess.Popen(
-            command, stdout=pipe, stderr=pipe, env=environment, cwd=ROOT
-        )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        self._output = Reader(self.process.stdout.fileno())
-        self.messages = Reader(self.process.stderr.fileno())
-        self._output.start()
-        self.messages.start()
+        super().__init__(command, env={**ioh_environment(), **sshd.environment}, cwd=ROOT)
         self._seen = 0
 
     def __enter__(self) -> Hosts:  # noqa: PYI034 (Self came with Python 3.11)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        for reader in (self._output, self.messages):
-            reader.join(10)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        self.end(signal.SIGKILL)
 
     def wait_until(
         self, holds: Callable[[dict[str, dict[str, Any]]], bool]
@@ -75,8 +58,8 @@ class Hosts:
         """The lines from the last time on, up to a state of all hosts that is as wanted."""
         lines = []
         while True:
-            self._output.wait_for(self._seen + 1, WAIT_S)
-            line = json.loads(self._output.lines[self._seen])
+            self.output.wait_for(self._seen + 1, WAIT_S)
+            line = json.loads(self.output.lines[self._seen])
             self._seen += 1
             lines.append(line)
             if not line["host"] and holds({host["name"]: host for host in line["hosts"]}):
@@ -98,14 +81,7 @@ def far_ends() -> list[psutil.Process]:
 
 
 def wait_for_no_far_ends() -> None:
-    wait_until_none(far_ends)
-
-
-def wait_until_none(processes: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while found := processes():
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+    wait_until(lambda: not far_ends(), 10, why=far_ends)
 
 
 def test_two_hosts_through_ssh(sshd: Sshd) -> None:
@@ -125,7 +101,7 @@ def test_nothing_is_left_there_when_ioh_is_killed(sshd: Sshd) -> None:
         ioh.wait_until(are_here)
         ioh.process.kill()
     wait_for_no_far_ends()
-    wait_until_none(lambda: sshd.sessions)
+    wait_until(lambda: not sshd.sessions, 10, why=lambda: sshd.sessions)
 
 
 def test_a_restart_of_sshd_leaves_a_gap_and_no_more(sshd: Sshd) -> None:
@@ -188,10 +164,8 @@ def far(guest: str) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]
 
     def ioh(*words: str) -> subprocess.CompletedProcess[str]:
         environment = {**ioh_environment(), **server.environment}
-        return subprocess.run(
-            ioh_command(*words), env=environment, cwd=ROOT, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        here = {"cwd": ROOT, "stdin": subprocess.DEVNULL}
+        return ended(*ioh_command(*words), env=environment, timeout_s=300, **here)
 
     with Sshd(folder, guest) as server:
         yield ioh

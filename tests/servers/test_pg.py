@@ -19,10 +19,10 @@ from ioh.model.sample import LayerSample
 from ioh.pg.connection import PgError, connect
 from ioh.pg.login import Login
 from ioh.session.reader import Session
-from tests.kernel.rig import Ioh, ioh_command, ioh_environment, recording
+from tests.kernel.rig import Ioh, ioh_command, ioh_ended, ioh_environment, recording
+from tests.kernel.talker import wait_until
 from tests.pty_screen import PtyScreen
 from tests.servers.postgres import PASSWORD, Cluster
-from tests.servers.test_db import eventually_within
 
 ONLY = ("--proc", "--layers", "pg")
 OWN = "select count(*) from pg_stat_activity where application_name = 'ioh'"
@@ -70,7 +70,7 @@ def await_sample(path: Path) -> None:
         return 0
 
     wanted = count() + 2
-    assert eventually_within(60, lambda: count() >= wanted)
+    wait_until(lambda: count() >= wanted)
 
 
 def recorder(cluster: Cluster, path: Path) -> subprocess.Popen[bytes]:
@@ -111,18 +111,15 @@ def test_statements_sessions_and_waits(cluster: Cluster) -> None:
     with recording(*ONLY, "--pg", cluster.dsn, cycle_s=1.0) as ioh:
         wait_for(ioh, lambda: seen(ioh))
         holder = cluster.session("begin; lock table pgbench_history in access exclusive mode")
-        waiting = subprocess.Popen(
-            cluster.psql(
-                "-d", "bench", "-c",
-                "select count(*) from pgbench_history where filler = 'private words'",
-            ),
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        query = "select count(*) from pgbench_history where filler = 'private words'"
+        words = cluster.psql("-d", "bench", "-c", query)
+        waiting = subprocess.Popen(words, stdout=subprocess.DEVNULL)
         ioh.settle()
         cluster.pgbench("-S", "-t", "211")
         ioh.settle()
         ioh.settle()
-        holder.communicate("rollback;\n")
+        holder.tell("rollback;")
+        holder.close()
         waiting.wait(10)
     calls = ioh.table("pg", "statement", "database", "statement")
     select = "SELECT abalance FROM pgbench_accounts WHERE aid = $1"
@@ -180,12 +177,10 @@ def test_a_locked_table_delays_no_interval(cluster: Cluster, table: str) -> None
     with recording("--proc", "--layers", "pg,block", "--pg", cluster.dsn, cycle_s=0.5) as ioh:
         wait_for(ioh, lambda: seen(ioh))
         first = len(ioh.intervals)
-        with cluster.session(f"begin; lock table {table} in access exclusive mode") as holder:
+        with cluster.session(f"begin; lock table {table} in access exclusive mode"):
             for _ in range(5):
                 ioh.settle()
             last = len(ioh.intervals)
-            assert holder.stdin is not None
-            holder.stdin.close()
         wait_for(ioh, lambda: len(seen(ioh)) > last, 20) if table == "pg_database" else None
     during = ioh.intervals[first:last]
     assert len(during) >= 9
@@ -222,10 +217,9 @@ def test_the_password_is_nowhere(cluster: Cluster, tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(30) == 0
     assert PASSWORD.encode() not in (tmp_path / "stderr").read_bytes()
-    shown = subprocess.run(
-        ioh_command("json", str(path)), env=ioh_environment(), capture_output=True, check=True
-    )
-    assert PASSWORD.encode() not in path.read_bytes() + shown.stdout
+    shown = ioh_ended("json", str(path))
+    assert shown.returncode == 0
+    assert PASSWORD.encode() not in path.read_bytes() + shown.stdout.encode()
     command = ioh_command("--proc", "--pg", cluster.dsn)
     with PtyScreen(command, cwd=Path("/"), env={"PYTHONPATH": ""}) as screen:
         screen.wait_for("postgresql", "by statements")
@@ -266,10 +260,7 @@ def test_who_called_sudo_is_who_logs_in(cluster: Cluster, monkeypatch: pytest.Mo
 
 
 def test_what_is_no_dsn_is_told_without_it() -> None:
-    done = subprocess.run(
-        ioh_command("text", "--pg", f"host=x {PASSWORD}"),
-        env=ioh_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ioh_ended("text", "--pg", f"host=x {PASSWORD}")
     assert done.returncode == 2
     assert done.stderr.startswith("ioh: --pg is no connection string of PostgreSQL. Examples:")
     assert PASSWORD not in done.stderr

@@ -28,10 +28,9 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_every_suite_is_set_up_tested_and_removed(stage: Stage) -> None:
-    with stage.start("--test-distros") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 0
-    steps = [line.removeprefix("== ") for line in said.splitlines() if line.startswith("== ")]
+    status, said = stage.run("--test-distros")
+    assert status == 0
+    steps = [line.removeprefix("== ") for line in said if line.startswith("== ")]
     suites = ("bookworm", "trixie", "sid")
     here = platform.freedesktop_os_release().get("VERSION_CODENAME")  # its unit tests ran already
     assert steps == [
@@ -43,25 +42,22 @@ def test_every_suite_is_set_up_tested_and_removed(stage: Stage) -> None:
             if (suite, part) != (here, "unit tests")
         ),
     ]
-    assert said.splitlines()[-1] == "passed: " + ", ".join(steps)
+    assert said[-1] == "passed: " + ", ".join(steps)
     assert "in sid: nice -n 19 ./ioh.sh --test -n auto tests/unit" in said
     assert not list(stage.where.glob(LITTER))
 
 
 def test_one_failure_fails_the_run_and_the_others_go_on(stage: Stage) -> None:
     stage.program(ENTER, 'case "$*" in *trixie*tests/kernel*) exit 1 ;; esac')
-    with stage.start("--test-distros") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 1
-    assert said.splitlines()[-1] == "FAILED: trixie: kernel tests"
+    status, said = stage.run("--test-distros")
+    assert (status, said[-1]) == (1, "FAILED: trixie: kernel tests")
     assert "== sid: kernel tests" in said
 
 
 def test_one_command_in_chosen_suites(stage: Stage) -> None:
-    with stage.start("--test-distros", "./ioh.sh", "doctor", USERLAND="bullseye trixie") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 0
-    assert [line for line in said.splitlines() if line.startswith("in ")] == [
+    status, said = stage.run("--test-distros", "./ioh.sh", "doctor", USERLAND="bullseye trixie")
+    assert status == 0
+    assert [line for line in said if line.startswith("in ")] == [
         "in bullseye: ./ioh.sh doctor",
         "in trixie: ./ioh.sh doctor",
     ]
@@ -69,10 +65,8 @@ def test_one_command_in_chosen_suites(stage: Stage) -> None:
 
 
 def test_only_root_can(stage: Stage) -> None:
-    with stage.start("--test-distros", FAKE_UID="1000") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 1
-    assert said == "only root can make a chroot: run sudo ./ioh.sh --test-distros\n"
+    said = "only root can make a chroot: run sudo ./ioh.sh --test-distros"
+    assert stage.run("--test-distros", FAKE_UID="1000") == (1, [said])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

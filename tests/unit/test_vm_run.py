@@ -22,24 +22,21 @@ def test_two_machines_run_at_once(stage: Stage) -> None:
         'echo "this is $KERNEL"; : >"began-$KERNEL"\n'
         "until [ -e began-6.1 ] && [ -e began-newest:short ]; do sleep 0.01; done",
     )
-    with stage.start("--test-vm", KERNEL="6.1 newest:short") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 0
-    assert said.splitlines()[2:] == [
+    status, said = stage.run("--test-vm", KERNEL="6.1 newest:short")
+    assert status == 0
+    assert said[2:] == [
         "== tests in a virtual machine, Linux 6.1",
         "this is 6.1",
         "== tests in a virtual machine, Linux newest:short",
         "this is newest:short",
-        f"passed: {', '.join(said.splitlines()[n].removeprefix('== ') for n in (2, 4))}",
+        f"passed: {', '.join(said[n].removeprefix('== ') for n in (2, 4))}",
     ]
 
 
 def test_one_failure_fails_the_run(stage: Stage) -> None:
     stage.program("ioh.sh", '[ "$KERNEL" != 6.12 ]')
-    with stage.start("--test-vm", KERNEL="6.1 6.12 5.10") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 1
-    assert said.splitlines()[-1] == "FAILED: tests in a virtual machine, Linux 6.12"
+    status, said = stage.run("--test-vm", KERNEL="6.1 6.12 5.10")
+    assert (status, said[-1]) == (1, "FAILED: tests in a virtual machine, Linux 6.12")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -58,7 +55,6 @@ def test_a_signal_ends_all_machines(stage: Stage, number: signal.Signals) -> Non
 
 
 def test_an_unknown_set_of_tests_is_an_error(stage: Stage) -> None:
-    with stage.start("--test-vm", KERNEL="6.1:everything") as running:
-        said, _ = running.communicate(timeout=20)
-    assert running.returncode == 1
+    status, said = stage.run("--test-vm", KERNEL="6.1:everything")
+    assert status == 1
     assert "VM_TESTS: all, short or kernel, not everything" in said

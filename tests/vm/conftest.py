@@ -29,6 +29,13 @@ def both_ends(server: Server) -> Iterator[Ioh]:
         yield ioh
 
 
+@pytest.fixture(params=["3", "4.2"])
+def version(request: pytest.FixtureRequest) -> str:
+    """Of NFS; tests that need others say which."""
+    asked: str = request.param
+    return asked
+
+
 @pytest.fixture
 def ioh(both_ends: Ioh) -> Iterator[Part]:
     """What both ends tell of one test."""

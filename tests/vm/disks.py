@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.kernel.rig import run
+from tests.kernel.talker import wait_until
 
 SIZE_MB = 96
 NAMES = ("sda", "sdb")  # free for any use
@@ -28,12 +29,10 @@ class Disks:
             run("modprobe", "-a", "sd_mod", "md-mod", "raid0", "raid1")
             run("modprobe", "scsi_debug", f"dev_size_mb={SIZE_MB}", "add_host=3",
                 "per_host_store=1", "ndelay=1000000")  # fmt: skip
-        deadline = time.monotonic() + 30
-        while not all(Path("/sys/block", name).exists() for name in (*NAMES, EXPORTED)):
-            assert time.monotonic() < deadline, "no disks of scsi_debug"
-            time.sleep(0.2)
         for name in (*NAMES, EXPORTED):
-            Path("/sys/block", name, "queue/rotational").write_text("1")
+            disk = Path("/sys/block", name)
+            wait_until(disk.exists)
+            (disk / "queue/rotational").write_text("1")
 
     @staticmethod
     def answer_after(us: int) -> None:

@@ -13,10 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-from tests.kernel.rig import ioh_command, run
+from tests.kernel.rig import ROOT, ioh_command, run
 from tests.servers.postgres import Cluster
-from tests.vm.make_session import ROOT, main, start_recorder
+from tests.vm.make_session import main
 from tests.vm.nfs import Server, mounted
+from tests.vm.recorder import Recorder
 
 SESSION = ROOT / "tests" / "data" / "db-session.ioh"
 NOTE = "pgbench on PostgreSQL 15 on NFS v4.2, server and client in one virtual machine"
@@ -38,8 +39,8 @@ def record(name: str, out: Path) -> None:
         place.chmod(0o755)
         cluster = Cluster(place, scale=8)
         local = Path("/tmp") / name
-        words = ["record", "-o", str(local), "--comm", "postgres", "--note", NOTE]
-        recorder = start_recorder(local, [*words, "--layers", LAYERS])
+        words = ["--comm", "postgres", "--note", NOTE, "--layers", LAYERS]
+        recorder = Recorder(local, words)
         time.sleep(ATTACH_S)
         for phase, options in PHASES.items():
             run(*ioh_command("mark", phase, "--file", str(local)))
@@ -47,8 +48,7 @@ def record(name: str, out: Path) -> None:
                 checkpoint = subprocess.Popen(cluster.psql("-c", "checkpoint"))
             cluster.pgbench(*options, "-T", str(PHASE_S))
         checkpoint.wait(60)
-        recorder.terminate()
-        assert recorder.wait(30) == 0
+        recorder.end()
         cluster.close()
         shutil.copyfile(local, out / name)
 

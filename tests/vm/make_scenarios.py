@@ -9,35 +9,26 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kernel.rig import run
 from tests.scenarios.catalogue import Scenario
 from tests.scenarios.verdict import RECORDINGS, complaint, judge
 from tests.vm.catalogue import VM_SCENARIOS
 from tests.vm.disks import Disks
+from tests.vm.make_session import boot
 from tests.vm.nfs import Server, mounted
 from tests.vm.recorder import Recorder
 from tests.vm.stage import VmStage, export_slow_disk
-
-ROOT = Path(__file__).parents[2]
-KERNEL = "6.1"
 
 
 def main(names: list[str]) -> int:
     """Outside of the machine: start it, judge what it recorded; returns the exit status."""
     with tempfile.TemporaryDirectory() as out:
-        kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
-        inside = " ".join([sys.executable, "-m", "tests.vm.make_scenarios", *names])
-        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "5400"}
-        command = f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"
-        boot = [str(ROOT / "tests/vm/boot.sh"), kernel, command]
-        subprocess.run(boot, cwd=ROOT, env=environment, check=True)
+        boot(Path(out), 5400, "tests.vm.make_scenarios", *names)
         return keep(names, Path(out))
 
 

@@ -15,15 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.kernel.rig import ioh_command, ioh_environment, run
+from tests.kernel.rig import ROOT, ioh_command, run
 from tests.vm.nfs import Server, mounted
+from tests.vm.recorder import Recorder
 
-ROOT = Path(__file__).parents[2]
 SESSION = ROOT / "tests" / "data" / "nfs-session.ioh"
 DEMO = ROOT / "ioh" / "data" / "demo.ioh"
 KERNEL = "6.1"
 PHASE_S = 8
-STARTED_S = 300
 NOTE = "fio on NFS mounts of v4.2 and v3, server and clients in one virtual machine"
 
 JOBS = {
@@ -49,16 +48,21 @@ DEMO_PHASE_S = 24
 
 
 def main(session: Path, module: str = "tests.vm.make_session") -> None:
-    """Outside of the machine: start it, and keep what ``module`` recorded in it."""
+    """Outside of the machine: keep what ``module`` recorded in it."""
     with tempfile.TemporaryDirectory() as out:
-        kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
-        inside = f"{sys.executable} -m {module} {session.name}"
-        environment = {**os.environ, "VM_OUT": out, "VM_TIMEOUT_S": "900"}
-        boot = [str(ROOT / "tests/vm/boot.sh"), kernel, f"PYTHONDONTWRITEBYTECODE=1 {inside} {out}"]
-        subprocess.run(boot, cwd=ROOT, env=environment, check=True)
+        boot(Path(out), 900, module, session.name)
         shutil.copyfile(Path(out) / session.name, session)
     session.chmod(0o644)
     print(f"{session}: {session.stat().st_size} bytes")
+
+
+def boot(out: Path, limit_s: int, module: str, *words: str) -> None:
+    """Run a module of the tests in a machine, with ``words`` and where its results go."""
+    kernel = run(ROOT / "tests/vm/kernel.sh", KERNEL, timeout_s=600).strip()
+    inside = f"PYTHONDONTWRITEBYTECODE=1 {' '.join([sys.executable, '-m', module, *words])} {out}"
+    environment = {**os.environ, "VM_OUT": str(out), "VM_TIMEOUT_S": str(limit_s)}
+    command = [str(ROOT / "tests/vm/boot.sh"), kernel, inside]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 def record(name: str, out: Path) -> None:
@@ -78,28 +82,14 @@ def record(name: str, out: Path) -> None:
         server.drop_caches()
         # On a local file system first: what is written to the outer one costs a tick.
         local = Path("/tmp") / name
-        arguments = ["record", "-o", str(local), "--comm", "fio", "--note", NOTE]
-        recorder = start_recorder(local, arguments)
+        recorder = Recorder(local, ["--comm", "fio", "--note", NOTE])
         for phase, (version, options) in jobs.items():
             run(*ioh_command("mark", phase, "--file", str(local)))
             run_phase(server, phase, places[version], {"runtime": seconds, **options})
         run(*ioh_command("mark", "idle", "--file", str(local)))
         time.sleep(4)
-        recorder.terminate()
-        assert recorder.wait(30) == 0
+        recorder.end()
         shutil.copyfile(local, out / name)
-
-
-def start_recorder(path: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
-    """``ioh record`` into a file, which begins when all probes run: none comes late."""
-    patient = f"import ioh.live.attaching as live; live.ATTACH_TIMEOUT_S = {STARTED_S};"
-    patient += f"import ioh.commands; raise SystemExit(ioh.commands.main({arguments!r}))"
-    recorder = subprocess.Popen([sys.executable, "-c", patient], env=ioh_environment(), cwd="/")
-    deadline = time.monotonic() + STARTED_S
-    while not path.exists() or path.stat().st_size == 0:
-        assert time.monotonic() < deadline, "ioh did not start"
-        time.sleep(0.5)
-    return recorder
 
 
 def run_phase(server: Server, name: str, place: Path, options: dict[str, object]) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ioh.procfs.mountstats import NfsMount, ProcedureStats, read_mountstats
+from tests.kernel.direct import read_directly
 from tests.kernel.part import part_of, remarks
-from tests.kernel.rig import MIB, Ioh, about, aligned, opened, run
+from tests.kernel.rig import MIB, Ioh, about, run
+from tests.kernel.talker import wait_until
 
 EXPORT = Path("/srv/export")
 DISK = "/dev/vda"
@@ -39,10 +41,12 @@ def watching(*layers: str, cycle_s: float = 0.5, options: Sequence[str] = ()) ->
 
 def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:
     """Wait until every one of these layers is fed so; None: until it is not shown."""
-    deadline = time.monotonic() + ATTACHED_S
-    while not all(source_of(ioh, layer) == source for layer in layers):
-        assert time.monotonic() < deadline, (remarks(ioh), ioh.messages.lines)
+
+    def is_so() -> bool:
         ioh.wait_for_lines(len(ioh.output.lines) + 1, ATTACHED_S)
+        return all(source_of(ioh, layer) == source for layer in layers)
+
+    wait_until(is_so, ATTACHED_S, pause_s=0, why=lambda: (remarks(ioh), ioh.messages.lines))
 
 
 def source_of(ioh: Ioh, layer: str) -> str | None:
@@ -182,6 +186,10 @@ class ClientCounts:
     def sent_again(self) -> dict[str, int]:
         return {name: count for name, count in self.transmissions.items() if count}
 
+    @property
+    def ops(self) -> dict[str, ProcedureStats]:
+        return {"read": self.read, "write": self.write, "commit": self.commit}
+
     def __sub__(self, older: ClientCounts) -> ClientCounts:
         return ClientCounts(
             minus(self.read, older.read),
@@ -227,21 +235,21 @@ def check_that_one_superblock_counts_once(ioh: Ioh, one: Path) -> None:
     version = mount_of(one).options["vers"]
     with part_of(ioh) as part:
         before = client_counts(one)
-        read_directly(one / "file", 31)
+        read_directly(one / "file", 31, 8192)
         ioh.settle()
         halfway = client_counts(one)
         with mounted(version, place="/mnt/two", folder="shared-two") as two:
             assert one.stat().st_dev == two.stat().st_dev
             (two / "file").write_bytes(os.urandom(MIB))
-            read_directly(one / "file", 23)
-            read_directly(two / "file", 11)
+            read_directly(one / "file", 23, 8192)
+            read_directly(two / "file", 11, 8192)
             ioh.settle()
             told, told_again = (client_counts(place) for place in (one, two))
     assert told == told_again
     told, told_later = told - before, told - halfway
     assert (told.read_bytes, told_later.read_bytes) == (65 * 8192, 34 * 8192)
     assert told.write_bytes == MIB
-    for op, stats in (("read", told.read), ("write", told.write), ("commit", told.commit)):
+    for op, stats in told.ops.items():
         assert part.metric("nfs_client", f"rpc_{op}s") == stats.calls, op
         # From /proc each attempt is an operation, also one that failed.
         failed = stats.errors or 0
@@ -275,10 +283,12 @@ def busy_parts(ioh: Ioh) -> set[str]:
     }
 
 
-def read_directly(path: Path, count: int) -> None:
-    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(8192) as buffer:
-        for i in range(count):
-            os.preadv(fd, [buffer], i * 8192)
+def assert_each_once(ioh: Ioh, told: ClientCounts, *layers: str) -> None:
+    """Every operation: an attempt that failed is not yet one, which NFSv4 repeats."""
+    for layer in layers:
+        assert ioh.lost(layer) == {}
+        for op, stats in told.ops.items():
+            assert ioh.total(layer, op) == stats.calls - (stats.errors or 0), (layer, op, stats)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,7 @@ from tests.vm.stage import FILE, FILE_BYTES, SERVED, VmStage
 
 SECONDS = 12
 _RANDOM = ("--rw=randread", "--bs=8k", DIRECT, AIO)
-_V4_SLOTS = "/sys/module/nfs/parameters/max_session_slots"
-_V3_SLOTS = "/proc/sys/sunrpc/tcp_max_slot_table_entries"
-_V3_FIRST_SLOTS = "/proc/sys/sunrpc/tcp_slot_table_entries"
+_SMALL = ("--rw=randread", "--bs=4k", DIRECT, AIO)
 
 
 def _mount(stage: VmStage, version: str, *options: str, disk_us: int) -> Path:
@@ -30,72 +28,64 @@ def _fio(stage: VmStage, mount: Path, *options: str, seconds: float = SECONDS) -
     time.sleep(seconds)
 
 
-def two_threads(stage: VmStage) -> None:
-    stage.nfsd_threads(2)
-    mount = _mount(stage, "4.2", disk_us=12000)
+def _loaded(
+    stage: VmStage, version: str, disk_us: int, *fio: str, mount: tuple[str, ...] = ()
+) -> None:
+    """fio on such a mount."""
+    place = _mount(stage, version, *mount, disk_us=disk_us)
     stage.record()
-    _fio(stage, mount, *_RANDOM, "--iodepth=8")
+    _fio(stage, place, *fio)
+
+
+def two_threads(stage: VmStage) -> None:
+    stage.setting("/proc/fs/nfsd/threads", "2")
+    _loaded(stage, "4.2", 12000, *_RANDOM, "--iodepth=8")
 
 
 def enough_threads(stage: VmStage) -> None:
-    mount = _mount(stage, "4.2", disk_us=12000)
-    stage.record()
-    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=60")
+    _loaded(stage, "4.2", 12000, *_RANDOM, "--iodepth=4", "--rate_iops=60")
+
+
+def server_disk(stage: VmStage) -> None:
+    _loaded(stage, "4.2", 12000, *_SMALL, "--iodepth=2", "--rate_iops=70")
+
+
+def few_session_slots(stage: VmStage) -> None:
+    stage.setting("/sys/module/nfs/parameters/max_session_slots", "2")
+    _loaded(stage, "4.1", 8000, *_RANDOM, "--iodepth=8")
+
+
+def few_rpc_slots(stage: VmStage) -> None:
+    for name in ("tcp_slot_table_entries", "tcp_max_slot_table_entries"):
+        stage.setting(f"/proc/sys/sunrpc/{name}", "2")
+    _loaded(stage, "3", 8000, *_RANDOM, "--iodepth=8")
+
+
+def enough_slots(stage: VmStage) -> None:
+    _loaded(stage, "3", 8000, *_RANDOM, "--iodepth=4", "--rate_iops=60")
+
+
+def small_wsize(stage: VmStage) -> None:
+    options = ("--rw=write", "--bs=1m", DIRECT, PSYNC)
+    _loaded(stage, "4.2", 500, *options, mount=("wsize=32768",))
+
+
+def whole_writes(stage: VmStage) -> None:
+    options = ("--rw=randwrite", "--bs=64k", DIRECT, AIO, "--iodepth=2", "--rate_iops=20")
+    _loaded(stage, "4.2", 500, *options, mount=("wsize=1048576",))
 
 
 def server_memory(stage: VmStage) -> None:
     mount = _mount(stage, "4.2", disk_us=12000)
     stage.read(SERVED / FILE)
     stage.record()
-    _fio(stage, mount, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=4")
-
-
-def server_disk(stage: VmStage) -> None:
-    mount = _mount(stage, "4.2", disk_us=12000)
-    stage.record()
-    _fio(stage, mount, "--rw=randread", "--bs=4k", DIRECT, AIO, "--iodepth=2", "--rate_iops=70")
-
-
-def few_session_slots(stage: VmStage) -> None:
-    stage.setting(_V4_SLOTS, "2")
-    mount = _mount(stage, "4.1", disk_us=8000)
-    stage.record()
-    _fio(stage, mount, *_RANDOM, "--iodepth=8")
-
-
-def few_rpc_slots(stage: VmStage) -> None:
-    stage.setting(_V3_FIRST_SLOTS, "2")
-    stage.setting(_V3_SLOTS, "2")
-    mount = _mount(stage, "3", disk_us=8000)
-    stage.record()
-    _fio(stage, mount, *_RANDOM, "--iodepth=8")
-
-
-def enough_slots(stage: VmStage) -> None:
-    mount = _mount(stage, "3", disk_us=8000)
-    stage.record()
-    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=60")
-
-
-def small_wsize(stage: VmStage) -> None:
-    mount = _mount(stage, "4.2", "wsize=32768", disk_us=500)
-    stage.record()
-    _fio(stage, mount, "--rw=write", "--bs=1m", DIRECT, PSYNC)
-
-
-def whole_writes(stage: VmStage) -> None:
-    mount = _mount(stage, "4.2", "wsize=1048576", disk_us=500)
-    stage.record()
-    _fio(stage, mount, "--rw=randwrite", "--bs=64k", DIRECT, AIO, "--iodepth=2",
-         "--rate_iops=20")  # fmt: skip
+    _fio(stage, mount, *_SMALL, "--iodepth=4")
 
 
 def silent_server(stage: VmStage) -> None:
     """Reads are under way when the network goes."""
     mount = _mount(stage, "4.2", disk_us=2000)
-    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}", *_RANDOM,
-              "--iodepth=4", "--rate_iops=40")  # fmt: skip
-    stage.begins()
+    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=40", seconds=0)
     stage.record()
     time.sleep(4)
     with stage.server.netem("srv1", "loss", "100%"):
@@ -155,9 +145,7 @@ def killed_programs(stage: VmStage) -> None:
 def lost_calls(stage: VmStage) -> None:
     mount = _mount(stage, "3", "timeo=5", disk_us=2000)
     stage.record()
-    stage.fio(f"--directory={mount}", f"--filename={FILE}", f"--size={FILE_BYTES}", *_RANDOM,
-              "--iodepth=4", "--rate_iops=40")  # fmt: skip
-    stage.begins()
+    _fio(stage, mount, *_RANDOM, "--iodepth=4", "--rate_iops=40", seconds=0)
     for _ in range(6):
         with stage.server.netem("srv1", "loss", "100%"):
             time.sleep(0.9)

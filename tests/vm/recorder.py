@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
+from tests.kernel.recordings import await_bytes
 from tests.kernel.rig import ioh_environment
 from tests.scenarios.stage import BEGINS
 
@@ -27,9 +27,7 @@ raise SystemExit(ioh.commands.main({arguments!r}))
 class Recorder:
     """`ioh record` of the machine, from its first tick on.
 
-    Args:
-        path: Where to; on a local file system, since writing to the outer one costs a tick.
-        options: As for `ioh record`.
+    Into a local file system: writing to the outer one costs a tick.
     """
 
     def __init__(self, path: Path, options: Sequence[str]) -> None:
@@ -39,11 +37,7 @@ class Recorder:
         )
         command = [sys.executable, "-c", program]
         self._process = subprocess.Popen(command, env=ioh_environment(), cwd="/")
-        deadline = time.monotonic() + STARTED_S
-        while not path.exists() or path.stat().st_size == 0:
-            assert time.monotonic() < deadline, "ioh did not start"
-            assert self._process.poll() is None, "ioh does not record"
-            time.sleep(0.5)
+        await_bytes(path, 1, self._process, STARTED_S)
 
     def end(self) -> None:
         self._process.send_signal(signal.SIGTERM)

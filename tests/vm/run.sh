@@ -5,8 +5,8 @@
 # machine without an NFS mount, the played anomalies have an ioh of their own, and the others share
 # one, since starting it takes half a minute.  test_nfs_findings.py and test_nfs_hosts.py run by
 # name only.
-vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_multipath.py tests/vm/test_passthrough.py"
-vm_module_tests="tests/vm/test_modules.py tests/vm/test_nfs_calls.py"
+vm_layer_tests="tests/vm/test_kernel.py tests/vm/test_requests.py"
+vm_module_tests="tests/vm/test_modules.py"
 vm_nfs_tests="tests/vm/test_nfs_proc.py tests/vm/test_nfs_counts.py tests/vm/test_nfs_files.py"
 vm_nfs_tests="$vm_nfs_tests tests/vm/test_nfs_trouble.py tests/vm/test_nfs_bench.py"
 vm_findings_tests="tests/vm/test_findings_played.py -k md_resync"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.kernel.rig import MIB, run
+from tests.kernel.talker import wait_until
 from tests.scenarios.stage import Limit, Stage, fill
 from tests.vm.disks import EXPORTED, Disks
 from tests.vm.nfs import EXPORT, Server, unmount
@@ -16,18 +17,12 @@ from tests.vm.recorder import Recorder
 SERVED = EXPORT / "slow"
 FILE = "f"
 FILE_BYTES = 48 * MIB
-_FIO_S = 60
 _LEAD_S = 6
 _SETTLED_S = 2.5  # of rest, before the load
 
 
 class VmStage(Stage):
-    """A stage on which one ioh records all scenarios, one after another.
-
-    Args:
-        folder: For what a scenario needs.
-        recorder: It records already.
-    """
+    """A stage on which one ioh records all scenarios, one after another."""
 
     def __init__(self, folder: Path, recorder: Recorder) -> None:
         super().__init__(folder, folder / "unused")
@@ -56,10 +51,7 @@ class VmStage(Stage):
 
     def begins(self) -> None:
         """As of now, or as soon as fio has started: under emulation it takes seconds."""
-        deadline = time.monotonic() + _FIO_S
-        while self._started is not None and not self._started.exists():
-            assert time.monotonic() < deadline, "fio does not start"
-            time.sleep(0.1)
+        wait_until(lambda: self._started is None or self._started.exists(), why=lambda: "no fio")
         self._mark_s = time.time()
 
     def end_recording(self) -> None:
@@ -81,10 +73,6 @@ class VmStage(Stage):
         """The slow disk, until the end, as a client sees it; nobody has its file in a cache."""
         self.server.drop_caches()
         return self._stack.enter_context(_mounted(version, options, client))
-
-    def nfsd_threads(self, count: int) -> None:
-        """Another number of threads until the end."""
-        self.setting("/proc/fs/nfsd/threads", str(count))
 
     def setting(self, path: str, value: str) -> None:
         """Write a setting of the kernel until the end."""

@@ -1,14 +1,19 @@
 """Kernel modules: used while there is something to measure, and let go of then.
 
-No other test may have an NFS mount meanwhile: run by itself, before them.
+Also what calls on NFS files became.  No other test may have an NFS mount meanwhile: run by
+themselves, before them.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from tests.kernel.rig import Ioh, run
-from tests.vm.nfs import Server, mounted, wait_for_source
+from tests.kernel.direct import read_directly, write_directly
+from tests.kernel.part import Part, part_of
+from tests.kernel.rig import MIB, Ioh, about, opened, run
+from tests.kernel.talker import wait_until
+from tests.vm.nfs import ATTACHED_S, Server, mounted, wait_for_source
 
 
 def holders(module: str) -> int:
@@ -46,3 +51,70 @@ def test_the_server_module_can_be_unloaded_once_nfsd_has_stopped(server: Server)
     finally:
         ioh.end()
         server.start()
+
+
+RSIZE = 128 << 10
+CALLS = 8
+
+
+def read_through(path: Path) -> None:
+    with opened(path, os.O_RDONLY) as fd:
+        for _ in range(CALLS):
+            assert len(os.read(fd, MIB)) == MIB
+
+
+def wait_until_followed(ioh: Ioh, path: Path) -> None:
+    """What follows calls to the server is attached after the first mount."""
+
+    def is_followed() -> int:
+        with part_of(ioh) as part:
+            read_directly(path, CALLS, MIB)
+        # Not read_lower_ops: a direct read counts as one even where nothing can be charged.
+        return part.metric("syscall", "read_lower_bytes")
+
+    why = lambda: ioh.intervals[-1]["layers"]["syscall"]["notes"]  # noqa: E731
+    wait_until(is_followed, ATTACHED_S, why=why)
+
+
+def charged(part: Part) -> dict[str, int]:
+    names = "read_calls read_calls_cached read_lower_ops read_lower_bytes"
+    names += " write_lower_ops write_lower_bytes"
+    return {name: part.metric("syscall", name) for name in names.split()}
+
+
+def test_each_call_is_charged_with_its_requests(server: Server) -> None:
+    """By an ioh that started before the first mount; afterwards the module can go."""
+    ioh = Ioh("--layers", "syscall", "--pid", str(os.getpid()), cycle_s=0.5)
+    try:
+        wait_for_source(ioh, "bpf", "syscall")
+        with mounted("4.2", f"rsize={RSIZE}", f"wsize={RSIZE}") as place:
+            path = place / "calls"
+            path.write_bytes(os.urandom(CALLS * MIB))
+            wait_until_followed(ioh, path)
+            server.drop_caches()
+            with part_of(ioh) as direct:
+                read_directly(path, CALLS, MIB)
+            with part_of(ioh) as first:
+                read_through(path)
+            with part_of(ioh) as again:
+                read_through(path)
+            with part_of(ioh) as written:
+                write_directly(path, 1, MIB)
+        uses = Path("/sys/module/nfs/refcnt")
+        wait_until(lambda: int(uses.read_text()) <= 2, ATTACHED_S)  # nfsv4's and nfsv3's
+        run("modprobe", "-r", "nfsv3", "nfsv4", "nfs")
+    finally:
+        ioh.end()
+    told = charged(direct)
+    assert (told["read_calls"], told["read_calls_cached"]) == (CALLS, 0)
+    assert told["read_lower_ops"] == CALLS * MIB // RSIZE
+    assert told["read_lower_bytes"] == about(CALLS * MIB)
+    told = charged(first)
+    assert told["read_calls"] == CALLS
+    assert told["read_lower_bytes"] == about(CALLS * MIB)
+    told = charged(again)
+    assert (told["read_calls"], told["read_calls_cached"]) == (CALLS, CALLS)
+    assert told["read_lower_ops"] == 0
+    told = charged(written)
+    assert told["write_lower_ops"] == MIB // RSIZE
+    assert told["write_lower_bytes"] == about(MIB)

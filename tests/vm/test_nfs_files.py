@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from tests.kernel.part import part_of
 from tests.kernel.rig import Ioh, opened
-from tests.vm.nfs import EXPORT, Server, mounted
+from tests.vm.nfs import EXPORT, mounted
 
-VERSIONS = ("3", "4.2")
 SYNC = os.O_WRONLY | os.O_CREAT | os.O_SYNC
 PIECE = bytes(100)
 
@@ -34,9 +31,8 @@ def writes_at_both_ends(ioh: Ioh, place: Path) -> list[dict[str, int]]:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
-    server: Server, both_ends: Ioh, version: str
+    both_ends: Ioh, version: str
 ) -> None:
     """As temporary files do: ext4 gives the number away again as soon as nobody has it open."""
     numbers, done = set(), {"first": 11, "second": 13, "third": 17}
@@ -53,10 +49,7 @@ def test_a_file_that_gets_the_inode_of_a_deleted_one_has_its_own_name(
     assert writes_at_both_ends(ioh, place) == [done, done]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_renamed_file_goes_on_under_its_new_name(
-    server: Server, both_ends: Ioh, version: str
-) -> None:
+def test_a_renamed_file_goes_on_under_its_new_name(both_ends: Ioh, version: str) -> None:
     """As logs do that are rotated under a program that has them open."""
     with mounted(version) as place, part_of(both_ends) as ioh:
         log, old = place / "log", place / "log.1"
@@ -72,10 +65,7 @@ def test_a_renamed_file_goes_on_under_its_new_name(
     assert writes_at_both_ends(ioh, place) == [done, done]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_folders_that_are_mounted_each_by_itself(
-    server: Server, both_ends: Ioh, version: str
-) -> None:
+def test_folders_that_are_mounted_each_by_itself(both_ends: Ioh, version: str) -> None:
     """As homes are: the kernel gives all of a server's file system one superblock."""
     for name in ("home-one", "home-two"):
         (EXPORT / name / "deep").mkdir(parents=True, exist_ok=True)

@@ -39,14 +39,8 @@ def findings(part: Part, rule: str) -> list[dict[str, Any]]:
 def ratio(place: Path, part: Part, **options: Any) -> tuple[float, float]:
     """RPCs for each of fio's calls by mountstats and fio, and the same in bytes."""
     before = client_counts(place)
-    job = fio(
-        place,
-        time_based=1,
-        runtime=options.pop("seconds", SECONDS),
-        size="8m",
-        filename="f",
-        **options,
-    )[0]
+    fixed = {"time_based": 1, "runtime": options.pop("seconds", SECONDS), "size": "8m"}
+    (job,) = fio(place, filename="f", **fixed, **options)
     told = client_counts(place) - before
     calls, size = job["write"]["total_ios"], job["write"]["io_bytes"]
     return told.write.calls / calls, told.write_bytes / size

@@ -7,11 +7,9 @@ hosts with one kernel.  The server's clock is 3 s ahead.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +22,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kernel.rig import MIB, ROOT, Reader, aligned, ioh_command, ioh_environment, opened
+from tests.kernel.direct import read_directly
+from tests.kernel.rig import ROOT, aligned, ioh_command, ioh_environment, opened
+from tests.kernel.talker import Running, wait_until
+from tests.kernel.test_in_flight import frozen
 from tests.vm.disks import Disks
 from tests.vm.nfs import ATTACHED_S, EXPORT, Server, client_counts, minus, mounted
 from tests.vm.stage import FILE, FILE_BYTES, SERVED, export_slow_disk
@@ -43,10 +44,9 @@ PYTHON = f"import time\nreal = time.time\ntime.time = lambda: real() + {AHEAD_S}
 DELAY_MS, LATE_MS = 5.0, 60.0
 READS = 400  # a phase
 ANSWER_MS = 20
-FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 
 
-class Hosts:
+class Hosts(Running):
     """`ioh json` of both, each second, as it runs."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,41 +62,33 @@ class Hosts:
         environment = ioh_environment()
         environment["PATH"] = f"{folder}:{os.environ['PATH']}"
         asked = ioh_command("json", *words, "--layers", "nfs_client,tcp,nfs_server,block")
-        self.process = subprocess.Popen(
-            [asked[0], "-X", "faulthandler", *asked[1:]],
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-        assert self.process.stdout is not None
-        self._output = Reader(self.process.stdout.fileno())
-        self._output.start()
+        super().__init__([asked[0], "-X", "faulthandler", *asked[1:]], env=environment)
 
     def lines(self, first: int = 0) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._output.lines[first:]]
+        return [json.loads(line) for line in self.output.lines[first:]]
 
     def seconds(self, count: int) -> list[dict[str, Any]]:
         """What comes from now on, up to so many lines of both together."""
-        first = at = len(self._output.lines)
+        first = at = len(self.output.lines)
         while count:
-            self._output.wait_for(at + 1, 60.0)
-            count -= not json.loads(self._output.lines[at])["host"]
+            self.output.wait_for(at + 1, 60.0)
+            count -= not json.loads(self.output.lines[at])["host"]
             at += 1
         return self.lines(first)
 
     def wait_for_probes(self) -> None:
         wanted = {("cli", "nfs_client"), ("srv", "nfs_server"), ("srv", "block")}
-        deadline = time.monotonic() + ATTACHED_S
-        while True:
-            assert time.monotonic() < deadline
-            told = {
+
+        def are_measured() -> bool:
+            return wanted <= {
                 (line["host"]["name"], name)
                 for line in self.seconds(2)
                 if line["host"]
                 for name, layer in line["layers"].items()
                 if layer.get("source") == "bpf"
             }
-            if wanted <= told:
-                return
+
+        wait_until(are_measured, ATTACHED_S)
 
     def cut(self) -> None:
         """The client's connection ends, and all that runs at its other end."""
@@ -104,15 +96,6 @@ class Hosts:
             with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
                 if not Path(f"/proc/{process.pid}/ns/net").samefile("/proc/self/ns/net"):
                     process.send_signal(signal.SIGKILL)
-
-    def end(self) -> None:
-        self.process.terminate()
-        try:
-            assert self.process.wait(60) == 0
-        finally:
-            self._output.join(10)
-            assert self.process.stdout is not None
-            self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +105,9 @@ def made(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
         try:
             yield hosts
         finally:
-            hosts.end()
+            hosts.end(within_s=60)
+            print(*hosts.messages.lines[-9:])
+            assert hosts.process.returncode == 0
 
 
 @pytest.fixture
@@ -169,13 +154,6 @@ def rules_of(lines: list[dict[str, Any]]) -> set[str]:
     } & names
 
 
-def read_one_by_one(path: Path, count: int) -> None:
-    """Direct reads of 4 KiB, one at a time."""
-    with opened(path, os.O_RDONLY | os.O_DIRECT) as fd, aligned(4096) as buffer:
-        for number in range(count):
-            os.preadv(fd, [buffer], number % 256 * 4096)
-
-
 def matched_of(lines: list[dict[str, Any]]) -> dict[float, int]:
     """READs timed at both ends, by the upper edge of what the network took, in us."""
     found: dict[float, int] = {}
@@ -190,7 +168,8 @@ def matched_of(lines: list[dict[str, Any]]) -> dict[float, int]:
 def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, Any]], float]:
     """What is told of so many reads, and the mean round trip by the kernel's own count, in us."""
     first, before = len(hosts.lines()), client_counts(path.parent).read
-    read_one_by_one(path, count)
+    for _ in range(count // READS):
+        read_directly(path, READS)
     told = minus(client_counts(path.parent).read, before)
     assert told.calls == count
     hosts.seconds(3)
@@ -200,8 +179,8 @@ def phase(hosts: Hosts, path: Path, count: int = READS) -> tuple[list[dict[str, 
 @pytest.mark.parametrize("version", ["3", "4.0", "4.2"])
 def test_the_networks_time_is_exact(server: Server, hosts: Hosts, version: str) -> None:
     with mounted(version) as place:
-        (place / "one").write_bytes(os.urandom(MIB))
-        read_one_by_one(place / "one", 256)  # into the server's cache
+        (place / "one").write_bytes(os.urandom(READS * 4096))
+        read_directly(place / "one", READS)  # into the server's cache
         hosts.seconds(3)
         lines, plain_us = phase(hosts, place / "one", READS)
         plain = reads_of(lines)
@@ -228,8 +207,8 @@ def test_each_call_that_the_network_kept_is_found(
     """Few calls are late: the mean hides it, the 99th percentile does not."""
     times_ms = []
     with mounted(version) as place, aligned(4096) as buffer:
-        (place / "one").write_bytes(os.urandom(MIB))
-        read_one_by_one(place / "one", 256)  # into the server's cache
+        (place / "one").write_bytes(os.urandom(READS * 4096))
+        read_directly(place / "one", READS)  # into the server's cache
         hosts.seconds(3)
         first = len(hosts.lines())
         # What is not sent at once is late.
@@ -238,7 +217,7 @@ def test_each_call_that_the_network_kept_is_found(
             for number in range(READS):
                 time.sleep(0.005)  # so few a second that all are sampled
                 began = time.monotonic()
-                os.preadv(fd, [buffer], number % 256 * 4096)
+                os.preadv(fd, [buffer], number * 4096)
                 times_ms.append((time.monotonic() - began) * 1e3)
             hosts.seconds(3)
     lines = hosts.lines(first)
@@ -276,17 +255,6 @@ def test_the_servers_disk_is_told_from_the_network(server: Server, hosts: Hosts)
     assert rules_of(lines) == {"disk_adds"}
 
 
-@contextlib.contextmanager
-def frozen(folder: Path) -> Iterator[None]:
-    """What writes to this file system waits."""
-    with opened(folder, os.O_RDONLY) as fd:
-        fcntl.ioctl(fd, FREEZE, 0)
-        try:
-            yield
-        finally:
-            fcntl.ioctl(fd, THAW, 0)
-
-
 def test_a_server_that_pauses_is_told_from_its_disk(hosts: Hosts) -> None:
     with mounted("4.2") as place:
         stop = threading.Event()
@@ -322,7 +290,7 @@ def test_a_server_that_pauses_is_told_from_its_disk(hosts: Hosts) -> None:
 
 def test_a_cut_connection_loses_the_gap_alone(server: Server, hosts: Hosts) -> None:
     with mounted("4.2") as place:
-        (place / "one").write_bytes(os.urandom(MIB))
+        (place / "one").write_bytes(os.urandom(READS * 4096))
         hosts.seconds(3)
         first = len(hosts.lines())
         before = phase(hosts, place / "one")[0]

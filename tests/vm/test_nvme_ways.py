@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernel.direct import read_directly, write_directly
 from tests.kernel.part import part_of
-from tests.kernel.rig import MIB, Ioh, aligned, opened, run
+from tests.kernel.rig import MIB, Ioh, opened, run
+from tests.kernel.talker import wait_until
 from tests.kernel.witness import DiskStats, diskstats
 from tests.vm.nfs import watching
 
@@ -71,13 +73,10 @@ def connected(port: int) -> Iterator[None]:
 
 def reached_by(count: int) -> str:
     """The disk's name, once there are so many ways to it; all of them are used in turn."""
-    deadline = time.monotonic() + 60
-    while len(found := ways()) < count:
-        assert time.monotonic() < deadline, (found, list(Path("/sys/block").iterdir()))
-        time.sleep(0.2)
+    wait_until(lambda: len(ways()) >= count, why=lambda: [*Path("/sys/block").iterdir()])
     (policy,) = Path("/sys/class/nvme-subsystem").glob("nvme-subsys*/iopolicy")
     policy.write_text("round-robin")
-    (name,) = {f"{way.split('c')[0]}n{way.split('n')[-1]}" for way in found}
+    (name,) = {f"{way.split('c')[0]}n{way.split('n')[-1]}" for way in ways()}
     return name
 
 
@@ -86,12 +85,8 @@ def ways() -> list[str]:
 
 
 def load(name: str) -> None:
-    path = f"/dev/{name}"
-    with opened(path, os.O_RDWR | os.O_DIRECT) as fd, aligned(8 * KIB) as buffer:
-        for at in range(READS):
-            os.preadv(fd, [memoryview(buffer)[: 4 * KIB]], at * MIB)
-        for at in range(WRITES):
-            os.pwritev(fd, [buffer], at * MIB)
+    read_directly(f"/dev/{name}", READS, 4 * KIB, MIB)
+    write_directly(f"/dev/{name}", WRITES, 8 * KIB, MIB)
 
 
 def loaded(name: str) -> dict[str, DiskStats]:
