@@ -93,14 +93,12 @@ def _paged_in(recent: Stretch, into: float) -> str:
 def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
     """Memory waiting for write-back beside where the kernel begins to slow writers down."""
     host = recent[-1].host
-    dirty, most, background = (
-        host.dirty_bytes, host.dirty_limit_bytes, host.dirty_background_bytes
-    )  # fmt: skip
-    if dirty is None or not most or background is None:
+    most, background = host.dirty_limit_bytes, host.dirty_background_bytes
+    if host.dirty_bytes is None or not most or background is None:
         return
     # balance_dirty_pages() leaves writers alone up to the middle of the two limits.
     begins = (most + background) / 2
-    waiting = dirty + (host.writeback_bytes or 0)
+    waiting = host.dirty_bytes + (host.writeback_bytes or 0)
     buffered = sum_op(recent, "syscall", "write_buffered")
     below = sum_op(recent, "block", "write")
     slowest, least_us = buffered.max_us or 0.0, limits["pause_min_ms"] * 1e3
