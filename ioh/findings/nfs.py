@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
-from ioh.findings.sums import measured, sum_metrics, sum_rows
+from ioh.findings.sums import increases, measured, sum_rows
 from ioh.findings.window import Stretch, once, rows_of, seconds_of
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
@@ -137,7 +137,7 @@ def threads_of(snapshots: Sequence[Snapshot]) -> Threads | None:
     ]
     if not looks:
         return None
-    queued, woken = sum_metrics(snapshots, "nfs_server", "queued_per_s", "woken_per_s")
+    queued, woken = increases(snapshots, "nfs_server", "queued", "woken")
     is_told = any(
         layer.metrics.get("woken_per_s") is not None
         for _, layer in measured(snapshots, "nfs_server")

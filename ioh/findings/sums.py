@@ -105,15 +105,15 @@ def sum_op(snapshots: Sequence[Snapshot], layer: str, op: str, part: str = "") -
 
 
 @once
-def sum_metric(snapshots: Sequence[Snapshot], layer: str, name: str) -> float:
-    """Increase of a counter over these intervals, from its rates; 0 where none knew it."""
-    layers = measured(snapshots, layer)
+def increase(snapshots: Sequence[Snapshot], layer: str, counter: str) -> float:
+    """By how much a layer's own counter grew, from its rates; 0 where no interval knew it."""
+    layers, name = measured(snapshots, layer), f"{counter}_per_s"
     return sum([seconds * (found.metrics.get(name) or 0.0) for seconds, found in layers])
 
 
-def sum_metrics(snapshots: Sequence[Snapshot], layer: str, *names: str) -> list[float]:
+def increases(snapshots: Sequence[Snapshot], layer: str, *counters: str) -> list[float]:
     """The same of several."""
-    return [sum_metric(snapshots, layer, name) for name in names]
+    return [increase(snapshots, layer, counter) for counter in counters]
 
 
 def sum_rows(

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from ioh.findings.window import rows_of, seconds_of
 from ioh.model.snapshot import Snapshot
 
+RECENT_S = 4.0
+CALM_S = 8.0 * 0.95  # before, to compare with
+PROBE = "probe of the database"
+SHOW = "ioh text --layers db -d top"
 _EACH = "cpu"  # each of them has it once
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -147,7 +148,8 @@ class Window:
         if found is None:
             count = bisect_left(self._back_s, seconds * 0.95) + 1
             self._stretches[seconds] = found = Stretch(self._all[-count:])
-            found.window, found.known, found.known_of = self, {}, self._known_of[-count:]
+            found.window = weakref.proxy(self)  # so that all of it goes at once, without gc
+            found.known, found.known_of = {}, self._known_of[-count:]
             found.seconds = sum(snapshot.interval_s for snapshot in found)
         return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from itertools import islice
 from math import isfinite
@@ -18,7 +18,6 @@ import ioh
 from ioh.findings.spans import FindingSpan
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.metric import LayerSpec, MetricSpec
-from ioh.model.path import Path as IoPath
 from ioh.model.path import paths
 from ioh.model.printable import printable
 from ioh.model.sample import Unavailable, Value
@@ -142,7 +141,10 @@ def render_recording(recorded: Recorded) -> str:
             [_at(recorded, one.begin_unix_s), _at(recorded, one.end_unix_s), one.finding.severity]
             for one in findings or ()
         ],
-        "paths": [_steps(direction, path) for direction, path in way.items()],
+        "paths": [
+            {"label": direction, "steps": [[x.title, _short(x.us, 1e-3)] for x in path.segments]}
+            for direction, path in way.items()
+        ],
         "lines": [row.line() for row in rows if row.op.is_main][:_LINES],
         "heats": [row.heat() for row in heats],
     }
@@ -216,11 +218,6 @@ def _fitting(text: str, most_bytes: int) -> str:
     return text if text == whole else f"{text}…"
 
 
-def _steps(direction: str, path: IoPath) -> dict[str, Any]:
-    steps = [[step.title, _short(step.us, 1e-3)] for step in path.segments]
-    return {"label": direction, "steps": steps}
-
-
 def _facts(whole: Snapshot) -> Iterator[tuple[str, str]]:
     """What the page is of, by name."""
     host = whole.host
@@ -240,8 +237,7 @@ def _facts(whole: Snapshot) -> Iterator[tuple[str, str]]:
         yield from ((f"layer {name}", note) for note in layer.notes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -263,17 +259,16 @@ def _tables(layers: Mapping[str, LayerSnapshot], top: int | None) -> Iterator[_T
             columns = [column for column in spec.columns if column.title][:_WIDE]
             keys = spec.keys[:_WIDE]
             rows = [
-                (*row.key[: len(keys)], *_cells(columns, row))
+                (*row.key[: len(keys)], *(_cell(column, row) for column in columns))
                 for row in layer.tables.get(spec.name, ())[:top]
             ]
             head = (*keys, *(column.title for column in columns))
             yield _Table(f"{layer.spec.title} {spec.title}", head, rows, len(keys))
 
 
-def _cells(columns: Sequence[MetricSpec], row: TableRow) -> Iterator[str]:
-    for column in columns:
-        name = column.derived_name
-        yield format_unit(name, column.title, row.values.get(name))
+def _cell(column: MetricSpec, row: TableRow) -> str:
+    name = column.derived_name
+    return format_unit(name, column.title, row.values.get(name))
 
 
 def _within(most: int, tables: Iterable[_Table]) -> Iterator[_Table]:
@@ -282,5 +277,4 @@ def _within(most: int, tables: Iterable[_Table]) -> Iterator[_Table]:
         rows = table.rows[: min(most, _TABLE_ROWS)]
         most -= len(rows)
         if table.rows:
-            left_out = len(table.rows) - len(rows)
-            yield replace(table, rows=rows, left_out=left_out)
+            yield table._replace(rows=rows, left_out=len(table.rows) - len(rows))

@@ -18,7 +18,6 @@ from tests.scenarios.plays import (
     on_disk,
     on_file,
     on_folder,
-    on_sparse_file,
 )
 from tests.scenarios.stage import Stage
 
@@ -104,11 +103,11 @@ for i in range(10**9):
 """
 random_window = on_file(Load(python=_SCATTER, queue={"read_ahead_kb": "1024"}, seconds=16))
 
-sparse_direct = on_sparse_file(
-    Load(fio=("--rw=randread", "--bs=64k", DIRECT, PSYNC), seconds=9), "2G"
+sparse_direct = on_file(
+    Load(fio=("--rw=randread", "--bs=64k", DIRECT, PSYNC), seconds=9), holes="2G"
 )
-sparse_buffered = on_sparse_file(
-    Load(fio=("--rw=read", "--bs=64k", "--rate=150m", PSYNC), seconds=10), "8G"
+sparse_buffered = on_file(
+    Load(fio=("--rw=read", "--bs=64k", "--rate=150m", PSYNC), seconds=10), holes="8G"
 )
 
 _WRITE_4K = ("--rw=write", "--bs=4k", PSYNC, "--fallocate=none")
@@ -120,8 +119,7 @@ def joined_writes(stage: Stage) -> None:
     stage.record("--device", volume.loop.name, *LAYERS)
     stage.fio(f"--directory={volume.mount}", *_WRITE_4K, "--size=128M", "--rate=12m")
     stage.python("import os,sys,time\nwhile True: time.sleep(2); os.sync()")
-    stage.begins()
-    time.sleep(42)
+    stage.begins_for(42)
 
 
 def sync_log(stage: Stage) -> None:
@@ -131,8 +129,7 @@ def sync_log(stage: Stage) -> None:
     stage.record("--device", volume.loop.name, *LAYERS)
     stage.fio(f"--directory={volume.mount}", "--size=32M", "--rw=write", "--bs=4k", PSYNC,
               "--fsync=1", "--numjobs=2", limit=limit)  # fmt: skip
-    stage.begins()
-    time.sleep(11)
+    stage.begins_for(11)
 
 
 def full_cache(stage: Stage) -> None:
@@ -152,8 +149,7 @@ def local_rival(stage: Stage) -> None:
     stage.fio(*job, "--iodepth=8", limit=limit)
     time.sleep(22)
     stage.fio(*job, "--iodepth=32", limit=limit)
-    stage.begins()
-    time.sleep(10)
+    stage.begins_for(10)
 
 
 def remote_rival(stage: Stage) -> None:
@@ -164,8 +160,7 @@ def remote_rival(stage: Stage) -> None:
     stage.fio(f"--filename={disk.path}", *RANDOM_4K, AIO, "--iodepth=8", limit=limit)
     time.sleep(22)
     limit.set(read_ops=700)
-    stage.begins()
-    time.sleep(10)
+    stage.begins_for(10)
 
 
 def faster_tier(stage: Stage) -> None:

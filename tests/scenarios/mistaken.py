@@ -10,7 +10,7 @@ import time
 
 from tests.kernel.rig import MIB
 from tests.scenarios.anomalies import RANDOM_4K
-from tests.scenarios.plays import AIO, LAYERS, PSYNC, Load, on_disk, on_file, on_sparse_file
+from tests.scenarios.plays import AIO, LAYERS, PSYNC, Load, on_disk, on_file
 from tests.scenarios.stage import Stage
 
 SECONDS = 14
@@ -72,8 +72,7 @@ def small_files(stage: Stage) -> None:
 
 def file_heads(stage: Stage) -> None:
     _files(stage, 1500, 100_000, 4096)
-    stage.begins()
-    time.sleep(16)
+    stage.begins_for(16)
 
 
 _DD_AGAIN = (
@@ -81,8 +80,8 @@ _DD_AGAIN = (
     "dd of={{path}} oflag=nocache conv=notrunc,fdatasync count=0; done"
 )
 # Few reads, each of which takes seconds.
-sparse_once = on_sparse_file(Load(shell=_DD_AGAIN.format("bs=1G count=2"), seconds=16), "8G")
-sparse_again = on_sparse_file(Load(shell=_DD_AGAIN.format("bs=1M"), seconds=9), "1G")
+sparse_once = on_file(Load(shell=_DD_AGAIN.format("bs=1G count=2"), seconds=16), holes="8G")
+sparse_again = on_file(Load(shell=_DD_AGAIN.format("bs=1M"), seconds=9), holes="1G")
 
 
 def long_rival(stage: Stage) -> None:
@@ -94,8 +93,7 @@ def long_rival(stage: Stage) -> None:
     stage.fio(f"--filename={disk.path}", *RANDOM_4K, PSYNC, "--rate_iops=300", limit=limit)
     time.sleep(20)
     stage.fio(f"--filename={disk.path}", *RANDOM_4K, AIO, "--iodepth=64", limit=limit)
-    stage.begins()
-    time.sleep(45)
+    stage.begins_for(45)
 
 
 one_limited_reader = on_disk(Load(fio=(*RANDOM_4K, PSYNC), group=80, seconds=14))

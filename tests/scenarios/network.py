@@ -68,10 +68,7 @@ def _traffic(
         drop_two_percent(other)
     stage.record(*TCP, prefix=one.command())
     stage.load(*one.command("python3", "-c", _SOURCE, "10.99.0.2", str(send_rate)))
-    stage.begins()
-    time.sleep(11)
-    stage.end_recording()
-    stage.end_loads()
+    stage.begins_for(11)
 
 
 def lossy_link(stage: Stage) -> None:
@@ -98,10 +95,7 @@ def full_backlog(stage: Stage) -> None:
     one = stage.namespace("a")
     stage.record(*TCP, prefix=one.command())
     stage.load(*one.command("python3", "-c", _DEAF, "127.0.0.1"))
-    stage.begins()
-    time.sleep(11)
-    stage.end_recording()
-    stage.end_loads()
+    stage.begins_for(11)
 
 
 def dark_peer(stage: Stage) -> None:
@@ -114,7 +108,4 @@ def dark_peer(stage: Stage) -> None:
     time.sleep(6)
     other.run("nft", "add table inet ioh; add chain inet ioh in "
               "{ type filter hook input priority 0; policy drop; };")  # fmt: skip
-    stage.begins()
-    time.sleep(15)
-    stage.end_recording()
-    stage.end_loads()
+    stage.begins_for(15)

@@ -79,26 +79,20 @@ def on_disk(load: Load) -> Play:
     return play
 
 
-def on_file(load: Load, size: int = FILE_BYTES, *, is_cached: bool = False) -> Play:
-    """On a file, of which nothing or everything is in memory."""
+def on_file(
+    load: Load, size: int = FILE_BYTES, *, is_cached: bool = False, holes: str = ""
+) -> Play:
+    """On a file of which nothing or everything is in memory, or that is one hole of that size."""
 
     def play(stage: Stage) -> None:
         volume = stage.volume()
-        path = volume.file("f", size)
+        if holes:
+            path = volume.mount / "f"
+            run("truncate", "-s", holes, path)
+        else:
+            path = volume.file("f", size)
         if is_cached:
             path.read_bytes()
-        load.play(stage, volume.loop, str(path))
-
-    return play
-
-
-def on_sparse_file(load: Load, size: str) -> Play:
-    """On a file that is one hole."""
-
-    def play(stage: Stage) -> None:
-        volume = stage.volume()
-        path = volume.mount / "f"
-        run("truncate", "-s", size, path)
         load.play(stage, volume.loop, str(path))
 
     return play

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from tests.kernel.netns import Namespace
 from tests.kernel.rig import MIB, Loop, Volume, ioh_command, ioh_environment, run
@@ -22,23 +23,43 @@ OWN_FIO = "ioh-fio"
 _ENDLESS = ("--name=j", "--time_based", "--runtime=3600", "--thread", "--norandommap")
 _START_S = 60.0
 _FILL_BYTES = 4 * MIB
+_Made = TypeVar("_Made", Loop, Volume, "Btrfs", "Limit", "MemoryLimit", "Zram", Namespace)
 
 
-class Limit:
+_GROUPS = Path("/sys/fs/cgroup")
+_IS_V2 = (_GROUPS / "cgroup.controllers").exists()
+
+
+class Group:
+    """A control group, by the names of its controller in version 1 and 2."""
+
+    def __init__(self, name: str, controller_v1: str, controller: str) -> None:
+        base = _GROUPS if _IS_V2 else _GROUPS / controller_v1
+        if _IS_V2:
+            (base / "cgroup.subtree_control").write_text(f"+{controller}")
+        self.folder = base / f"ioh-{os.getpid()}-{name}"
+        self.folder.mkdir()
+
+    def close(self) -> None:
+        """Remove it, once what it held has ended."""
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+                return
+            time.sleep(0.1)
+        self.folder.rmdir()
+
+
+class Limit(Group):
     """A control group with a limit of I/O to one device; what it holds is slowed down."""
 
     def __init__(self, number: str) -> None:
+        super().__init__(number.replace(":", "-"), "blkio", "io")
         self._number = number
-        self._is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-        base = Path("/sys/fs/cgroup") if self._is_v2 else Path("/sys/fs/cgroup/blkio")
-        if self._is_v2:
-            (base / "cgroup.subtree_control").write_text("+io")
-        self.folder = base / f"ioh-{os.getpid()}-{number.replace(':', '-')}"
-        self.folder.mkdir()
 
     def set(self, *, read_ops: int = 0, write_ops: int = 0) -> None:
         """Operations a second; 0 for as many as come."""
-        if self._is_v2:
+        if _IS_V2:
             words = f"riops={read_ops or 'max'} wiops={write_ops or 'max'}"
             (self.folder / "io.max").write_text(f"{self._number} {words}")
             return
@@ -48,34 +69,16 @@ class Limit:
 
     def close(self) -> None:
         self.set()
-        _remove(self.folder)
+        super().close()
 
 
-class MemoryLimit:
+class MemoryLimit(Group):
     """A control group that may use so much memory."""
 
     def __init__(self, most_bytes: int) -> None:
-        is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-        base = Path("/sys/fs/cgroup") if is_v2 else Path("/sys/fs/cgroup/memory")
-        if is_v2:
-            (base / "cgroup.subtree_control").write_text("+memory")
-        self.folder = base / f"ioh-{os.getpid()}-memory"
-        self.folder.mkdir()
-        name = "memory.max" if is_v2 else "memory.limit_in_bytes"
+        super().__init__("memory", "memory", "memory")
+        name = "memory.max" if _IS_V2 else "memory.limit_in_bytes"
         (self.folder / name).write_text(str(most_bytes))
-
-    def close(self) -> None:
-        _remove(self.folder)
-
-
-def _remove(folder: Path) -> None:
-    """A control group, once what it held has ended."""
-    for _ in range(50):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-            return
-        time.sleep(0.1)
-    folder.rmdir()
 
 
 def fill(path: Path, size: int) -> None:
@@ -152,43 +155,37 @@ class Stage:
         self.end_loads()
         self._stack.close()
 
+    def _given_back(self, made: _Made) -> _Made:
+        """The same, closed in the end."""
+        self._stack.callback(made.close)
+        return made
+
     def disk(self) -> Loop:
         """A bare loop device, written all over with what does not compress."""
-        loop = Loop(self.folder, DISK_BYTES)
-        self._stack.callback(loop.close)
+        loop = self._given_back(Loop(self.folder, DISK_BYTES))
         fill(loop.image, DISK_BYTES)
         return loop
 
     def volume(self, size: int = DISK_BYTES) -> Volume:
         """ext4 on a loop device."""
-        volume = Volume(self.folder, size)
-        self._stack.callback(volume.close)
-        return volume
+        return self._given_back(Volume(self.folder, size))
 
     def btrfs(self, options: str = "defaults") -> Btrfs:
         """btrfs on a loop device."""
-        volume = Btrfs(self.folder, options)
-        self._stack.callback(volume.close)
-        return volume
+        return self._given_back(Btrfs(self.folder, options))
 
     def limit(self, number: str) -> Limit:
         """A control group whose I/O to the device of that number can be limited."""
-        limit = Limit(number)
-        self._stack.callback(limit.close)
-        return limit
+        return self._given_back(Limit(number))
 
     def memory_limit(self, most_bytes: int) -> MemoryLimit:
         """A control group whose memory is limited."""
-        limit = MemoryLimit(most_bytes)
-        self._stack.callback(limit.close)
-        return limit
+        return self._given_back(MemoryLimit(most_bytes))
 
     def zram(self) -> Zram:
         """A disk in memory, of the kernel's own compression."""
         run("sh", "-c", "[ -e /sys/class/zram-control ] || modprobe zram")
-        disk = Zram(2 * DISK_BYTES)
-        self._stack.callback(disk.close)
-        return disk
+        return self._given_back(Zram(2 * DISK_BYTES))
 
     def swap_on(self, disk: Loop | Zram) -> None:
         """Let memory be swapped to a disk, until the end."""
@@ -218,9 +215,7 @@ class Stage:
 
     def namespace(self, name: str) -> Namespace:
         """A network namespace with loopback up."""
-        made = Namespace(name)
-        self._stack.callback(made.close)
-        return made
+        return self._given_back(Namespace(name))
 
     def at_end(self, undo: Callable[..., object], *words: object) -> None:
         """Call that once the loads have ended, before what was made earlier is given back."""
@@ -286,6 +281,11 @@ class Stage:
     def begins(self) -> None:
         """Mark the moment from which the anomaly is there to be seen."""
         run(*self._prefix, *ioh_command("mark", BEGINS, "--file", str(self._output)))
+
+    def begins_for(self, seconds: float) -> None:
+        """Mark that moment, and wait as long as the anomaly lasts."""
+        self.begins()
+        time.sleep(seconds)
 
     def end_recording(self) -> None:
         if self._recorder is not None:

@@ -19,8 +19,7 @@ def cached_image(stage: Stage) -> None:
     disk.image.read_bytes()
     stage.record_all_disks(disk, *LAYERS)  # what is read of the one below is what tells
     stage.own_fio(f"--filename={disk.path}", "--rw=randread", "--bs=64k", DIRECT, PSYNC)
-    stage.begins()
-    time.sleep(10)
+    stage.begins_for(10)
 
 
 def direct_image(stage: Stage) -> None:
@@ -43,8 +42,7 @@ def half_cached(stage: Stage) -> None:
     stage.record("--device", disk.name, *LAYERS)
     stage.fio(f"--filename={rival}", "--rw=randread", "--bs=1M", DIRECT, AIO, "--iodepth=3")
     stage.python(_HALVES, disk.path, str(disk.image))
-    stage.begins()
-    time.sleep(16)
+    stage.begins_for(16)
 
 
 # Six of ten reads go to the first half of a disk, which is in memory whatever others do to the page
@@ -66,8 +64,7 @@ while True:
 
 def compressed(stage: Stage) -> None:
     _write_btrfs(stage, "compress-force=lzo", "--buffer_compress_percentage=80")
-    stage.begins()
-    time.sleep(16)
+    stage.begins_for(16)
 
 
 # Reads a file from its disk, again and again: path.
@@ -82,8 +79,7 @@ while True:
 
 def compressed_reads(stage: Stage) -> None:
     _read_btrfs(stage, b"five of six words are the same as before " + os.urandom(8))
-    stage.begins()
-    time.sleep(11)
+    stage.begins_for(11)
 
 
 def incompressible_reads(stage: Stage) -> None:
@@ -125,8 +121,7 @@ def scrub(stage: Stage) -> None:
     speed = next(volume.sysfs.glob("devinfo/*/scrub_speed_max"))
     speed.write_text(str(40 * MIB))
     stage.load("sh", "-c", f"while :; do btrfs scrub start -B {volume.mount} || exit 1; done")
-    stage.begins()
-    time.sleep(9)
+    stage.begins_for(9)
 
 
 def read_btrfs(stage: Stage) -> None:
@@ -167,8 +162,7 @@ def _swap(stage: Stage, disk: Loop | Zram) -> None:
     stage.swap_on(disk)
     stage.record("--device", disk.name, *LAYERS)
     stage.python(_TOUCH, "200", limit=stage.memory_limit(64 * MIB))
-    stage.begins()
-    time.sleep(12)
+    stage.begins_for(12)
 
 
 def memory_writes(stage: Stage) -> None:
@@ -178,5 +172,4 @@ def memory_writes(stage: Stage) -> None:
     # Into a new file each time: ext4 writes back what is truncated and written anew.
     stage.load("sh", "-c", f"cd {volume.mount}; while :; do dd if=/dev/zero of=f bs=1M count=900 "
                "|| exit 1; rm f; done")  # fmt: skip
-    stage.begins()
-    time.sleep(11)
+    stage.begins_for(11)

@@ -8,24 +8,27 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from ioh.commands.explain import render_rule
 from ioh.findings.config import Config, read_config
 from ioh.findings.engine import MAX_SUBJECTS, Engine
+from ioh.findings.format_sentence import program
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts, all_rules
 from ioh.findings.sums import sum_op
 from ioh.findings.window import DETAIL_S, Recall, Stretch, Window, op_of
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.finding import Evidence
-from ioh.model.sample import Unavailable
+from ioh.model.sample import Unavailable, others_key
 from ioh.model.snapshot import LayerSnapshot, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
 from tests import fakes
 from tests.demo_samples import intervals
+from tests.unit.snapshot_maker import START_S, by_chance
 
 BAD = "\x1b[31m[/b]\n\u202eevil"
 
@@ -348,3 +351,25 @@ def test_a_rule_refers_to_rules_that_exist(found: Rule) -> None:
     texts += [why for _, why in found.thresholds.values()]
     named = {name for text in texts for name in re.findall(r"\bsee (\w+)", text)}
     assert named <= set(all_rules())
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"), [(("4121", "fio"), "fio[4121]"), (others_key(2), "many programs")]
+)
+def test_a_program_is_named_and_the_row_of_the_others_is_none(
+    key: tuple[str, ...], wanted: str
+) -> None:
+    assert program(key, "many programs") == wanted
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_any_snapshot_can_be_judged(seed: int) -> None:
+    """Numbers that are unknown, zero or absurd: no rule stumbles, nor says what cannot be shown."""
+    random, engine = Random(seed), Engine()
+    for i in range(60):
+        for finding in engine.judge(by_chance(random, START_S + i)).findings:
+            texts = [finding.cause, finding.advice, finding.command, finding.subject]
+            texts += [item.text for item in finding.evidence]
+            assert all(text.isprintable() for text in texts)
+            assert "nan" not in finding.cause.split()
+            assert finding.cause.endswith(".")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size
 from ioh.findings.nfs import metric_mean, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import OpSum, sum_metric, sum_metrics, sum_op
+from ioh.findings.sums import OpSum, increase, increases, sum_op
 from ioh.findings.window import Stretch, busiest, rows_of
 from ioh.model.finding import Evidence
 
@@ -44,11 +44,9 @@ def caching(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _local(recent: Stretch, read: OpSum, limits: Limits) -> Verdicts:
-    names = ("calls", "calls_cached", "calls_at_end", "lower_bytes", "packed_bytes",
-             "unpacked_bytes")  # fmt: skip
-    calls, cached, at_end, fetched, packed, unpacked = sum_metrics(
-        recent, "syscall", *(f"read_{name}_per_s" for name in names)
-    )
+    calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
+    at_end, fetched = increases(recent, "syscall", "read_calls_at_end", "read_lower_bytes")
+    packed, unpacked = increases(recent, "syscall", "read_packed_bytes", "read_unpacked_bytes")
     elsewhere = off_disk_bytes(recent, "read")
     if not calls or elsewhere > read.bytes / 2:
         return
@@ -112,7 +110,7 @@ def _writes(recent: Stretch, limits: Limits) -> Verdicts:
 
 
 def _nfs(recent: Stretch, limits: Limits) -> Verdicts:
-    a_second = sum_metric(recent, "nfs_client", "app_read_bytes_per_s") / caching.recent_s
+    a_second = increase(recent, "nfs_client", "app_read_bytes") / caching.recent_s
     share = metric_mean(recent, "nfs_client", "cached_pct", "app_read_bytes_per_s")
     least = limits["cached_min_pct"]
     if share is None or share < least or a_second < limits["bytes_min_per_s"]:

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from ioh.findings.format_sentence import rate, size, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_metrics, sum_op, sum_rows
+from ioh.findings.sums import increases, sum_op, sum_rows
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
@@ -50,9 +50,7 @@ def compression(recent: Stretch, limits: Limits) -> Verdicts:
 
 def _reads(recent: Stretch, limits: Limits) -> Verdicts:
     """What was unpacked, where the file system tells."""
-    packed, unpacked = sum_metrics(
-        recent, "syscall", "read_packed_bytes_per_s", "read_unpacked_bytes_per_s"
-    )
+    packed, unpacked = increases(recent, "syscall", "read_packed_bytes", "read_unpacked_bytes")
     if not packed or unpacked / recent.seconds < limits["bytes_min_per_s"]:
         return
     ratio, least = unpacked / packed, limits["ratio_min"]

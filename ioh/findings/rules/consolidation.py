@@ -9,7 +9,7 @@ from ioh.findings.format_sentence import duration, size, times
 from ioh.findings.nfs import mounts, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces
-from ioh.findings.sums import sum_metrics, sum_op
+from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Recall, Stretch
 from ioh.model.finding import Evidence
 
@@ -125,9 +125,8 @@ def _gone_down(pieces: Pieces) -> Pieces:
 
 
 def _reads(recent: Stretch, limits: Limits) -> Pieces | None:
-    calls, ops, bytes_ = sum_metrics(
-        recent, "syscall", "read_calls_per_s", "read_lower_ops_per_s", "read_lower_bytes_per_s"
-    )
+    calls = increase(recent, "syscall", "read_calls")
+    ops, bytes_ = increases(recent, "syscall", "read_lower_ops", "read_lower_bytes")
     if not ops or calls / recent.seconds < limits["calls_min_per_s"]:
         return None
     buffered = sum_op(recent, "syscall", "read_buffered")

@@ -8,17 +8,13 @@ from operator import itemgetter
 from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
-from ioh.findings.waits import Waits, waits_by_server
+from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
 from ioh.findings.window import Recall, Stretch, duration_s, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
-_RECENT_S = 4.0
-_CALM_S = 8.0 * 0.95
 _MOST_SYNCS = 3.0  # that a commit waits for: else it is something else
 _MOST_OF = 0.5  # of a log sync's time: what names where it goes
-_PROBE = "probe of the database"
-_SHOW = "ioh text --layers db -d top"
 
 
 @Rule(
@@ -31,7 +27,7 @@ _SHOW = "ioh text --layers db -d top"
     false_alarm="A log must be synced; where a disk without a protected cache is all there is, "
     "this is its limit, and it says how far.",
     wrong_if="with synchronous_commit = off commits take as long as before",
-    check=_SHOW,
+    check=SHOW,
     thresholds={
         "commits_min_per_s": (20, "smaller loads are ignored"),
         "share_min": (0.5, "of the commits' time: nothing else has as much"),
@@ -63,13 +59,13 @@ def commit_bound(recent: Stretch, limits: Limits) -> Verdicts:
             f"{duration(commits.mean_us)}; {percent(share)} of that is the log's sync, "
             f"{duration(sync.mean_us)} each{whose}{_where(recent, sync.mean_us)}.",
             evidence=(
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, _PROBE),
-                Evidence(each, "wait_us", sync.mean_us, least_us, _PROBE),
+                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
+                Evidence(each, "wait_us", sync.mean_us, least_us, PROBE),
             ),
             advice="Give the log a device that answers a sync soon (a protected write cache), "
             "commit more rows at once, or let commits share a sync (commit_delay). "
             "synchronous_commit = off is as fast, and loses the last commits in a crash.",
-            command=_SHOW,
+            command=SHOW,
         )
 
 
@@ -123,7 +119,7 @@ def _where(recent: Stretch, sync_us: float) -> str:
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("block", "device")),
-    recent_s=_RECENT_S,
+    recent_s=RECENT_S,
 )
 def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's log syncs while much is written, beside those while little is."""
@@ -133,7 +129,7 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
     busy = _bytes_per_s(recent, device)
     times_less = limits["writes_ratio_min"]
     calm = [s for s in recent.window if _bytes_per_s([s], device) * times_less <= busy]
-    if busy < limits["write_min_mb_per_s"] * 1e6 or duration_s(calm) < _CALM_S:
+    if busy < limits["write_min_mb_per_s"] * 1e6 or duration_s(calm) < CALM_S:
         return
     before = waits_by_server(calm, "commit")
     for server, commits in waits_by_server(recent, "commit").items():
@@ -151,7 +147,7 @@ def log_on_data_disk(recent: Stretch, limits: Limits) -> Verdicts:
             f"{rate(busy)} are written to {device}, {duration(usual.mean_us)} while little is: "
             "its log and its data share that device.",
             evidence=(
-                Evidence(longer, "ratio", ratio, limits["ratio_min"], _PROBE),
+                Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
                 Evidence(same, "share_pct", share * 100, limits["same_min"] * 100, "block layer"),
             ),
             advice="Put the log (pg_wal) on a device of its own, or let less be written at a time "

@@ -9,7 +9,7 @@ from ioh.findings.devices import Device, bottom, carrier, devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import OpSum, sum_metric, sum_op
+from ioh.findings.sums import OpSum, increase, sum_op
 from ioh.findings.window import Stretch, op_of, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
@@ -230,10 +230,10 @@ def time_above_disk(recent: Stretch, limits: Limits) -> Verdicts:
             continue
         if off_disk_bytes(recent, op) > direct.bytes / 10:
             continue
-        late = sum_metric(recent, "syscall", f"{op}_reaped_late_per_s")
+        late = increase(recent, "syscall", f"{op}_reaped_late")
         if late > direct.count * limits["late_max_pct"] / 100:
             continue
-        pieces = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s") / direct.count
+        pieces = increase(recent, "syscall", f"{op}_lower_ops") / direct.count
         device = carrier(recent, op, direct.bytes, direct.avg_bytes / max(1.0, pieces))
         if device is None or not device.sum.latency_us:
             continue

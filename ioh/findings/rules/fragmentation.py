@@ -13,7 +13,7 @@ from ioh.findings.format_sentence import duration, per_s, size, times
 from ioh.findings.nfs import MountRow, mounts, off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.split_ratio import Pieces, how
-from ioh.findings.sums import sum_metric, sum_metrics, sum_op
+from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Stretch, busiest_file, metric_of
 from ioh.model.finding import Evidence
 
@@ -63,7 +63,7 @@ class _Limit(NamedTuple):
 def fragmentation(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads and writes apart."""
     for op, found in (("read", _reads), ("write", _writes)):
-        ops = sum_metric(recent, "syscall", f"{op}_lower_ops_per_s")
+        ops = increase(recent, "syscall", f"{op}_lower_ops")
         if ops / recent.seconds < limits["pieces_min_per_s"]:
             continue
         pieces, is_buffered = found(recent, ops)
@@ -83,8 +83,8 @@ def _reads(recent: Stretch, ops: float) -> _Found:
     """Read calls that reached a device, all of them direct or all of them buffered."""
     direct = sum_op(recent, "syscall", "read_direct")
     buffered = sum_op(recent, "syscall", "read_buffered")
-    names = ("read_calls", "read_calls_cached", "read_lower_bytes", "read_calls_at_end")
-    calls, cached, bytes_, at_end = sum_metrics(recent, "syscall", *(f"{n}_per_s" for n in names))
+    calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
+    bytes_, at_end = increases(recent, "syscall", "read_lower_bytes", "read_calls_at_end")
     is_buffered = buffered.bytes > direct.bytes
     main, other = (buffered, direct) if is_buffered else (direct, buffered)
     uncached = calls - cached
@@ -104,7 +104,7 @@ def _reads(recent: Stretch, ops: float) -> _Found:
 def _writes(recent: Stretch, ops: float) -> _Found:
     """Direct and synchronous writes: what their callers submit is theirs."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("direct", "sync")]
-    calls, bytes_ = sum_metrics(recent, "syscall", "write_calls_per_s", "write_lower_bytes_per_s")
+    calls, bytes_ = increases(recent, "syscall", "write_calls", "write_lower_bytes")
     count, total = sum(kind.count for kind in kinds), sum(kind.bytes for kind in kinds)
     if not count or count < _PURE * calls:
         return None, False

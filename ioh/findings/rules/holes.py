@@ -6,7 +6,7 @@ from ioh.findings.devices import devices
 from ioh.findings.format_sentence import duration, per_s, percent, rate, size
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_metric, sum_metrics, sum_op
+from ioh.findings.sums import increase, increases, sum_op
 from ioh.findings.window import Stretch, busiest_file
 from ioh.model.finding import Evidence
 
@@ -46,7 +46,7 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
     if direct.bytes_per_s < limits["bytes_min_per_s"]:
         return
     asked = direct.bytes - off_disk_bytes(recent, "read")
-    submitted = sum_metric(recent, "syscall", "read_lower_bytes_per_s")
+    submitted = increase(recent, "syscall", "read_lower_bytes")
     below = sum_op(recent, "block", "read")
     # The sum of all disks leaves these out; what they answer from memory is on no other one.
     stacked = sum(device.sum.bytes for device in devices(recent, "read") if device.is_stacked)
@@ -71,9 +71,7 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
 
 def _buffered(recent: Stretch, limits: Limits) -> Verdicts:
     read = sum_op(recent, "syscall", "read_buffered")
-    looked, holes_ = sum_metrics(
-        recent, "syscall", "read_looked_bytes_per_s", "read_hole_bytes_per_s"
-    )
+    looked, holes_ = increases(recent, "syscall", "read_looked_bytes", "read_hole_bytes")
     if read.bytes_per_s < limits["bytes_min_per_s"] or not looked:
         return
     share, least = holes_ / looked, limits["buffered_min_pct"]

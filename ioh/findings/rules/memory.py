@@ -6,7 +6,7 @@ from ioh.findings.devices import PAGE_BYTES, carrier, read_ahead
 from ioh.findings.format_sentence import duration, per_s, percent, program, rate, size, times
 from ioh.findings.nfs import off_disk_bytes
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_metric, sum_metrics, sum_op, sum_rows
+from ioh.findings.sums import increase, increases, sum_op, sum_rows
 from ioh.findings.window import Stretch, busiest, metric_of
 from ioh.model.finding import Evidence
 
@@ -31,8 +31,7 @@ from ioh.model.finding import Evidence
 )
 def swapping(recent: Stretch, limits: Limits) -> Verdicts:
     """Pages that come back from swap while others go: each of them somebody waited for."""
-    names = ("swap_in_bytes", "swap_out_bytes", "memory_wait_us")
-    totals = sum_metrics(recent, "block", *(f"{name}_per_s" for name in names))
+    totals = increases(recent, "block", "swap_in_bytes", "swap_out_bytes", "memory_wait_us")
     into, out, waited_us = (total / recent.seconds for total in totals)
     least = limits["bytes_min_per_s"]
     if min(into, out) < least:
@@ -94,14 +93,12 @@ def _paged_in(recent: Stretch, into: float) -> str:
 def dirty_throttling(recent: Stretch, limits: Limits) -> Verdicts:
     """Memory waiting for write-back beside where the kernel begins to slow writers down."""
     host = recent[-1].host
-    dirty, most, background = (
-        host.dirty_bytes, host.dirty_limit_bytes, host.dirty_background_bytes
-    )  # fmt: skip
-    if dirty is None or not most or background is None:
+    most, background = host.dirty_limit_bytes, host.dirty_background_bytes
+    if host.dirty_bytes is None or not most or background is None:
         return
     # balance_dirty_pages() leaves writers alone up to the middle of the two limits.
     begins = (most + background) / 2
-    waiting = dirty + (host.writeback_bytes or 0)
+    waiting = host.dirty_bytes + (host.writeback_bytes or 0)
     buffered = sum_op(recent, "syscall", "write_buffered")
     below = sum_op(recent, "block", "write")
     slowest, least_us = buffered.max_us or 0.0, limits["pause_min_ms"] * 1e3
@@ -154,7 +151,7 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
     """Reads of a disk that writes wait for, compared with the writes."""
     kinds = [sum_op(recent, "syscall", f"write_{kind}") for kind in ("buffered", "sync")]
     wrote = max(kinds, key=lambda kind: kind.count)
-    reads = sum_metric(recent, "syscall", "write_reads_per_s")
+    reads = increase(recent, "syscall", "write_reads")
     if reads / wrote.seconds < limits["reads_min_per_s"]:
         return
     if off_disk_bytes(recent, "write") > wrote.bytes / 10:
@@ -206,8 +203,8 @@ def read_before_write(recent: Stretch, limits: Limits) -> Verdicts:
 )
 def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
     """Bytes that readers made the page cache fetch, beside the bytes that they read."""
-    names = ("read_lower_bytes", "read_lower_ops", "read_calls", "read_calls_cached")
-    charged, ops, calls, cached = sum_metrics(recent, "syscall", *(f"{n}_per_s" for n in names))
+    charged, ops = increases(recent, "syscall", "read_lower_bytes", "read_lower_ops")
+    calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
     if charged / recent.seconds < limits["bytes_min_per_s"]:
         return
     buffered = sum_op(recent, "syscall", "read_buffered")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ioh.findings.format_sentence import duration, percent
 from ioh.findings.nfs import Threads, metric_mean, threads_of
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_metric, sum_op
+from ioh.findings.sums import increase, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
@@ -49,11 +49,11 @@ _PATH_ADVICE = (
 def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
     """READ and WRITE apart."""
     for op in ("read", "write"):
-        rate = f"rpc_{op}s_per_s"
-        if sum_metric(recent, "nfs_client", rate) / recent.seconds < limits["calls_min_per_s"]:
+        calls = increase(recent, "nfs_client", f"rpc_{op}s")
+        if calls / recent.seconds < limits["calls_min_per_s"]:
             continue
         queue, rtt, whole = (
-            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", rate)
+            metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
             for part in ("queue", "rtt", "execute")
         )
         if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ioh.findings.format_sentence import duration, per_s, percent, program, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import OpSum, measured, sum_metric, sum_metrics, sum_op
+from ioh.findings.sums import OpSum, increase, increases, measured, sum_op
 from ioh.findings.window import Stretch, rows_of
 from ioh.model.finding import Evidence
 
@@ -88,13 +88,13 @@ def _storage_us(recent: Stretch, op: str, total: OpSum) -> float | None:
     """What the requests of a call take, one after another; None where no disk had any."""
     kind = op.partition("_")[0]
     below = sum_op(recent, "block", kind).latency_us
-    requests = sum_metric(recent, "syscall", f"{kind}_lower_ops_per_s")
+    requests = increase(recent, "syscall", f"{kind}_lower_ops")
     return None if below is None else below * max(1.0, requests / total.count)
 
 
 def _reach_storage(recent: Stretch, limits: Limits) -> bool:
     """Whether most of the buffered reads waited for a disk or a server, not for memory."""
-    calls, cached = sum_metrics(recent, "syscall", "read_calls_per_s", "read_calls_cached_per_s")
+    calls, cached = increases(recent, "syscall", "read_calls", "read_calls_cached")
     return calls > 0 and (calls - cached) / calls >= limits["uncached_min_pct"] / 100
 
 

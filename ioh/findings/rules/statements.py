@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from ioh.findings.format_sentence import duration, per_s, percent, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.waits import Waits, waits_by_server
+from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
 from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
-
-_RECENT_S = 4.0
-_CALM_S = 8.0 * 0.95
-_PROBE = "probe of the database"
-_SHOW = "ioh text --layers db -d top"
 
 
 @Rule(
@@ -23,7 +18,7 @@ _SHOW = "ioh text --layers db -d top"
     blind="What the server's cache holds; a storm that had begun before ioh did.",
     false_alarm="Reports and backups that read what nobody else does.",
     wrong_if="the server's own statistics (blks_hit beside blks_read) are as before",
-    check=_SHOW,
+    check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "smaller loads are ignored"),
         "reads_min": (0.5, "pages for a statement; fewer are everyday misses"),
@@ -35,13 +30,13 @@ _SHOW = "ioh text --layers db -d top"
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"),),
-    recent_s=_RECENT_S,
+    recent_s=RECENT_S,
 )
 def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's reads for a statement now, beside the least of the time before."""
     window = recent.window
-    before = list(window)[: len(window) - len(window.recent(2 * _RECENT_S))]
-    if duration_s(before) < _CALM_S:
+    before = list(window)[: len(window) - len(window.recent(2 * RECENT_S))]
+    if duration_s(before) < CALM_S:
         return
     calm = waits_by_server(before, "statement")
     for server, now in waits_by_server(recent, "statement").items():
@@ -63,13 +58,13 @@ def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
             f"not hold, {times(usual)} before: {duration(reads.mean_us)} each, {spent}, "
             f"{per_s(reads.count / now.seconds)} a second.",
             evidence=(
-                Evidence(fetched, "reads_per_statement", each, least, _PROBE),
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, _PROBE),
+                Evidence(fetched, "reads_per_statement", each, least, PROBE),
+                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
             advice="Look for what began: a statement that reads a whole table (ioh --pg names it), "
             "a plan that changed, a restart after which the cache is cold (pg_prewarm fills it). "
             "Where it lasts, the data in use have outgrown shared_buffers.",
-            command=_SHOW,
+            command=SHOW,
         )
 
 
@@ -87,7 +82,7 @@ def _reads_of_one(waits: Waits) -> float:
     "when ioh began.",
     false_alarm="Another load that began with the checkpoint.",
     wrong_if="statements are as slow when the checkpoint is over",
-    check=_SHOW,
+    check=SHOW,
     thresholds={
         "statements_min_per_s": (20, "without it; smaller loads are ignored"),
         "writes_min_per_s": (100, "pages; a spread checkpoint of 30 MB writes fewer"),
@@ -98,7 +93,7 @@ def _reads_of_one(waits: Waits) -> float:
     hold_s=2.0,
     span_s=90.0,
     recalls=(Recall("db", "wait"), Recall("db", "session")),
-    recent_s=_RECENT_S,
+    recent_s=RECENT_S,
 )
 def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
     """Each server's statements while its checkpointer writes, beside those when it did not."""
@@ -111,7 +106,7 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
         earlier = list(recent.window)[: -len(recent)]
         calm = [s for s in earlier if not _written_per_s(s, server)]
         before = waits_by_server(calm, "statement").get(server, Waits())
-        if not before.whole_ns or duration_s(calm) < _CALM_S:
+        if not before.whole_ns or duration_s(calm) < CALM_S:
             continue
         if before.per_s < limits["statements_min_per_s"]:
             continue
@@ -130,13 +125,13 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
             cause=f"{server}: statements take {duration(now.mean_us)} while a checkpoint writes "
             f"{per_s(pages)} pages a second, {duration(before.mean_us)} without it{fewer}.",
             evidence=(
-                Evidence(longer, "ratio", ratio, limits["ratio_min"], _PROBE),
-                Evidence(written, "data_writes_per_s", pages, limits["writes_min_per_s"], _PROBE),
+                Evidence(longer, "ratio", ratio, limits["ratio_min"], PROBE),
+                Evidence(written, "data_writes_per_s", pages, limits["writes_min_per_s"], PROBE),
             ),
             advice="Spread checkpoints: a larger max_wal_size, checkpoint_timeout of 15 min or "
             "more, checkpoint_completion_target = 0.9. Those that somebody asks for (CHECKPOINT, "
             "the start of a backup) write as fast as they can.",
-            command=_SHOW,
+            command=SHOW,
         )
 
 
@@ -157,7 +152,7 @@ def _written_per_s(snapshot: Snapshot, server: str) -> float:
     blind="Which lock it is, and who holds it; light-weight locks without --db-all.",
     false_alarm="A queue that is built on row locks waits by design.",
     wrong_if="with fewer sessions the throughput falls as much as their number",
-    check=_SHOW,
+    check=SHOW,
     thresholds={
         "share_min": (0.5, "of the statements' time: nothing else has as much"),
         "waiting_min": (1.0, "sessions at a time; fewer hold up nobody for long"),
@@ -185,10 +180,10 @@ def lock_bound(recent: Stretch, limits: Limits) -> Verdicts:
             f"and syncs are {percent(io.spent_ns / statements.whole_ns)}. Faster storage will not "
             "help.",
             evidence=(
-                Evidence(several, "avg_inflight", waiting, limits["waiting_min"], _PROBE),
-                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, _PROBE),
+                Evidence(several, "avg_inflight", waiting, limits["waiting_min"], PROBE),
+                Evidence(spent, "share_pct", share * 100, limits["share_min"] * 100, PROBE),
             ),
             advice="Find who holds the lock (pg_blocking_pids(), or ioh --pg for who waits): a "
             "row that all update, a transaction left open, DDL behind a long read.",
-            command=_SHOW,
+            command=SHOW,
         )

@@ -6,7 +6,7 @@ import shlex
 
 from ioh.findings.format_sentence import per_s, percent, rate
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
-from ioh.findings.sums import sum_metric, sum_metrics
+from ioh.findings.sums import increase, increases
 from ioh.findings.window import Stretch, busiest, number, rows_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import TableRow
@@ -110,7 +110,7 @@ def _bits(bits_per_s: float) -> str:
 
 def _drops(recent: Stretch, limits: Limits) -> Verdicts:
     for metric, threshold, what, advice, command in _DROPS:
-        total = sum_metric(recent, "tcp", f"{metric}_per_s")
+        total = increase(recent, "tcp", metric)
         a_second, least = total / recent.seconds, limits[threshold]
         if a_second < least:
             continue
@@ -245,8 +245,7 @@ def _again(recent: Stretch) -> dict[tuple[str, ...], int]:
 )
 def tcp_retransmits(recent: Stretch, limits: Limits) -> Verdicts:
     """All connections of this network namespace together, the worst one named."""
-    names = ("retrans_segs", "sent_segs", "retrans_bytes", "timeouts")
-    totals = sum_metrics(recent, "tcp", *(f"{name}_per_s" for name in names))
+    totals = increases(recent, "tcp", "retrans_segs", "sent_segs", "retrans_bytes", "timeouts")
     again, sent, bytes_again, timeouts = (total / recent.seconds for total in totals)
     if not sent or again < limits["segments_min_per_s"]:
         return
