@@ -29,10 +29,11 @@ from hypothesis import strategies as st
 
 from ioh.commands import main
 from ioh.model.errors import IohError
-from ioh.session.frame import MAX_PLAIN_BYTES, Frame, FrameScanner, Kind, make_frame
+from ioh.session.frame import MAX_PLAIN_BYTES, Kind, make_frame
 from ioh.session.packing import FOR_MEMORY, Packer, Unpacker
 from ioh.session.reader import Session
 from tests import demo_samples, fakes
+from tests.hostile_recordings import frames
 from tests.sessions import recorded, small
 
 ROOT = Path(__file__).parents[1]
@@ -47,12 +48,6 @@ _VALUES: tuple[object, ...] = (
     (1 << 64) - 1, -(1 << 63), None, True, 0.5, 1e308, float("inf"), float("nan"), b"", b"x",
     b"\xff\xfe", "", "x", "\x1b[31m", b"y" * 9000, [], {}, [[]], [0] * 3000, [[0, b"a"]] * 300,
 )  # fmt: skip
-
-
-def _frames(data: bytes) -> list[Frame]:
-    scanner = FrameScanner()
-    scanner.feed(data)
-    return [event for event in scanner.events(at_end=True) if isinstance(event, Frame)]
 
 
 def _decoded(plain: bytes) -> object:
@@ -70,7 +65,7 @@ def bases() -> list[list[Record]]:
         recorded(demo_samples.samples()[:3]),
     ):
         unpacker, records = Unpacker(), []
-        for frame in _frames(data):
+        for frame in frames(data):
             own = unpacker if frame.kind in {Kind.WHOLE, Kind.DELTA} else Unpacker()
             plain = own.unpack(frame.payload, begins=frame.kind != Kind.DELTA)
             records.append((frame.kind, frame.number, frame.time_unix_s, _decoded(plain)))
