@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Parts = Mapping[str, Mapping[str, OpTotals]]
 
+_SCARCE_SHARE = 2  # of the probe's room: from then on it is told, before there is none any more
 _OPS = {
     "read": ("reads_total", "read_bytes_total", "read_ns_total"),
     "write": ("writes_total", "write_bytes_total", "write_ns_total"),
@@ -75,7 +76,7 @@ def _values(parts: Parts, name: str) -> dict[str, int]:
 
 
 class MachineTables:
-    """Reads both tables, once a tick."""
+    """Reads the tables of I/O limits and of jobs, once a tick."""
 
     def __init__(self, root: Path, devices: BlockDevices) -> None:
         self._root = root
@@ -94,9 +95,6 @@ class MachineTables:
             for job in read_jobs(self._root)
         }
         return {"limit": limits, "job": jobs}
-
-
-_SCARCE_SHARE = 2  # of the room: from then on it is told, before there is none any more
 
 
 class StackedDevices:

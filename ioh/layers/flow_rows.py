@@ -20,6 +20,8 @@ MAX_ROWS = 256
 # Names are what a new row costs: to find, to make printable, to record.
 MAX_NEWCOMERS = 64
 _NAMES_A_ROW = 4  # a file that is replaced each time has one name and many inodes
+_KEPT_TICKS = 5  # beyond their rest, of those in RoundRobin that are not at work
+_SPARE = 256
 
 Id = TypeVar("Id", bound=Hashable)
 Key = tuple[str, ...]
@@ -154,10 +156,6 @@ def _busiest(among: Sequence[Id], pending: dict[Id, list[int]], count: int) -> l
             break
         chosen[what] = None
     return list(chosen)
-
-
-_KEPT_TICKS = 5  # beyond the rest, of what is not at work
-_SPARE = 256
 
 
 class RoundRobin(Generic[Id]):

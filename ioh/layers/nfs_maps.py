@@ -20,10 +20,32 @@ if TYPE_CHECKING:
     from ioh.bpf.maps import Map, Maps
     from ioh.model.filters import Filters
 
+BY_BYTES = "read_bytes_per_s, write_bytes_per_s"
+
+FLOW = """
+reads_total       | r/s  | READs.
+read_bytes_total  | rB/s | Bytes read.
+read_ns_total     |      | Time of all READs.
+read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
+writes_total      | w/s  | WRITEs.
+write_bytes_total | wB/s | Bytes written.
+write_ns_total    |      | Time of all WRITEs.
+write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
+commits_total     | c/s  | COMMITs.
+commit_ns_total   |      | Time of all COMMITs.
+commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
+    Mean time of a COMMIT.
+"""
+
 PROCEDURE_KEY = struct.Struct("=I28s")  # version, name
 PROCEDURE_WORDS = 7
 _FLOWS_MOST_BYTES = 16 << 20
 _FLOW_BYTES = 40
+_AF_INET = 2
+_KEY = struct.Struct("=IIH2s16s")  # XID, op, family, port, address
+_NS, _LEVEL = struct.Struct("=Q"), struct.Struct("=I")
+_ENOUGH = 256  # calls of a sample
+_FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
 
 
 def nfs_defines(
@@ -61,31 +83,6 @@ def read_procedures(procedures: Map) -> dict[tuple[str, ...], tuple[int, ...]]:
         shown = printable(name.split(b"\0")[0]).removeprefix("OP_")
         found[f"v{version}", shown] = counters
     return found
-
-
-BY_BYTES = "read_bytes_per_s, write_bytes_per_s"
-
-FLOW = """
-reads_total       | r/s  | READs.
-read_bytes_total  | rB/s | Bytes read.
-read_ns_total     |      | Time of all READs.
-read_latency_us = 1e-3 * read_ns_total / reads_total | r µs | Mean time of a READ.
-writes_total      | w/s  | WRITEs.
-write_bytes_total | wB/s | Bytes written.
-write_ns_total    |      | Time of all WRITEs.
-write_latency_us = 1e-3 * write_ns_total / writes_total | w µs | Mean time of a WRITE.
-commits_total     | c/s  | COMMITs.
-commit_ns_total   |      | Time of all COMMITs.
-commit_latency_us = 1e-3 * commit_ns_total / commits_total | c µs |
-    Mean time of a COMMIT.
-"""
-
-
-_AF_INET = 2
-_KEY = struct.Struct("=IIH2s16s")  # XID, op, family, port, address
-_NS, _LEVEL = struct.Struct("=Q"), struct.Struct("=I")
-_ENOUGH = 256  # calls of a sample
-_FIRST, _LAST_LEVEL = bytes(4), 31  # as in probes/nfs_calls.h
 
 
 def address_text(family: int, address: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -31,7 +31,7 @@ class Superblock:
     mounts: tuple[NfsMount, ...]
     grown: NfsMount
     is_new: bool
-    address: str = ""
+    address: str
 
 
 class Superblocks:
@@ -65,7 +65,7 @@ class Superblocks:
             addresses[key] = there[0].address if there else ""
         since_s = None if self._looked_s is None else now_s - self._looked_s
         found = [
-            replace(self._superblock(key, tuple(shown), since_s), address=addresses[key])
+            self._superblock(key, tuple(shown), addresses[key], since_s)
             for key, shown in by_id.items()
         ]
         self._before = {superblock.id: superblock.mounts[0] for superblock in found}
@@ -73,18 +73,18 @@ class Superblocks:
         return found
 
     def _superblock(
-        self, key: SuperblockId, mounts: tuple[NfsMount, ...], since_s: float | None
+        self, key: SuperblockId, mounts: tuple[NfsMount, ...], address: str, since_s: float | None
     ) -> Superblock:
         newest, before = mounts[0], self._before.get(key)
         if before is not None:
             grown = grown_since(newest, before)
             # Otherwise the dev_t has gone to another superblock since.
             if (newest.age_s or 0) >= (before.age_s or 0) and not has_fallen(grown):
-                return Superblock(key, mounts, grown, is_new=False)
+                return Superblock(key, mounts, grown, is_new=False, address=address)
         # What an old one has counted in another mount namespace is not of this interval.
         is_old = since_s is not None and (newest.age_s or 0) > since_s + _SLACK_S
         grown = grown_since(newest, newest) if is_old else newest
-        return Superblock(key, mounts, grown, is_new=True)
+        return Superblock(key, mounts, grown, is_new=True, address=address)
 
     def _read_places(self) -> dict[tuple[str, str], list[Mount]]:
         places: dict[tuple[str, str], list[Mount]] = defaultdict(list)

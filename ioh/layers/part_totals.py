@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ioh.bpf.counters import sum_columns
 from ioh.bpf.totals import STARTED, WORDS, decode_op_totals, hist_defines
-from ioh.layers.per_owner_totals import Ops, OwnedTotals, has_grown
+from ioh.layers.per_owner_totals import Ops, OwnedTotals, add_each, has_grown
 from ioh.model.derive_op import add_ops
 from ioh.model.sample import OTHERS, OpTotals
 
@@ -78,12 +78,7 @@ def sum_parts(
     parts: Mapping[int, Mapping[str, OpTotals]], ops: tuple[str, ...]
 ) -> dict[str, OpTotals]:
     """Each op over all parts; zero where none has seen it."""
-    by_op: dict[str, list[OpTotals]] = defaultdict(list)
-    for totals in parts.values():
-        for name, op in totals.items():
-            by_op[name].append(op)
-    nothing = replace(NOTHING, inflight=0)
-    return {name: add_ops(by_op[name]) if by_op[name] else nothing for name in ops}
+    return {**dict.fromkeys(ops, NOTHING), **add_each(parts.values())}
 
 
 class Parts:

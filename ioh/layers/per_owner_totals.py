@@ -73,7 +73,7 @@ class OwnedTotals:
             return dict(accounts[0].last)
         known = self._summed.get(owner)
         if known is not None and all(newer.keys() <= known.keys() for _, newer in grown):
-            before, now = self._sums_before(owner, grown), _add_each(newer for _, newer in grown)
+            before, now = self._sums_before(owner, grown), add_each(newer for _, newer in grown)
             self._grown[owner] = [newer for _, newer in grown], now
             found = {
                 name: replace(
@@ -95,7 +95,7 @@ class OwnedTotals:
         """What the devices that grew had done a tick ago; mostly the same ones grew then, too."""
         readings, sums = self._grown.get(owner, ([], {}))
         older = [older for older, _ in grown]
-        return sums if older == readings else _add_each(older)
+        return sums if older == readings else add_each(older)
 
     def forget(self, owners: Iterable[str]) -> None:
         """What these got of devices that have gone to others; they have none now."""
@@ -139,7 +139,7 @@ def _since(older: OpTotals | None, newer: OpTotals) -> OpTotals:
     return newer if older is None else subtract_ops(newer, older)
 
 
-def _add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
+def add_each(readings: Iterable[Ops]) -> dict[str, OpTotals]:
     """Each op over several devices."""
     by_op: dict[str, list[OpTotals]] = defaultdict(list)
     for ops in readings:

@@ -151,6 +151,9 @@ class _Plan(NamedTuple):
 @by_identity
 def _plan(specs: tuple[MetricSpec, ...]) -> _Plan:
     raw = {c.name: c.kind == "counter" for c in specs if c.kind != "ratio"}
+    # A recording's layer may have ratios of numbers that it does not describe.
+    for name in (each for c in specs for each in (c.numerator, c.denominator) if each):
+        raw.setdefault(name, False)
     positions = {name: at for at, name in enumerate(raw)}
     columns = {
         c.derived_name: _Column(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ioh.model.calls import CallSpan
@@ -21,14 +21,15 @@ class Carried:
     def take(self, sample: Sample) -> None:
         """Note what the interval that ends with ``sample`` has of them."""
         for name, layer in sample.layers.items():
-            if isinstance(layer, LayerSample) and layer.calls:
+            if not isinstance(layer, LayerSample):
+                continue
+            if layer.calls:
                 self._calls.setdefault(name, CallSpan()).add(layer.calls)
-        for name, part, op, totals in _ops(sample):
-            if totals.max_ns is not None:
-                key = (name, part, op)
-                known = self._found.get(key)
-                if known is None or totals.max_ns > known[0]:
-                    self._found[key] = (totals.max_ns, totals.max_bytes)
+            for part, ops in (("", layer.ops), *layer.parts.items()):
+                for op, totals in ops.items():
+                    known = self._found.get((name, part, op))
+                    if totals.max_ns is not None and (known is None or totals.max_ns > known[0]):
+                        self._found[name, part, op] = totals.max_ns, totals.max_bytes
 
     def onto(self, sample: Sample) -> Sample:
         """``sample`` with that, so that derive() finds it for the whole span."""
@@ -45,23 +46,11 @@ class Carried:
         return replace(sample, layers=layers)
 
     def _ops(self, layer: str, part: str, ops: Mapping[str, OpTotals]) -> dict[str, OpTotals]:
-        made = {}
+        made = dict(ops)
         for name, op in ops.items():
-            slowest = self._found.get((layer, part, name))
-            made[name] = (
-                op if slowest is None else replace(op, max_ns=slowest[0], max_bytes=slowest[1])
-            )
+            if (slowest := self._found.get((layer, part, name))) is not None:
+                made[name] = replace(op, max_ns=slowest[0], max_bytes=slowest[1])
         return made
-
-
-def _ops(sample: Sample) -> Iterator[tuple[str, str, str, OpTotals]]:
-    for name, layer in sample.layers.items():
-        if isinstance(layer, LayerSample):
-            for op, totals in layer.ops.items():
-                yield name, "", op, totals
-            for part, ops in layer.parts.items():
-                for op, totals in ops.items():
-                    yield name, part, op, totals
 
 
 def chosen_layers(sample: Sample, names: frozenset[str] | None) -> Sample:

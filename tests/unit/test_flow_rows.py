@@ -1,4 +1,7 @@
-"""Breakdowns of a host with more files than rows: the busiest are named, all are counted."""
+"""Breakdowns of a host with more files than rows: the busiest are named, all are counted.
+
+And everybody who is at work is looked at in turn, and nobody is remembered for ever.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ioh.layers.flow_rows import COLUMNS_WITH_FAULTS, FAULT, READ, SYNC, WRITE, FlowRows
+from ioh.layers.flow_rows import COLUMNS_WITH_FAULTS, FAULT, READ, SYNC, WRITE, FlowRows, RoundRobin
 from ioh.layers.syscall import SPEC
 from ioh.model.derive_table import derive_table
 from ioh.model.sample import OTHERS, Row, Table
@@ -160,3 +163,29 @@ def test_what_nobody_has_told_apart_is_the_others() -> None:
     others = (3, 70, 9, 5, 11, 13, 2, 17, 6, 24, 31)
     assert table == {("/1",): (1, 10, 100, *[0] * 8), (OTHERS,): others}
     assert shown(table, named.read((1, 10))) == {"/1": 1.0}
+
+
+def test_all_have_their_turn_before_one_has_its_second() -> None:
+    turns = RoundRobin[int](3, 2, is_known=False)
+    taken = [one for tick in range(2, 6) for one in turns.take(range(12), tick)]
+    assert sorted(taken) == list(range(12))
+
+
+def test_nobody_is_looked_at_again_before_a_rest() -> None:
+    turns = RoundRobin[str](8, 5, is_known=False)
+    seen = [tick for tick in range(1, 20) if turns.take(["a"], tick)]
+    assert seen == [5, 10, 15]
+
+
+def test_who_was_idle_meanwhile_is_looked_at_when_he_is_back() -> None:
+    turns = RoundRobin[str](8, 5, is_known=True)
+    assert turns.take(["a"], 1) == []
+    assert turns.take(["b"], 7) == []
+    assert turns.take(["a", "b"], 8) == ["a"]
+
+
+def test_those_who_have_gone_are_forgotten() -> None:
+    turns = RoundRobin[int](1, 1, is_known=True)
+    for tick in range(200):
+        turns.take(range(tick * 100, tick * 100 + 100), tick)
+    assert count_held(turns) < 8000  # of 20,000
