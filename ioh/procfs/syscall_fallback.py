@@ -56,12 +56,7 @@ class SyscallFallback:
     parent does not wait (SIGCHLD ignored), those moments are missed.
 
     The sum stands under the spec's groups ``read`` and ``write``: the kernel does not say
-    which calls were buffered, direct or synchronous, so no leaf op would be true.
-
-    Args:
-        spec: The syscall layer's; its ``process`` table is filled.
-        filters: ``pid``, ``comm`` and ``cgroup_id`` are applied; ``device`` cannot be.
-        root: Where /proc is.
+    which calls were buffered, direct or synchronous.  Filter ``device`` cannot be applied.
     """
 
     def __init__(self, spec: LayerSpec, filters: Filters, root: Path = ROOT) -> None:
