@@ -172,7 +172,7 @@ class AttachedLayer:
             return Unavailable(self.broken, "please report this")
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
-        """Add events that met a program which was active already, and what the numbers do not have."""
+        """Add events whose program was active already, and what the numbers do not have."""
         from ioh.bpf.totals import skipped_events
 
         misses = [misses for _, misses in program_counts(self.program_fds)]
