@@ -196,7 +196,7 @@ def test_what_was_let_go_of_is_lacking_until_it_comes_again(kernel: Kernel) -> N
     assert kernel.known == {OTHER: set()}  # nobody holds anything of the first file
     kernel.attach(FILE, "statement", "commit")
     for _ in range(3):
-        (commit,) = [made for _, made in kernel.ledger.files[FILE]["commit"]]
+        (commit,) = [x.made for x in kernel.ledger.links if (x.file, x.op) == (FILE, "commit")]
         kernel.held.remove(commit)
         assert kernel.known == {FILE: {"commit"}, OTHER: set()}
         kernel.attach(FILE, "commit")
