@@ -133,7 +133,7 @@ class DiagDecoder:
         """Decode the first ``size`` bytes; True when they end the dump."""
         offset = 0
         while size - offset >= _NLMSG.size:
-            length, kind, *_ = _NLMSG.unpack_from(data, offset)
+            length, kind, _, _, _ = _NLMSG.unpack_from(data, offset)
             if not _NLMSG.size <= length <= size - offset:
                 msg = f"netlink message of {length} bytes at {offset} of {size}"
                 raise ValueError(msg)
