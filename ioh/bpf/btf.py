@@ -211,11 +211,9 @@ def _checked(handle: int | None, path: str) -> ctypes.c_void_p:
 
 
 def find_enumerator(raw: bytes, name: str) -> int | None:
-    """Value of an enumerator of whatever enum: libbpf cannot find those that have no name.
+    """Value of an enumerator of whatever enum, in the bytes of BTF; None where there is none.
 
-    Args:
-        raw: What /sys/kernel/btf/vmlinux holds; None is returned where it is no BTF, too.
-        name: Of the enumerator.
+    libbpf cannot find those of enums that have no name.
     """
     if len(raw) < _HEADER.size:
         return None

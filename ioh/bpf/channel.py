@@ -49,10 +49,7 @@ def receive(end: socket.socket) -> Answer | None:
 
 
 def hide_process() -> None:
-    """Let no other process of the same user trace this one, or take its descriptors.
-
-    It cannot open all of its own /proc/self afterwards.
-    """
+    """Let no other process of this user trace this one, which cannot open all of its /proc then."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

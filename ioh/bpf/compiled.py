@@ -40,11 +40,7 @@ class Compiled:
 
 
 def renumber(code: bytes, numbers: Mapping[int, int]) -> bytes:
-    """Instructions whose maps go by other numbers.
-
-    Raises:
-        ValueError: They load a map that ``numbers`` does not have, or end amid one.
-    """
+    """Instructions whose maps go by other numbers; ValueError where they make no sense."""
     out, at = bytearray(code), 0
     try:
         while at < len(code):

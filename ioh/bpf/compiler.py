@@ -21,11 +21,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def probes_dir() -> Path:
-    """The directory of ``<layer>.c`` and ``ioh.h``, in a checkout or inside the package.
-
-    Raises:
-        FileNotFoundError: The installation is incomplete.
-    """
+    """The directory of ``<layer>.c`` and ``ioh.h``, in a checkout or inside the package."""
     for candidate in (_PACKAGE.parent / "probes", _PACKAGE / "probes"):
         if (candidate / "ioh.h").is_file():
             return candidate
@@ -49,7 +45,7 @@ def compile_probe(
 ) -> Compiled | Unavailable:
     """Compile some functions of a probe; the maps that bcc makes meanwhile go with it.
 
-    Returns Unavailable, with the compiler's own last line, when bcc is missing or refuses.
+    Unavailable, with the compiler's own last line, when bcc is missing or refuses.
     """
     # bcc insists on a kernel source tree and needs these few stand-in headers of it.
     os.environ["BCC_KERNEL_SOURCE"] = str(probes_dir())

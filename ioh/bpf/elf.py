@@ -62,11 +62,7 @@ class ProbePoint:
 
 
 class Elf:
-    """A program or a library.
-
-    Raises:
-        ValueError: It is none, or is damaged; from every method.
-    """
+    """A program or a library; ValueError, from every method, where it is none or damaged."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

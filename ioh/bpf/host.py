@@ -89,11 +89,7 @@ def _takes(trial: bytes, btf: Btf) -> bool:
 
 
 def load_typed(name: str, instructions: bytes, tracepoint: str, btf: Btf) -> int:
-    """Load a program for a raw tracepoint whose arguments carry their BTF types.
-
-    Raises:
-        OSError: As load_program().
-    """
+    """Load a program for a raw tracepoint whose arguments carry their BTF types."""
     type_id = btf.tracepoint_id(tracepoint)
     if type_id is None:
         raise OSError(0, f"no raw tracepoint {tracepoint}")

@@ -26,11 +26,7 @@ _TAKES = {
 
 @cache
 def libbpf() -> ctypes.CDLL:
-    """The library that the distribution's bcc links.
-
-    Raises:
-        OSError: There is none, too little memory for it, or too few descriptors.
-    """
+    """The library that the distribution's bcc links; OSError where it cannot be loaded."""
     for soname in SONAMES:
         try:
             lib = ctypes.CDLL(soname, use_errno=True)

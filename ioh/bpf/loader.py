@@ -7,23 +7,19 @@ attach LAYER
     By the filters that held when the loader was forked.  One copy of a layer at a time: asked
     again, it waits for the earlier one's maps to be gone, which the kernel says.
 attach_late LAYER
-    The part of a layer that a kernel module was awaited for, by the maps and programs that were
-    made here.  Again one copy at a time.
+    The part of a layer that a kernel module was awaited for, by what was made here; one at a time.
 attach_server LAYER PID
     The layer's program at the probe points of what a process runs, where that is one of the servers
-    that were known when the loader was forked; an op of a file is attached once at a time.  The
-    file is read here, and says where its probe points are: who holds ioh chooses neither a file
-    nor a place in it.
+    that were known when the loader was forked.  The file is read here: who holds ioh chooses
+    neither a file nor a place in it.
 stats
     A descriptor that makes the kernel count BPF run time.
 
-No descriptor is ever taken from ioh, and none stays here: what ioh holds is all there is, so the
-probes go with ioh, whatever ends it.  The loader has nothing open but its channel, and no other
-process of the same user may look into it.
+It takes no descriptor from ioh and keeps none, so the probes go with ioh, whatever ends it.  It has
+nothing open but its channel, and no other process of the same user may look into it.
 
-Each attach runs in a child of its own that imports bcc (and with it the 100 MB of LLVM) where
-the probe is not kept from before, and ends.  The loader watches it: however it ends, ioh hears of
-it.  Every wait in here has a limit.
+Each attach runs in a child of its own, which imports bcc (and with it the 100 MB of LLVM) where the
+probe is not kept from before.  However a child ends, ioh hears of it; every wait has a limit.
 """
 
 from __future__ import annotations

@@ -59,11 +59,7 @@ class MapSpec:
 
 
 class Map:
-    """One BPF map, read and written through its descriptor.
-
-    Raises:
-        OSError: From every method, when the kernel refuses.
-    """
+    """One BPF map by its descriptor; OSError, from every method, where the kernel refuses."""
 
     def __init__(self, spec: MapSpec, fd: int) -> None:
         self.spec = spec

@@ -32,20 +32,12 @@ _KEPT_BITS = {
 
 def is_privileged() -> bool:
     """Whether this process may load BPF programs: CAP_SYS_ADMIN or CAP_BPF, lent or not."""
-    permitted = permitted_capabilities()
-    return bool(permitted & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF))
-
-
-def permitted_capabilities() -> int:
-    """The permitted capability set as a bit mask; 0 where /proc does not say."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            for line in status:
-                if line.startswith("CapPrm:"):
-                    return int(line.split()[1], 16)
-    except OSError:
-        pass
-    return 0
+            permitted = next(line.split()[1] for line in status if line.startswith("CapPrm:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(permitted, 16) & (1 << _CAP_SYS_ADMIN | 1 << _CAP_BPF))
 
 
 def needed(kernel: str, *, use_bpf: bool) -> Kept:

@@ -42,10 +42,7 @@ _TAKERS_PER_CPU = 256  # an LRU map hands out up to 128 at a time to each
 def attach_layer(
     layer: type[Layer], filters: Filters, handed_on: Mapping[str, Iterable[tuple[str, int]]]
 ) -> Outcome:
-    """Attach a layer on this host; ``handed_on`` by layer, as Made has it.
-
-    Returns the answer for ioh, whatever goes wrong.
-    """
+    """The answer for ioh, whatever goes wrong; ``handed_on`` is by layer, as Made has it."""
     started, joined = time.monotonic(), handed_on.get(layer.joins, ())
     try:
         host = find_facts(Btf(layer.modules, layer.welcome_modules))
@@ -268,12 +265,8 @@ def _is_called(program: int, array: int | None) -> bool:
 def attach_late_part(layer: type[Layer], objects: Sequence[Object]) -> Outcome:
     """Attach the part of a running probe that its layer wants now, its module being loaded.
 
-    Args:
-        layer: Whose it is.
-        objects: The probe's map ``late_offsets`` if it has one, then a program for each point.
-
-    Returns:
-        The answer for ioh, whatever goes wrong.
+    By the probe's map ``late_offsets``, if it has one, then a program for each point.  Returns the
+    answer for ioh, whatever goes wrong.
     """
     if layer.late is None:
         return {"reason": "the layer has no such part"}, [], Made()

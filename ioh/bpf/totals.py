@@ -111,16 +111,15 @@ def decode_lost(lost: Map, reasons: tuple[str, ...]) -> dict[str, int]:
 def skipped_events(misses: Sequence[int], turns: Map | None, copies: int) -> int:
     """Events that met no program, where each program is attached in several copies.
 
+    Never more than there were: a copy that has not had its turn yet makes it less.  Events that
+    take no turns are left out: more than one copy may act on each of them.
+
     Args:
         misses: Runs that the kernel skipped, of each program, read before ``turns`` is; it
             ends with ``copies`` programs for each event.
         turns: By event, how often a copy ran and how often it took the event.  None where a
             program has no copies: then every skipped run is an event.
         copies: How many programs there are for each event.
-
-    Returns:
-        Never more than there were: a copy that has not had its turn yet makes it less.  Events
-        that take no turns are left out: more than one copy may act on each of them.
     """
     if turns is None or copies == 1:
         return sum(misses)

@@ -144,8 +144,7 @@ class AttachedLayer:
     def read(self, since_ns: int | None = None) -> LayerSample | Unavailable:
         """Read the layer once; a layer that fails is left out from then on, the rest goes on.
 
-        Args:
-            since_ns: When the reading of all layers began, on the monotonic clock; None: now.
+        ``since_ns``: when the reading of all layers began, on the monotonic clock.
         """
         passed_us = 0 if since_ns is None else (time.monotonic_ns() - since_ns) // 1000
         found = self._read()
@@ -173,11 +172,7 @@ class AttachedLayer:
             return Unavailable(self.broken, "please report this")
 
     def _with_misses(self, sample: LayerSample) -> LayerSample:
-        """Add events that met no program: each of its copies was active already on that CPU.
-
-        And what is not among the numbers: a part of the probe could not be attached, or this
-        kernel does not say.
-        """
+        """Add events whose program was active already, and what the numbers do not have."""
         from ioh.bpf.totals import skipped_events
 
         misses = [misses for _, misses in program_counts(self.program_fds)]

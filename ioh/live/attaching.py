@@ -39,11 +39,7 @@ class Attaching:
         self._loader: Loader | None = None
 
     def start(self, why_proc: str) -> None:
-        """Start the loader, once; it keeps what is imported by then for good.
-
-        Args:
-            why_proc: Why no probe is wanted or possible; "" where it shall be started.
-        """
+        """Start the loader, once, unless there is a reason not to; it keeps what is imported."""
         if self._is_started:
             return
         self._is_started, self._why_proc = True, why_proc

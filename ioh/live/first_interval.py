@@ -27,15 +27,10 @@ TellFirst = Callable[["Sample", "Sample"], None]
 
 
 class FirstInterval(Closing):
-    """Takes the first two samples in a thread; a context manager, left before root is given away.
+    """Takes the first two samples in a thread, and tells them from there.
 
-    A thread has the privileges of the one that started it, and nobody else can take them: this one
-    has ended by then.
-
-    Args:
-        source: The LiveSource; nobody else uses it meanwhile.
-        interval_s: Time between two samples; the first interval is at most EARLY_INTERVAL_S.
-        tell: Called from the thread.
+    A thread has the privileges of the one that started it, and nobody else can take them: leave
+    this context manager before root is given away.
     """
 
     def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:

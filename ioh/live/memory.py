@@ -13,8 +13,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 def give_back_large() -> None:
     """From now on, return a piece of 64 KiB and more as soon as it is freed; costs no CPU time.
 
-    Left alone, glibc raises that size up to 32 MB with each such piece that is freed: from then on
-    they lie in the heap, too, and a busy second's leave holes that stay.
+    Left alone, glibc raises that size up to 32 MB with each such piece that is freed.
     """
     if _set is not None:
         _set(_MMAP_THRESHOLD, 64 << 10)
@@ -24,8 +23,7 @@ def give_back_large() -> None:
 def give_back() -> None:
     """Return the free pages between what is in use; takes some 0.3 ms.
 
-    glibc returns only what lies at the end of its heap.  A busy second's tables, once freed, leave
-    holes below what stays, so that a process grows for half an hour though it keeps nothing.
+    glibc returns only what lies at the end of its heap: a process would grow for half an hour.
     """
     if _trim is not None:
         _trim(0)

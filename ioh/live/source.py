@@ -44,8 +44,7 @@ class LiveSource(Closing):
     Args:
         layers: Which layers, by name; None for all.
         filters: Narrowing that the probes apply.
-        interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S, so
-            that the first numbers come soon; every interval is measured, never assumed.
+        interval_s: Time between two samples.  The first interval is at most FIRST_INTERVAL_S.
         use_bpf: False to read /proc and sysfs only.
         preload: Imports what the caller will need; called before root is given up, after which
             a checkout below /root can be unreadable.
@@ -314,8 +313,7 @@ class LiveSource(Closing):
     def counting_run_time(self) -> Iterator[Callable[[], int | None]]:
         """Let the kernel count BPF run time meanwhile: counting for good would cost too much.
 
-        Yields:
-            A function that returns the probes' run time so far in ns; None where it is not counted.
+        Yields what returns the probes' run time so far in ns, None where it is not counted.
         """
         fd = self._attaching.stats_descriptor()
 

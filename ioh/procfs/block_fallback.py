@@ -112,13 +112,8 @@ class BlockFallback:
     numbers do not: a device that goes away, a 32-bit ms column that wraps, a device number
     that comes to mean another device.  The layer's ops are the sum of all devices but those
     whose I/O appears again on another one (dm, md, loop over a file on a disk) or that have no
-    requests (zram), as with the probe; with ``device`` they are that whole disk's.
-
-    Args:
-        spec: The block layer's; its ``device`` table is filled.
-        device: The kernel's dev_t of one whole disk, or None for all.
-        root: Where /proc and /sys are.
-        devices: The caller's table of devices, if it has one; refreshed here.
+    requests (zram), as with the probe; with ``device``, a whole disk's dev_t, they are its own.
+    ``devices`` is the caller's table, which is refreshed here.
     """
 
     def __init__(

@@ -33,20 +33,15 @@ class BlockDevice:
         ``file /x on vda``, ``vg-lv on sda,sdb``, ``raid1 on sda1,sdb1``.  ``disk_name`` and
         ``disk_dev`` name the whole disk of a partition, else the device itself.
         ``is_stacked``: its I/O appears again on another block device of this host (dm, md,
-        loop over a file on a disk), so a sum over devices must leave it out; a partition is
-        no device of its own.  ``has_requests``: it has a request queue; without one (dm, md,
-        zram) bios pass through, no request ever carries its number, and it has no
-        ``queue_depth_limit`` or ``scheduler``.  ``counts_io``: the kernel keeps its
-        statistics (queue/iostats).  ``rotational`` is None where a virtual disk says that it
-    turns: that is its driver's default and nobody's knowledge.
+        loop over a file on a disk), so a sum over devices must leave it out.  ``has_requests``: it
+        has a request queue; without one (dm, md, zram) no request ever carries its number.
+        ``counts_io``: the kernel keeps its statistics (queue/iostats).  ``rotational`` is None
+        where a virtual disk says that it turns: that is its driver's default.
 
     Units:
         Bytes; ``max_request_bytes`` is the limit in force (max_sectors_kb),
         ``max_hw_request_bytes`` the hardware's; ``chunk_bytes`` the stripe that no request may
         cross (chunk_sectors), None where there is none; ``queue_depth_limit`` is nr_requests.
-
-    Source:
-        /sys/dev/block/<major>:<minor>.
     """
 
     dev: int
@@ -114,13 +109,9 @@ def read_block_device(
 ) -> BlockDevice | None:
     """Describe the device with the kernel's dev_t; None when sysfs does not know it.
 
-    Some 15 small files: once for each device, not on every tick (BlockDevices).
-
-    Args:
-        dev: The kernel's dev_t, major << 20 | minor.
-        root: Where /sys and /proc are.
-        mounts: The caller's mount table, to find where a loop device's file lies.
-        hidden: Name of a disk that has no number there.
+    Some 15 small files: once for each device, not on every tick (BlockDevices).  ``mounts`` is
+    the caller's table, to find where a loop device's file lies; ``hidden`` the name of a disk that
+    has no number there.
     """
     folder = device_folder(dev, root) if dev > 0 else None
     if folder is None and hidden:

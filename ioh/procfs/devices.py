@@ -28,11 +28,7 @@ _MOST_DEVICES = 1024  # sysfs cannot hold a cycle, a made-up root can; and each 
 
 @dataclass(frozen=True, slots=True)
 class ChosenDevice:
-    """The whole disk that requests of the chosen device carry.
-
-    ``dev`` is the kernel's dev_t; ``name`` is printable; ``notes`` say where this differs from what
-    the user asked for.
-    """
+    """The whole disk that requests of a device carry; ``notes`` say where that differs from it."""
 
     dev: int
     name: str

@@ -18,10 +18,9 @@ _PROGRESS = re.compile(r"\s+\[[=>.]*\]\s+(\w+) =\s*(\d+(?:\.\d+)?)% .*?(?:speed=
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job under way.
+    """One job under way, on an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``).
 
-    ``device`` is an array (``md0``) or a btrfs file system (``btrfs on sda,sdb``), printable;
-    ``kind`` the kernel's word: resync, recovery, check, reshape, balance, device replace …, or
+    ``kind`` is the kernel's word: resync, recovery, check, reshape, balance, device replace …, or
     scrub.  ``done_pct`` and ``speed_bytes_per_s`` are None where the kernel does not say.
     """
 

@@ -191,9 +191,7 @@ class MountTable:
     def locate(self, dev: int, path: str) -> Location | None:
         """Where the user finds ``path`` of file system ``dev``; None if no mount here shows it."""
         mount = self.find(dev, path)
-        if mount is None:
-            return None
-        return place(mount, relative_to(path, mount.root) or "")
+        return None if mount is None else place(mount, relative_to(path, mount.root) or "")
 
     def of_file_system(self, dev: int) -> Sequence[Mount]:
         """All mounts of one file system, oldest first."""

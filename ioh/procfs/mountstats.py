@@ -154,10 +154,8 @@ def slots_limit(mount: NfsMount, read_setting: Callable[[str], str | None]) -> i
     """The most requests that this host lets be in flight to the mount's server.
 
     A session (since NFSv4.1) has so many slots over all of its connections; before, every
-    connection has its own.  The settings, read by ``read_setting``, are those of now, a mount
-    keeps those that it began with.
-
-    Returns None where the setting cannot be read, or the transport has none.
+    connection has its own.  The settings are those of now, a mount keeps those that it began with.
+    None where ``read_setting`` finds none, or the transport has none.
     """
     major, _, minor = mount.options.get("vers", "").partition(".")
     has_session = major == "4" and minor not in {"", "0"}

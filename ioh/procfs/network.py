@@ -30,15 +30,10 @@ _TIMEOUT_S = 2
 
 
 def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
-    """Parse pairs of lines, names and then values, each behind the same ``Proto:``.
+    """Counters of ``snmp`` (IPv4, and TCP over either) or ``netstat`` (Linux' own).
 
-    Args:
-        name: ``snmp``, the MIB counters of IPv4 and TCP over either, or ``netstat``, Linux' own.
-        root: Where /proc is.
-
-    Returns:
-        ``counters["Tcp"]["RetransSegs"]``: running totals, in segments.  Empty when the file cannot
-        be read.
+    Running totals, ``counters["Tcp"]["RetransSegs"]`` in segments; empty when it cannot be read.
+    The file has pairs of lines, names and then values, each behind the same ``Proto:``.
     """
     counters: ProtocolCounters = {}
     lines = (read_text(path_under(root, f"proc/net/{name}")) or "").split("\n")
@@ -54,10 +49,7 @@ def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
 
 
 class Link(NamedTuple):
-    """What an interface is able to carry, in bits a second; None where nobody knows.
-
-    ``shaped_bits_per_s``: what a shaper (tc tbf) lets out, headers included.
-    """
+    """What an interface can carry, in bits a second, and what a shaper (tc tbf) lets out of it."""
 
     speed_bits_per_s: int | None = None
     shaped_bits_per_s: int | None = None

@@ -85,12 +85,7 @@ def read_cgroup(pid: int, root: Path = ROOT) -> str | None:
 
 
 class ServerProcesses:
-    """Processes that run one of some programs; of a server's many the first, which forked them.
-
-    Args:
-        names: Of programs, as in ``ps -o comm``.
-        root: Of /proc.
-    """
+    """Processes of programs, named as in ``ps -o comm``; of a server's many the first."""
 
     def __init__(self, names: Collection[str], root: Path = ROOT) -> None:
         self._names = frozenset(name[:COMM_BYTES] for name in names)

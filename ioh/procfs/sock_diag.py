@@ -130,15 +130,10 @@ class DiagDecoder:
         self._layouts: dict[int, struct.Struct] = {}
 
     def feed(self, data: bytearray, size: int) -> bool:
-        """Decode the first ``size`` bytes; True when they end the dump.
-
-        Raises:
-            OSError: The kernel refused the request.
-            ValueError: The messages are malformed.
-        """
+        """Decode the first ``size`` bytes; True when they end the dump."""
         offset = 0
         while size - offset >= _NLMSG.size:
-            length, kind, *_ = _NLMSG.unpack_from(data, offset)
+            length, kind, _, _, _ = _NLMSG.unpack_from(data, offset)
             if not _NLMSG.size <= length <= size - offset:
                 msg = f"netlink message of {length} bytes at {offset} of {size}"
                 raise ValueError(msg)
@@ -218,11 +213,7 @@ def _raise_error(data: bytearray, offset: int, length: int) -> None:
 
 
 def find_info(message: bytes) -> tuple[int, int] | None:
-    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last.
-
-    Raises:
-        ValueError: An attribute is longer than what is left of the message.
-    """
+    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last."""
     offset = _MESSAGE_BYTES
     while len(message) - offset >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(message, offset)
@@ -299,9 +290,7 @@ def encode_request(port: int | None) -> bytes:
 class SockDiag:
     """The open connections of this process' network namespace; needs no privilege.
 
-    Args:
-        port: Only connections with this local or remote port; the kernel filters.
-        keep_closed: As for DiagDecoder.
+    With ``port`` only those that have it at either end; ``keep_closed`` as for DiagDecoder.
     """
 
     def __init__(self, port: int | None = None, *, keep_closed: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ioh.model.filters import Filters
@@ -55,12 +56,7 @@ class SyscallFallback:
     parent does not wait (SIGCHLD ignored), those moments are missed.
 
     The sum stands under the spec's groups ``read`` and ``write``: the kernel does not say
-    which calls were buffered, direct or synchronous, so no leaf op would be true.
-
-    Args:
-        spec: The syscall layer's; its ``process`` table is filled.
-        filters: ``pid``, ``comm`` and ``cgroup_id`` are applied; ``device`` cannot be.
-        root: Where /proc is.
+    which calls were buffered, direct or synchronous.  Filter ``device`` cannot be applied.
     """
 
     def __init__(self, spec: LayerSpec, filters: Filters, root: Path = ROOT) -> None:
@@ -73,7 +69,6 @@ class SyscallFallback:
         self._is_first = True
         self._sum = [0, 0, 0, 0]
         self._cgroup_ids: dict[str, int | None] = {}
-        self._cgroup_root: str | None = None
 
     def sample(self) -> LayerSample | Unavailable:
         """Read every process; a filter chooses among them afterwards, because of the children.
@@ -186,34 +181,26 @@ class SyscallFallback:
 
     def _is_in_cgroup(self, pid: int) -> bool:
         """Whether a process is in the v2 control group that is asked for, or in one below it."""
-        path = (read_cgroup(pid, self._root) or "").rstrip("/")
-        if not path:
-            return self._cgroup_id("/") == self._filters.cgroup_id
-        folders = path.split("/")
-        return any(
-            self._cgroup_id("/".join(folders[:depth]) or "/") == self._filters.cgroup_id
-            for depth in range(len(folders), 0, -1)
-        )
+        folders = (read_cgroup(pid, self._root) or "").rstrip("/").split("/")
+        paths = ("/".join(folders[:depth]) for depth in range(len(folders), 0, -1))
+        return any(self._cgroup_id(path) == self._filters.cgroup_id for path in paths)
 
     def _cgroup_id(self, path: str) -> int | None:
         """The v2 control group's id, which is the inode number of its directory."""
-        if path not in self._cgroup_ids:
-            self._cgroup_ids[path] = self._read_cgroup_id(path)
-        return self._cgroup_ids[path]
+        if path not in self._cgroup_ids and self._cgroup_root is not None:
+            try:
+                self._cgroup_ids[path] = os.stat(self._cgroup_root + path).st_ino
+            except (OSError, ValueError):
+                self._cgroup_ids[path] = None
+        return self._cgroup_ids.get(path)
 
-    def _read_cgroup_id(self, path: str) -> int | None:
-        if self._cgroup_root is None:
-            mounts = MountTable(self._root)
-            points = [m.mount_point for m in mounts.mounts if m.fstype == "cgroup2"]
-            mounts.close()
-            self._cgroup_root = points[0] if points else ""
-        if not self._cgroup_root:
-            return None
-        folder = path_under(self._root, self._cgroup_root.lstrip("/")) + path
-        try:
-            return os.stat(folder).st_ino
-        except (OSError, ValueError):
-            return None
+    @cached_property
+    def _cgroup_root(self) -> str | None:
+        """Where the control groups of version 2 are mounted."""
+        mounts = MountTable(self._root)
+        points = [m.mount_point for m in mounts.mounts if m.fstype == "cgroup2"]
+        mounts.close()
+        return path_under(self._root, points[0].lstrip("/")) if points else None
 
     def _as_sample(self, unreadable: int, count: int) -> LayerSample:
         notes = (*self._filters.note("pid", "comm", "cgroup"), *_NOTES)

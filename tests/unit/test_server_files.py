@@ -96,10 +96,9 @@ def test_a_mistake_is_one_line_that_names_the_file(tmp_path: Path, before: str, 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"[" * 100_000, b"\0", b"a = 1\n" * 300_000])
 def test_what_is_no_toml_is_one_line(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "app.toml"
-    path.write_bytes(data)
+    (tmp_path / "app.toml").write_bytes(data)
     with pytest.raises(IohError) as raised:
-        read_server(path)
+        read_server(tmp_path / "app.toml")
     assert str(raised.value).isprintable()
 
 
@@ -197,7 +196,7 @@ def test_what_was_let_go_of_is_lacking_until_it_comes_again(kernel: Kernel) -> N
     assert kernel.known == {OTHER: set()}  # nobody holds anything of the first file
     kernel.attach(FILE, "statement", "commit")
     for _ in range(3):
-        (commit,) = [made for _, made in kernel.ledger.files[FILE]["commit"]]
+        (commit,) = [x.made for x in kernel.ledger.links if (x.file, x.op) == (FILE, "commit")]
         kernel.held.remove(commit)
         assert kernel.known == {FILE: {"commit"}, OTHER: set()}
         kernel.attach(FILE, "commit")
