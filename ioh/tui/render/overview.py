@@ -14,7 +14,7 @@ from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped
-from ioh.tui.render.panel import TABLE_FROM, border
+from ioh.tui.render.panel import TABLE_FROM, border_of
 from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
 from ioh.tui.rows import layer_rows
@@ -95,7 +95,7 @@ def boxed(
     view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
 ) -> ScreenFrame:
     """A layer's panel with its box; its operations become those of the layer ``below``."""
-    style, panel = border(view, layer.spec.name), panel_of(layer.spec)
+    style, panel = border_of(view, layer.spec.name), panel_of(layer.spec)
     title = Line("╭─", style).extend(panel.title(view, layer, width))
     title = title if title.width < width else title.fitted(width - 1)
     title.add("─" * (width - 1 - title.width), style).add("╮", style)
@@ -114,7 +114,7 @@ def _last(
 ) -> ScreenFrame:
     """The lower border: what calls became, and what the rows above it are."""
     name = layer.spec.name
-    style, named = border(view, name), Line()
+    style, named = border_of(view, name), Line()
     if width >= TABLE_FROM:
         named.add_all(breakdown_name(view, layer))
     line = Line("╰─", style)

@@ -127,30 +127,25 @@ def _is_nothing(values: Values) -> bool:
     return known == {0.0}
 
 
-def trends_of(
-    view: PanelView, key: tuple[str, str], label: str, measures: Sequence[Measure]
-) -> list[Trend]:
-    """An op's trends: ``R MB/s``, ``R ms``."""
-    where = direction(key[1])
-    made = []
-    for rank, measure in enumerate(measures):
-        unit, text = _TEXTS[measure]
-        values = series(view.points, key, measure)
-        rank_ = rank * 2 + (where == "W")
-        made.append(Trend(f"{label} {unit}", TREND_STYLES[where], values, text, rank_))
-    return made
-
-
 def megabytes(bytes_per_s: Value) -> str:
     """A throughput in at most five columns, in 1,000,000 bytes a second."""
     return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
-_TEXTS: dict[Measure, tuple[str, Callable[[Value], str]]] = {
-    "bytes_per_s": ("MB/s", megabytes),
-    "ops_per_s": ("ops/s", format_scaled),
-    "latency_us": ("ms", format_ms),
+TEXTS: dict[Measure, Callable[[Value], str]] = {
+    "bytes_per_s": megabytes,
+    "ops_per_s": format_scaled,
+    "latency_us": format_ms,
 }
+
+
+def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
+    view: PanelView, key: tuple[str, str], measure: Measure, label: str, rank: int, style: str = ""
+) -> Trend:
+    """One number of one op over time."""
+    where = direction(key[1])
+    values = series(view.points, key, measure)
+    return Trend(label, style or TREND_STYLES[where], values, TEXTS[measure], rank)
 
 
 def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
@@ -161,18 +156,18 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
     for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border says which
         line.add(f"{text[1]} ", style)
-    return line.add("─" * (_NAME - line.width), border(view, name))
+    return line.add("─" * (_NAME - line.width), border_of(view, name))
 
 
 def add_letter(
     view: PanelView, line: Line, key: tuple[str, str], letter: str, *, is_first: bool
 ) -> Line:
     """An op's letter or word, marked where it is the one chosen, appended to a title."""
-    is_chosen = view.state.chosen == key
-    chosen = "sel" if view.state.focus == "layers" else "sel2"
-    length = _LETTER - len(letter) + (0 if is_first else 1)
-    line.add("─" * length, border(view, key[0])).add(" ")
-    return line.add(letter, chosen if is_chosen else STYLES[direction(key[1])])
+    style = STYLES[direction(key[1])]
+    if key == view.state.chosen:
+        style = "sel" if view.state.focus == "layers" else "sel2"
+    line.add("─" * (_LETTER - len(letter) + (not is_first)), border_of(view, key[0]))
+    return line.add(" ").add(letter, style)
 
 
 def add_rates(line: Line, stats: OpStats, width: int) -> Line:
@@ -183,25 +178,21 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
     return line
 
 
-def op_title(line: Line, stats: OpStats, width: int) -> Line:
-    """An op's numbers, appended to a title; the same columns in each panel."""
-    add_rates(line, stats, width)
+def add_latency(line: Line, stats: OpStats, width: int) -> Line:
+    """An op's mean time and, where there is room, a percentile, appended to a title."""
     line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
     return line.add(" ")
 
 
-def add_numbers(
-    view: PanelView, line: Line, layer: LayerSnapshot, stats: OpStats, numbers: Line
-) -> Line:
+def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str) -> Line:
     """An op's numbers, appended to a title; of one that did not occur a dot alone."""
     if stats.count != 0:
         return line.extend(numbers)
-    line.right(ZERO, 6, "dim").add(" ")
-    return line.add("─" * (numbers.width - 7), border(view, layer.spec.name))
+    return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)
 
 
-def border(view: PanelView, name: str) -> str:
+def border_of(view: PanelView, name: str) -> str:
     """The style of a panel's box."""
     return "accent" if view.state.chosen[0] == name else "rule"

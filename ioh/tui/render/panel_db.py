@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_ms, format_scaled
-from ioh.tui.history import Measure, series
+from ioh.sinks.cells import format_scaled
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import SIZES, Trend, add_letter, axis_line, axis_of, begin_title, blocks
+from ioh.tui.render.panel import (
+    SIZES,
+    add_latency,
+    add_letter,
+    axis_line,
+    axis_of,
+    begin_title,
+    blocks,
+    trend_of,
+)
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import histogram_of, shaded
 
@@ -22,7 +30,6 @@ _STEPS = {
     "lwlock_wait": ("lwlock", "warn"),
 }
 _MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
-_MEASURES: tuple[Measure, ...] = ("ops_per_s", "latency_us")
 
 
 def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
@@ -33,10 +40,7 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         name = word if width >= 90 else short
         add_letter(view, line, (layer.spec.name, op), name, is_first=not at)
         line.right(format_scaled(stats.ops_per_s), 6, "strong").add("/s", "dim")
-        line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
-        if width >= 90:
-            line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
-        line.add(" ")
+        add_latency(line, stats, width)
     return line
 
 
@@ -44,9 +48,9 @@ def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> S
     """Trends, the steps' latencies on the axis of all panels, and what is waited for."""
     trends = []
     for rank, (op, _, short) in enumerate(_MAIN):
-        rate, latency = (series(view.points, (layer.spec.name, op), each) for each in _MEASURES)
-        trends.append(Trend(f"{short}/s", "trend_o", rate, format_scaled, rank))
-        trends.append(Trend(f"{short} ms", "trend_o", latency, format_ms, 2 + rank))
+        key = (layer.spec.name, op)
+        trends.append(trend_of(view, key, "ops_per_s", f"{short}/s", rank))
+        trends.append(trend_of(view, key, "latency_us", f"{short} ms", 2 + rank))
     steps = ScreenFrame(_steps(layer, width, height))
     return blocks(view, layer, (width, height), trends, lambda _: steps)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
-from ioh.sinks.rows import main_stats
+from ioh.sinks.rows import direction, main_stats
 from ioh.tui.history import fact_series
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import (
@@ -17,8 +17,9 @@ from ioh.tui.render.panel import (
     axis_of,
     begin_title,
     blocks,
+    border_of,
     megabytes,
-    trends_of,
+    trend_of,
 )
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import shaded
@@ -44,7 +45,7 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         else:
             style = "crit" if is_losing(layer) else "dim"
             numbers.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
-        add_numbers(view, line, layer, stats, numbers)
+        add_numbers(line, stats, numbers, border_of(view, layer.spec.name))
     return line
 
 
@@ -55,9 +56,10 @@ def _percent(value: float | None) -> str:
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, connections by round-trip time and retransmits, and the busiest of a breakdown."""
     name = layer.spec.name
-    trends: list[Trend] = []
-    for op, _ in main_stats(layer.spec, layer.ops):
-        trends += trends_of(view, (name, op), op, ("bytes_per_s",))
+    trends = [
+        trend_of(view, (name, op), "bytes_per_s", f"{op} MB/s", rank=int(direction(op) == "W"))
+        for op, _ in main_stats(layer.spec, layer.ops)
+    ]
     again = fact_series(view.points, (name, "retrans_pct"))
     style = "crit" if is_losing(layer) else "warn"
     trends.append(Trend("retr %", style, again, format_short, 1))

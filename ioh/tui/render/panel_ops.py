@@ -12,29 +12,32 @@ from ioh.tui.history import Measure
 from ioh.tui.render.line import Line, ScreenFrame, wrapped
 from ioh.tui.render.panel import (
     SIZES,
+    add_latency,
     add_letter,
     add_numbers,
+    add_rates,
     axis_of,
     begin_title,
     blocks,
-    op_title,
-    trends_of,
+    border_of,
+    trend_of,
 )
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import SIZE_COLUMNS, histogram_of, shaded, size_label, used_sizes
 from ioh.tui.render.trends import STYLES
 from ioh.tui.rows import cached_share
 
-_MEASURES: tuple[Measure, ...] = ("bytes_per_s", "latency_us")
+_MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
 
 
 def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     """Reads and writes, and what of the reads was cached."""
     line = begin_title(view, layer)
+    name = layer.spec.name
     for at, (op, stats) in enumerate(_main(layer)):
-        where = direction(op)
-        add_letter(view, line, (layer.spec.name, op), where or op[:3], is_first=not at)
-        add_numbers(view, line, layer, stats, op_title(Line(), stats, width))
+        add_letter(view, line, (name, op), direction(op) or op[:3], is_first=not at)
+        numbers = add_latency(add_rates(Line(), stats, width), stats, width)
+        add_numbers(line, stats, numbers, border_of(view, name))
     notes = [f"cached {share}"] if (share := cached_share(layer)) else []
     notes += ["from /proc"] if layer.source == "proc" else []
     for note in notes:
@@ -45,11 +48,12 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
 
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, histogram and table side by side, as many of them as fit."""
-    trends = [
-        trend
-        for op, _ in _main(layer)
-        for trend in trends_of(view, (layer.spec.name, op), direction(op) or op, _MEASURES)
-    ]
+    trends = []
+    for op, _ in _main(layer):
+        key, where = (layer.spec.name, op), direction(op)
+        for rank, (measure, unit) in enumerate(_MEASURES):
+            label = f"{where or op} {unit}"
+            trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
     histogram = ScreenFrame(_histogram(view, layer, width, height))
     return blocks(view, layer, (width, height), trends, lambda _: histogram)
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_ms, format_scaled
-from ioh.tui.history import Measure, series
+from ioh.tui.history import Measure
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import Trend, add_letter, begin_title, blocks, megabytes
+from ioh.tui.render.panel import TEXTS, add_letter, begin_title, blocks, trend_of
 from ioh.tui.render.panels import PanelView, table_spec
 from ioh.tui.render.top import render_top
 from ioh.tui.rows import cached_share
@@ -18,21 +15,21 @@ from ioh.tui.state import TableState
 
 _WAITS = "wait"
 # Of each op: what it is called, what is shown of it, its unit and its colour.
-_SHOWN: tuple[tuple[str, str, Measure, str, Callable[[Value], str], str], ...] = (
-    ("commit", "commit", "ops_per_s", "/s", format_scaled, "trend_o"),
-    ("data_read", "read", "bytes_per_s", "MB/s", megabytes, "trend_r"),
-    ("log_write", "log", "bytes_per_s", "MB/s", megabytes, "trend_w"),
-    ("log_sync", "sync", "latency_us", "ms", format_ms, "trend_o"),
+_SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
+    ("commit", "commit", "ops_per_s", "/s", "trend_o"),
+    ("data_read", "read", "bytes_per_s", " MB/s", "trend_r"),
+    ("log_write", "log", "bytes_per_s", " MB/s", "trend_w"),
+    ("log_sync", "sync", "latency_us", " ms", "trend_o"),
 )
 
 
 def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     """Commits, blocks read, log written and the mean sync; what of the blocks was cached."""
     line = begin_title(view, layer)
-    for at, (op, word, measure, unit, text, _) in enumerate(_SHOWN):
+    for at, (op, word, measure, unit, _) in enumerate(_SHOWN):
         value = getattr(layer.ops.get(op, OpStats()), measure)
         added = add_letter(view, Line(), (layer.spec.name, op), word, is_first=not at)
-        added.right(text(value), 6, "strong").add(f" {unit} ".replace(" /", "/"), "dim")
+        added.right(TEXTS[measure](value), 6, "strong").add(f"{unit} ", "dim")
         if line.width + added.width > width - 3:
             break
         line.extend(added)
@@ -45,18 +42,14 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
 def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
     """Trends, what sessions wait for, and the breakdown that was chosen; the last two if narrow."""
     trends = [
-        Trend(f"{word}{unit}" if unit == "/s" else f"{word} {unit}", style, values, text, rank)
-        for rank, (op, word, measure, unit, text, style) in enumerate(_SHOWN)
-        for values in [series(view.points, (layer.spec.name, op), measure)]
+        trend_of(view, (layer.spec.name, op), measure, f"{word}{unit}", rank, style)
+        for rank, (op, word, measure, unit, style) in enumerate(_SHOWN)
     ]
-    return blocks(
-        view,
-        layer,
-        (width, height),
-        trends,
-        lambda columns: _beside(view, layer, columns, height),
-        table_from=0,
-    )
+
+    def beside(columns: int) -> ScreenFrame:
+        return _beside(view, layer, columns, height)
+
+    return blocks(view, layer, (width, height), trends, beside, table_from=0)
 
 
 def _beside(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
