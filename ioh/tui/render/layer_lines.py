@@ -12,7 +12,7 @@ from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.line import Line, ScreenFrame
 from ioh.tui.render.panel import megabytes
-from ioh.tui.render.panel_flow import is_losing
+from ioh.tui.render.panel_ops import is_losing
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
 from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow
-from ioh.tui.render import panel_db, panel_flow, panel_ops, panel_pg
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
 from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped
-from ioh.tui.render.panel import TABLE_FROM, border_of
+from ioh.tui.render.panel import TABLE_FROM, Panel, border_of, content_of
+from ioh.tui.render.panel_db import DB, PG
+from ioh.tui.render.panel_ops import FLOW, OPS
 from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
 from ioh.tui.rows import layer_rows
 
-_OWN_PANELS = {"db": panel_db, "pg": panel_pg}
+_OWN_PANELS = {"db": DB, "pg": PG}
 _SIDES = 4  # columns of a box's sides and of the space beside them
 
 _MIN_WIDTH = 76  # of a panel
@@ -86,9 +85,9 @@ def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) 
     return frame
 
 
-def panel_of(spec: LayerSpec) -> ModuleType:
-    """The module with a layer's ``title()`` and ``content()``: its own, or its kind's."""
-    return _OWN_PANELS.get(spec.name) or (panel_flow if is_flow(spec) else panel_ops)
+def panel_of(spec: LayerSpec) -> Panel:
+    """A layer's own panel, or that of its kind."""
+    return _OWN_PANELS.get(spec.name) or (FLOW if is_flow(spec) else OPS)
 
 
 def boxed(
@@ -100,7 +99,8 @@ def boxed(
     title = title if title.width < width else title.fitted(width - 1)
     title.add("─" * (width - 1 - title.width), style).add("╮", style)
     frame = ScreenFrame([title])
-    content = clipped(panel.content(view, layer, width - _SIDES, height - 2), height - 2)
+    content = content_of(panel, view, layer, width - _SIDES, height - 2)
+    content = clipped(content, height - 2)
     for inside in content.lines:
         line = Line("│", style).add(" ").extend(inside.fitted(width - _SIDES))
         frame.add(line.add(" ").add("│", style))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
@@ -35,8 +35,7 @@ _MAX_TREND = 74
 _LABEL, _PEAK = 9, 6  # of a trend
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """One number over time; ``rank`` says how soon it is left out, the largest first."""
 
     label: str
@@ -44,6 +43,20 @@ class Trend:
     values: Values
     text: Callable[[Value], str]
     rank: int = 0
+
+
+class Panel(NamedTuple):
+    """How layers of one kind are drawn.
+
+    Shape:
+        ``title`` gets the columns of the whole; ``middle`` the axis of all histograms, and how
+        many columns and lines it has; rows are left out below ``table_from`` columns.
+    """
+
+    title: Callable[[PanelView, LayerSnapshot, int], Line]
+    trends: Callable[[PanelView, LayerSnapshot], list[Trend]]
+    middle: Callable[[PanelView, LayerSnapshot, Axis, int, int], list[Line]]
+    table_from: int = TABLE_FROM
 
 
 def axis_of(inner: int) -> Axis:
@@ -57,37 +70,20 @@ def axis_line(axis: Axis) -> Line:
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
 
 
-def block_widths(inner: int, *, has_table: bool) -> tuple[int, int, int]:
-    """Columns of the trends, of the histogram and of the table, 0 for one left out."""
-    histogram = min(inner, SIZES + axis_of(inner).width)
-    rest = inner - histogram - GAP
-    if inner < TABLE_FROM:
-        return (0, histogram, rest) if has_table else (rest, histogram, 0)
-    table = max(_MIN_TABLE, (rest - GAP) * 11 // 20)
-    trends = min(_MAX_TREND, rest - GAP - table)
-    return trends, histogram, rest - GAP - trends
-
-
-def blocks(  # noqa: PLR0913
-    view: PanelView,
-    layer: LayerSnapshot,
-    size: tuple[int, int],
-    trends: Sequence[Trend],
-    middle: Callable[[int], ScreenFrame],
-    *,
-    table_from: int = TABLE_FROM,
+def content_of(
+    panel: Panel, view: PanelView, layer: LayerSnapshot, width: int, height: int
 ) -> ScreenFrame:
-    """Trends, what the ``middle`` makes of its columns, and the busiest rows, side by side.
+    """Trends, the panel's middle, and the busiest rows, side by side.
 
-    The rows are left out below ``table_from`` columns, unless they are walked; what has no
-    column always is.
+    The rows are there, too, where they are walked; what has no column is left out.
     """
-    width, height = size
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
-    has_table = bool(layer.spec.tables) and (width >= table_from or is_asked)
-    left, center, right = block_widths(width, has_table=has_table)
-    lines = _render_trends(trends, view, left, height)
-    pieces = [(ScreenFrame(lines), left), (middle(center), center)]
+    has_table = bool(layer.spec.tables) and (width >= panel.table_from or is_asked)
+    axis = axis_of(width)
+    left, center, right = _block_widths(width, axis, has_table=has_table)
+    trends = _render_trends(panel.trends(view, layer), view, left, height)
+    middle = panel.middle(view, layer, axis, center, height)
+    pieces = [(ScreenFrame(trends), left), (ScreenFrame(middle), center)]
     if right:
         pieces.append((busiest(view, layer, right, height), right))
     made, width = ScreenFrame(), 0
@@ -96,6 +92,17 @@ def blocks(  # noqa: PLR0913
             made = beside(made, width, piece, GAP) if width else piece
             width += columns + (GAP if width else 0)
     return made
+
+
+def _block_widths(inner: int, axis: Axis, *, has_table: bool) -> tuple[int, int, int]:
+    """Columns of the trends, of the middle and of the table, 0 for one left out."""
+    middle = min(inner, SIZES + axis.width)
+    rest = inner - middle - GAP
+    if inner < TABLE_FROM:
+        return (0, middle, rest) if has_table else (rest, middle, 0)
+    table = max(_MIN_TABLE, (rest - GAP) * 11 // 20)
+    trends = min(_MAX_TREND, rest - GAP - table)
+    return trends, middle, rest - GAP - trends
 
 
 def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height: int) -> list[Line]:
