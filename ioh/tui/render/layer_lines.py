@@ -10,7 +10,7 @@ from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Line
 from ioh.tui.render.panel import megabytes
 from ioh.tui.render.panel_ops import is_losing
 from ioh.tui.render.panels import PanelView
@@ -37,8 +37,8 @@ def hidden_count(width: int) -> int:
     return len(needed) - len(fitting(needed, width - _MIN_LABEL))
 
 
-def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[ScreenFrame]:
-    """The heading, and a line for each row; a click chooses the row's op."""
+def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[Line]:
+    """The heading, and a line for each row."""
     columns = fitting(COLUMNS, width - _LABEL)
     room = width - _LABEL - width_of(columns) - 2
     axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
@@ -49,7 +49,7 @@ def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) ->
         head.add(axis.heading(2), "head")
     if trend:
         head.add(" ").add(cut_to(f"MB/s {length_text(view.points, trend)}", trend), "head")
-    pieces = [ScreenFrame([head])]
+    lines = [head]
     before = ""
     for row in rows:
         line = _label(view, row, is_first=row.layer != before)
@@ -60,11 +60,9 @@ def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) ->
                 values = series(view.points, row.key, "bytes_per_s")
                 bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
                 line.to(width - room).add(bars, TREND_STYLES[row.direction])
-        piece = ScreenFrame()
-        piece.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
-        pieces.append(piece)
+        lines.append(line)
         before = row.layer
-    return pieces
+    return lines
 
 
 def _add_numbers(

@@ -10,7 +10,7 @@ from ioh.sinks.rows import is_flow
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
-from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped
+from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
 from ioh.tui.render.panel import TABLE_FROM, Panel, border_of, content_of
 from ioh.tui.render.panel_db import DB, PG
 from ioh.tui.render.panel_ops import FLOW, OPS
@@ -127,21 +127,19 @@ def _last(
     line.extend(named).add("─" * (width - 1 - start - named.width), style)
     if view.state.chosen[0] == name and named.width:
         hits.append((start, start + named.width, "table", ""))
-    frame = ScreenFrame()
-    frame.add(line.add("╯", style).fitted(width), *hits)
-    return frame
+    return frame_of(line.add("╯", style).fitted(width), *hits)
 
 
 def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
     """Lines, then as there is room: the chosen layer's breakdown, findings, what calls became."""
     rows = [row for row in layer_rows(view.snapshot) if row.op]
-    head, *pieces = render_layer_lines(view, rows, width)
+    head, *lines = render_layer_lines(view, rows, width)
     keys = [row.key for row in rows]
     at = keys.index(view.state.chosen) if view.state.chosen in keys else 0
     fixed = 1 + len(inactive)
-    first = max(0, min(at - (room - fixed) // 2, len(pieces) - (room - fixed)))
+    first = max(0, min(at - (room - fixed) // 2, len(lines) - (room - fixed)))
     last = first + max(1, room - fixed)
-    spare = room - fixed - len(pieces) - _MIN_BREAKDOWN
+    spare = room - fixed - len(lines) - _MIN_BREAKDOWN
     notes: dict[str, list[Span]] = {}
     there = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
     found = {finding.layer for finding in view.snapshot.findings}
@@ -150,14 +148,14 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
         spans = fan_out(view.snapshot, layer, below, width - 3)
         if spans and spare > len(notes):
             notes[layer.spec.name] = spans
-    frame = head
-    for number, piece in enumerate(pieces[first:last], first):
-        frame.below(piece)
-        name = rows[number].layer
-        is_last = number + 1 == len(rows) or rows[number + 1].layer != name
-        if is_last and name in notes:
-            line = Line("   ").add_all(notes[name]).fitted(width)
-            frame.add(line, *[(0, width, "findings", "")] * (name in found))
+    frame = frame_of(head)
+    for number, line in enumerate(lines[first:last], first):
+        layer_name, op = rows[number].key
+        frame.add(line.fitted(width), (0, width, "choose", f"{layer_name}/{op}"))
+        is_last = number + 1 == len(rows) or rows[number + 1].layer != layer_name
+        if is_last and layer_name in notes:
+            hits = [(0, width, "findings", "")] if layer_name in found else []
+            frame.add(Line("   ").add_all(notes[layer_name]).fitted(width), *hits)
     frame.lines += inactive
     rest = room - len(frame.lines)
     if rest >= 3:
