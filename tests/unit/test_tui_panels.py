@@ -17,9 +17,11 @@ from ioh.sinks.cells import format_ms, format_short
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextSink
 from ioh.tui.actions import with_valid_choice
-from ioh.tui.render import panel_flow, panel_ops, panel_pg, waterfall
+from ioh.tui.render import waterfall
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.overview import boxed, panel_of
+from ioh.tui.render.panel_db import PG
+from ioh.tui.render.panel_ops import FLOW, OPS, RETRANS_PCT
 from ioh.tui.render.panels import PanelView
 from ioh.tui.state import ViewState
 from tests.screens import FINDINGS, drawn, kinds, layer_of, minute, with_layer, without
@@ -261,9 +263,9 @@ def test_dots_and_dashes_are_explained_where_there_is_room(size: tuple[int, int]
 
 def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
     block, tcp = LAST.specs["block"], LAST.specs["tcp"]
-    assert panel_of(replace(block, name="nvme")) is panel_ops
-    assert panel_of(replace(tcp, name="wire")) is panel_flow
-    assert panel_of(replace(block, name="pg")) is panel_pg
+    assert panel_of(replace(block, name="nvme")) is OPS
+    assert panel_of(replace(tcp, name="wire")) is FLOW
+    assert panel_of(replace(block, name="pg")) is PG
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -271,7 +273,7 @@ def test_a_layer_without_a_panel_of_its_own_has_that_of_its_kind() -> None:
 def test_retransmits_are_red_from_the_rules_threshold(
     again_pct: float, style: str, size: tuple[int, int]
 ) -> None:
-    assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == panel_flow.RETRANS_PCT
+    assert all_rules()["tcp_retransmits"].defaults["retrans_min_pct"] == RETRANS_PCT
     tcp = layer_of(LAST, "tcp")
     metrics = {**tcp.metrics, "retrans_pct": again_pct, "retrans_segs_per_s": again_pct * 100}
     lines = drawn(with_layer(LAST, "tcp", metrics=metrics), size).lines

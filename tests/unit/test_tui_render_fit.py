@@ -1,19 +1,33 @@
-"""A layer's table where not every row fits: what goes, what stays, and that it is told."""
+"""Where not everything fits: what goes, what stays, that it is told; what is idle makes room."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.model.snapshot import OpStats
+from ioh.model.snapshot import OpStats, Snapshot
 from ioh.tui.actions import Context, act, with_valid_choice
+from ioh.tui.history import point_of
 from ioh.tui.render.layers import fitted_rows, render_layers
 from ioh.tui.render.panels import PanelView, breakdown
-from ioh.tui.render.screen import draw
+from ioh.tui.render.trends import TREND_INTERVALS
 from ioh.tui.rows import LayerRow, layer_rows
 from ioh.tui.state import TableState, ViewState
-from tests.screens import LAYERS, judged, kinds, screen_data
+from tests.screens import (
+    FINDINGS,
+    LAYERS,
+    drawn,
+    judged,
+    kinds,
+    layer_of,
+    minute,
+    nothing_known,
+    with_layer,
+)
 
 NOBODY = ("", "")
 
@@ -60,20 +74,19 @@ def test_the_chosen_row_is_always_there(room: int, chosen: LayerRow | None) -> N
 
 @pytest.mark.parametrize("kind", ["demo", "trouble", "quiet demo", "one gone"])
 def test_at_80x24_every_layer_has_its_reads_and_writes(kind: str) -> None:
-    snapshot, state = kinds()[kind], with_valid_choice(ViewState(), kinds()[kind])
-    frame = draw(state, screen_data(snapshot), 80, 24)
-    wanted = {f"{row.layer}/{row.op}" for row in layer_rows(snapshot) if row.op}
-    assert {hit.argument for hit in frame.hits if hit.action == "choose"} == wanted
+    wanted = {f"{row.layer}/{row.op}" for row in layer_rows(kinds()[kind]) if row.op}
+    hits = drawn(kinds()[kind], (80, 24)).hits
+    assert {hit.argument for hit in hits if hit.action == "choose"} == wanted
 
 
 def test_what_is_hidden_is_counted() -> None:
-    state, data = ViewState(layer="syscall", chosen=("syscall", "read")), screen_data(judged())
-    frame = draw(state, data, 80, 16)
+    state = ViewState(layer="syscall", chosen=("syscall", "read"))
+    frame = drawn(judged(), (80, 16), state)
     rows = layer_rows(judged(), only="syscall")
     hidden = len(rows) - sum(1 for hit in frame.hits if hit.action == "choose")
     assert hidden > 0
     assert f"+{hidden} rows" in frame.text()
-    assert "+" not in draw(state, data, 120, 40).lines[3].text
+    assert "+" not in drawn(judged(), (120, 40), state).lines[3].text
 
 
 @pytest.mark.parametrize(
@@ -92,13 +105,12 @@ def test_how_it_is_told_depends_on_the_room(hidden: int, width: int, said: str) 
 )
 def test_down_reaches_every_row_and_each_is_drawn(layer: str, size: tuple[int, int]) -> None:
     snapshot = kinds()["trouble"]
-    data = screen_data(snapshot, history=())
     state = with_valid_choice(ViewState(layer=layer, chosen=(layer, "")), snapshot)
     wanted = [each.key for each in layer_rows(snapshot, only=layer) if each.op]
     met = []
     for _ in wanted:
         met.append(state.chosen)
-        lines = draw(state, data, *size).lines
+        lines = drawn(snapshot, size, state, ()).lines
         assert any(style == "sel" for line in lines for _, style in line.spans), state.chosen
         context = Context(PanelView(state, snapshot, ()), LAYERS, 10)
         state = act(state, "down", "", context)
@@ -128,8 +140,88 @@ def test_the_breakdown_shown_and_its_filter_are_named(layer: str, width: int) ->
             assert head.text[hit.left : hit.right] == (named if title == table.title else title)
 
 
-def test_with_room_for_all_every_breakdown_is_named() -> None:
-    state = ViewState(layer="block", chosen=("block", "read"))
-    text = breakdown(PanelView(state, judged(), ()), 120, 5).lines[0].text
-    titles = [table.title for table in judged().specs["block"].tables]
-    assert "  ".join(titles) in text
+BUSY = minute()[-1]
+SIZES = [(80, 24), (120, 40), (200, 60)]
+NOTHING = OpStats(count=0, bytes=0, ops_per_s=0.0, bytes_per_s=0.0)
+
+
+def quiet(*names: str) -> Snapshot:
+    """The demo's last interval, in which some layers did nothing."""
+    shown = BUSY
+    for name in names:
+        nothing = dict.fromkeys(layer_of(BUSY, name).ops, NOTHING)
+        shown = with_layer(shown, name, ops=nothing, tables={})
+    return shown
+
+
+def lines(
+    shown: Snapshot,
+    size: tuple[int, int],
+    past: Sequence[Snapshot] = (),
+    state: ViewState | None = None,
+) -> list[str]:
+    return [line.text for line in drawn(shown, size, state, [*past, shown]).lines]
+
+
+def numbered(text: list[str]) -> set[int]:
+    """Layers that have a panel, or lines."""
+    starts = (line.lstrip("╭─ !i") for line in text)
+    return {int(start[0]) for start in starts if start[:1].isdigit() and start[1:2] == " "}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_is_folded_after_the_time_of_the_trends_and_not_before(size: tuple[int, int]) -> None:
+    pause = quiet("tcp", "nfs_client")
+    still = lines(pause, size, [BUSY, *[pause] * (TREND_INTERVALS - 2)])
+    assert numbered(still) == {1, 2, 3, 4, 5}
+    folded = lines(pause, size, [BUSY, *[pause] * (TREND_INTERVALS - 1)])
+    assert numbered(folded) == {1, 4, 5}
+    told = [line.strip() for line in folded if line.startswith(" inactive")]
+    assert told == ["inactive  nfs client, tcp: idle"]
+    assert len(folded) == len(still) == size[1]
+
+
+def test_it_comes_back_at_once() -> None:
+    pause = quiet("tcp")
+    assert 3 in numbered(lines(BUSY, (120, 40), [pause] * TREND_INTERVALS))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_looked_at_or_found_stays(size: tuple[int, int]) -> None:
+    pause = quiet("tcp", "nfs_client")
+    chosen = ViewState(chosen=("tcp", "in"), has_chosen=True)
+    assert numbered(lines(pause, size, [], chosen)) == {1, 3, 4, 5}
+    found = replace(pause, findings=(replace(FINDINGS[0], layer="nfs_client"),))
+    assert numbered(lines(found, size)) == {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_where_none_is_busy_all_have_their_room(size: tuple[int, int]) -> None:
+    assert numbered(lines(quiet(*LAYERS), size)) == {1, 2, 3, 4, 5}
+
+
+def test_what_is_not_known_is_not_idle() -> None:
+    known = quiet("tcp")
+    unknown = nothing_known().layers["nfs_server"]
+    shown = replace(known, layers={**known.layers, "nfs_server": unknown})
+    assert numbered(lines(shown, (80, 24))) == {1, 2, 4, 5}
+
+
+def test_the_arrow_keys_pass_it_by_and_its_number_zooms_into_it() -> None:
+    shown = quiet("tcp", "nfs_server")
+    state = with_valid_choice(ViewState(), shown)
+    seen = []
+    for _ in range(8):
+        view = PanelView(state, shown, [point_of(shown)])
+        state = act(state, "down", "", Context(view, LAYERS, 10))
+        seen.append(state.chosen[0])
+    assert list(dict.fromkeys(seen)) == ["syscall", "nfs_client", "block"]
+    view = PanelView(state, shown, [point_of(shown)])
+    assert act(state, "layer", 3, Context(view, LAYERS, 10)).layer == "tcp"
+
+
+def test_a_kind_of_call_that_did_not_occur_has_no_bar() -> None:
+    shown = with_layer(BUSY, "syscall", ops={**layer_of(BUSY, "syscall").ops, "fsync": NOTHING})
+    for past, bars in (([], ["READ", "WRITE"]), ([BUSY], ["READ", "WRITE", "SYNC"])):
+        first = [line.split()[0] for line in lines(shown, (120, 40), past) if line.strip()]
+        assert [word for word in first if word in {"READ", "WRITE", "SYNC"}] == bars

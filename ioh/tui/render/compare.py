@@ -10,7 +10,7 @@ from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.sinks.cells import UNKNOWN, ZERO, clock, cut_to, display_width, format_fixed, safe_name
 from ioh.sinks.rows import op_rows
 from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.pages import Entry, Page
+from ioh.tui.render.pages import Page, chosen_in
 from ioh.tui.state import ViewState
 
 # Title, field of OpStats, scale, decimals, and whether more of it is worse.
@@ -63,32 +63,29 @@ def render_compare(
         for column in columns:
             _add_cell(line, before, after, column)
         frame.add(line)
-    return _with_marks(frame, state, compared, width, utc=utc)
+    page = Page(frame)
+    _add_marks(page, state, compared.marks, width, utc=utc)
+    return page
 
 
-def _with_marks(
-    frame: ScreenFrame, state: ViewState, compared: Compared, width: int, *, utc: bool
-) -> Page:
-    """The page, and below it a line for each mark."""
-    marks = compared.marks[:_MAX_MARKS]
-    if not marks:
-        return Page(frame)
+def _add_marks(
+    page: Page, state: ViewState, marks: Sequence[TimelineEvent], width: int, *, utc: bool
+) -> None:
+    """A line for each mark, below the table."""
+    shown = marks[:_MAX_MARKS]
+    keys = [f"{mark.time_unix_s}" for mark in shown]
+    if not shown:
+        return
     head = Line(" Marks", "head").add(": Enter compares with the one chosen", "dim")
-    if len(compared.marks) > len(marks):
-        head.add(f"; {len(compared.marks) - len(marks)} older ones are not listed", "dim")
-    frame.lines += [Line(), head]
-    entries = [
-        Entry(f"{mark.time_unix_s}", y, "compare_with", mark.time_unix_s)
-        for y, mark in enumerate(marks, len(frame.lines))
-    ]
-    page = Page(frame, entries)
-    chosen = page.chosen(state)
-    for at, mark in enumerate(marks):
+    if len(marks) > _MAX_MARKS:
+        head.add(f"; {len(marks) - _MAX_MARKS} older ones are not listed", "dim")
+    page.frame.lines += [Line(), head]
+    chosen = chosen_in(keys, state)
+    for at, (key, mark) in enumerate(zip(keys, shown, strict=True)):
         line = Line("  ").add(clock(mark.time_unix_s, utc=utc), "strong").add("  ")
         line = line.add(safe_name(mark.text), "mark").fitted(width)
         line = line.styled("sel") if at == chosen else line
-        frame.add(line, (0, width, "compare_with", mark.time_unix_s))
-    return page
+        page.add(line, width, key, "compare_with", mark.time_unix_s)
 
 
 def _pairs(then: Snapshot, now: Snapshot) -> Iterator[tuple[str, OpStats, OpStats]]:

@@ -10,7 +10,7 @@ from ioh.model.snapshot import Snapshot
 from ioh.sinks.cells import clock, safe_name
 from ioh.sinks.findings import SIGNS
 from ioh.tui.render.line import Hit, Line, ScreenFrame, Span, wrapped
-from ioh.tui.render.pages import Entry, Page
+from ioh.tui.render.pages import Page, chosen_in
 from ioh.tui.state import ViewState
 
 SEVERITY_STYLES = {"critical": "crit", "warning": "warn", "info": "accent"}
@@ -91,34 +91,33 @@ def render_findings(  # noqa: PLR0913
     by_key = {**{key_of(finding): finding for finding in known}, **now}
     shown = sorted(by_key.values(), key=lambda f: (-f.since_unix_s, _ORDER.index(f.severity)))
     keys = [*(key_of(finding) for finding in shown), _MISSING]
-    chosen = Page(ScreenFrame(), [Entry(key, 0, "visit") for key in keys]).chosen(state)
-    frame, entries = ScreenFrame(), []
+    chosen, page = chosen_in(keys, state), Page()
+    lines = page.frame.lines
     if not now and begun_unix_s is not None:
         text = f"Something began at {clock(begun_unix_s, utc=utc)}. "
         text += "The rules report it once it has lasted some seconds: "
         text += "continue with the right arrow or Space."
-        frame.lines += wrapped(text, width, "accent")
+        lines += wrapped(text, width, "accent")
     elif not now:
-        frame.add(Line(" No findings in this interval.", "good"))
+        lines.append(Line(" No findings in this interval.", "good"))
     for at, (finding, key) in enumerate(zip(shown, keys, strict=False)):
-        entries.append(Entry(key, len(frame.lines), "visit", _begin(finding)))
         is_old = abs(snapshot.time_unix_s - finding.since_unix_s) > _DAY_S
         since = clock(finding.since_unix_s, utc=utc, with_date=is_old)
         title = f" {since} {SIGNS[finding.severity]} {_title(finding)}"
         line = _line(finding, title, is_now=key in now, is_open=at == chosen)
-        frame.add(line.fitted(width), (0, width, "visit", _begin(finding)))
-        frame.lines += _unfolded(finding, width) if at == chosen else []
+        page.add(line, width, key, "visit", _begin(finding))
+        lines += _unfolded(finding, width) if at == chosen else []
     missing = snapshot.not_evaluated
     if missing:
-        entries.append(Entry(_MISSING, len(frame.lines), ""))
         is_open = chosen >= len(shown)
         text = f" {len(missing)} rule{'s' if len(missing) > 1 else ''} not evaluated"
         line = Line(text + ("" if is_open else ": choose this line for the reasons"), "head")
-        frame.add(line.fitted(width).styled("sel") if is_open and shown else line)
+        is_marked = is_open and shown
+        page.add(line.fitted(width).styled("sel") if is_marked else line, width, _MISSING)
         for rule in missing if is_open else ():
             text = f"{safe_name(rule.title)}: {safe_name(rule.reason)}"
-            frame.lines += wrapped(text, width, "dim", 3)
-    return Page(frame, entries)
+            lines += wrapped(text, width, "dim", 3)
+    return page
 
 
 def _line(finding: Finding, title: str, *, is_now: bool, is_open: bool) -> Line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ioh.tui.keys import KEYS
-from ioh.tui.render.line import Click, Line, ScreenFrame
+from ioh.tui.render.line import Click, Line, ScreenFrame, frame_of
 
 # What is shown first where not all fit; the help has the others.
 _USEFUL = (
@@ -48,9 +48,7 @@ def render_keys(
         kept.add(short)
         room -= needed + 2
     line, hits = _buttons([key for key in keys if key[1] in kept])
-    frame = ScreenFrame()
-    frame.add(line.fitted(width), *hits)
-    return frame
+    return frame_of(line.fitted(width), *hits)
 
 
 def render_page_keys(first: int, room: int, total: int, width: int, screen: str) -> ScreenFrame:
@@ -60,10 +58,10 @@ def render_page_keys(first: int, room: int, total: int, width: int, screen: str)
     if count < total:
         keys = [("PgUp", "", "pageup"), ("PgDn", "page", "pagedown"), *keys]
     line, hits = _buttons(keys)
-    line.add("  ").add(f"lines {first + 1}-{first + count} of {total}" * (count < total), "dim")
-    frame = ScreenFrame()
-    frame.add(line.fitted(width), *(hit for hit in hits if hit[1] <= width))
-    return frame
+    line.add("  ")
+    if count < total:
+        line.add(f"lines {first + 1}-{first + count} of {total}", "dim")
+    return frame_of(line.fitted(width), *(hit for hit in hits if hit[1] <= width))
 
 
 def _buttons(keys: Iterable[tuple[str, str, str]]) -> tuple[Line, list[Click]]:

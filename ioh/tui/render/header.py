@@ -11,7 +11,7 @@ from ioh.model.snapshot import LayerSnapshot, Pair, Snapshot
 from ioh.sinks.cells import clock, display_width, format_fixed, format_scaled, safe_name
 from ioh.sinks.hosts import pair_lines
 from ioh.sinks.rows import is_flow, op_rows
-from ioh.tui.render.line import Line, ScreenFrame, Span
+from ioh.tui.render.line import Line, ScreenFrame, Span, frame_of
 
 LATE_INTERVALS = 1.6
 _NAME = 24  # columns of a host's
@@ -153,9 +153,7 @@ def render_hosts(states: Sequence[HostState], at: int, width: int) -> ScreenFram
             hits.append((start, line.width, "host", state.name))
     if why := safe_name(states[at].why):
         line.add(f" {why}", "warn")
-    frame = ScreenFrame()
-    frame.add(line.fitted(width), *hits)
-    return frame
+    return frame_of(line.fitted(width), *hits)
 
 
 def where(states: Sequence[HostState], at: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import cut_to, format_ms, format_scaled
@@ -11,12 +10,12 @@ from ioh.sinks.rows import is_flow
 from ioh.tui.history import series
 from ioh.tui.render.columns import Column, cells, fitting, titles, width_of
 from ioh.tui.render.findings import reasons
-from ioh.tui.render.line import Line, ScreenFrame
+from ioh.tui.render.line import Line
 from ioh.tui.render.panel import megabytes
-from ioh.tui.render.panel_flow import is_losing
+from ioh.tui.render.panel_ops import is_losing
 from ioh.tui.render.panels import PanelView
 from ioh.tui.render.sizelat import Axis, axis_for, histogram_of, shaded
-from ioh.tui.render.trends import STYLES, TREND_STYLES, length_text, render_trend
+from ioh.tui.render.trends import STYLES, TREND_INTERVALS, TREND_STYLES, length_text, render_trend
 from ioh.tui.rows import LayerRow
 
 _LABEL = 16  # columns of the number, the title, and the op's letter
@@ -32,57 +31,43 @@ COLUMNS = (
 )
 
 
-class _Layout(NamedTuple):
-    """Which columns there are, and how wide the others."""
-
-    columns: Sequence[Column]
-    axis: Axis | None
-    trend: int
-    before_trend: int
-
-
-def _layout(width: int) -> _Layout:
-    columns = fitting(COLUMNS, width - _LABEL)
-    room = width - _LABEL - width_of(columns) - 2
-    axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
-    trend = room - (axis.width + 1 if axis else 0)
-    shown = min(60, trend) if trend >= _MIN_TREND else 0
-    return _Layout(columns, axis, shown, width - trend)
-
-
 def hidden_count(width: int) -> int:
     """How many of the columns that are never left out do not fit."""
     needed = [column for column in COLUMNS if column.rank == 0]
     return len(needed) - len(fitting(needed, width - _MIN_LABEL))
 
 
-def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[ScreenFrame]:
-    """The heading, and a line for each row; a click chooses the row's op."""
-    layout = _layout(width)
-    head = titles(layout.columns, Line().to(_LABEL))
-    if layout.axis:
-        head.add(layout.axis.heading(2), "head")
-    if layout.trend:
-        text = f"MB/s {length_text(view.points, layout.trend)}"
-        head.add(" ").add(cut_to(text, layout.trend), "head")
-    pieces = [ScreenFrame([head])]
+def render_layer_lines(view: PanelView, rows: Sequence[LayerRow], width: int) -> list[Line]:
+    """The heading, and a line for each row."""
+    columns = fitting(COLUMNS, width - _LABEL)
+    room = width - _LABEL - width_of(columns) - 2
+    axis = axis_for(min(room, max(26, room // 2))) if room >= _MIN_AXIS else None
+    room -= axis.width + 1 if axis else 0
+    trend = min(TREND_INTERVALS, room) if room >= _MIN_TREND else 0
+    head = titles(columns, Line().to(_LABEL))
+    if axis:
+        head.add(axis.heading(2), "head")
+    if trend:
+        head.add(" ").add(cut_to(f"MB/s {length_text(view.points, trend)}", trend), "head")
+    lines = [head]
     before = ""
     for row in rows:
         line = _label(view, row, is_first=row.layer != before)
         layer = view.snapshot.layers.get(row.layer)
         if isinstance(layer, LayerSnapshot):
-            _add_numbers(line, view, layer, row, layout)
-        piece = ScreenFrame()
-        piece.add(line.fitted(width), (0, width, "choose", f"{row.layer}/{row.op}"))
-        pieces.append(piece)
+            _add_numbers(line, layer, row, columns, axis)
+            if trend:
+                values = series(view.points, row.key, "bytes_per_s")
+                bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
+                line.to(width - room).add(bars, TREND_STYLES[row.direction])
+        lines.append(line)
         before = row.layer
-    return pieces
+    return lines
 
 
 def _add_numbers(
-    line: Line, view: PanelView, layer: LayerSnapshot, row: LayerRow, layout: _Layout
+    line: Line, layer: LayerSnapshot, row: LayerRow, columns: Sequence[Column], axis: Axis | None
 ) -> None:
-    columns, axis, trend, before_trend = layout
     if is_flow(layer.spec):  # no latencies, so their place says what it has
         cells(columns[:2], row.stats, line)
         style = "crit" if row.direction == "W" and is_losing(layer) else ""
@@ -96,10 +81,6 @@ def _add_numbers(
         if axis and hist:
             counts = hist.by_latency()
             shaded(line.add("  "), counts, axis, STYLES[row.direction], largest=max(counts))
-    if trend:
-        values = series(view.points, row.key, "bytes_per_s")
-        bars = render_trend(values, trend, view.tick, is_ascii=view.is_ascii)
-        line.to(before_trend).add(bars, TREND_STYLES[row.direction])
 
 
 def _label(view: PanelView, row: LayerRow, *, is_first: bool) -> Line:

@@ -189,6 +189,11 @@ class ScreenFrame:
         return "".join(line.text.rstrip() + "\n" for line in self.lines)
 
 
+def frame_of(line: Line, *hits: Click) -> ScreenFrame:
+    """A frame of one line."""
+    return ScreenFrame([line], [Hit(0, *hit) for hit in hits])
+
+
 def beside(left: ScreenFrame, left_width: int, right: ScreenFrame, gap: int = 2) -> ScreenFrame:
     """Two frames side by side, the right one beginning at ``left_width`` + ``gap``."""
     made = ScreenFrame()

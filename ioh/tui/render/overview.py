@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot
 from ioh.sinks.cells import display_width, safe_name
 from ioh.sinks.rows import is_flow
-from ioh.tui.render import panel_db, panel_flow, panel_ops, panel_pg
 from ioh.tui.render.fan_out import fan_out
 from ioh.tui.render.findings import reasons
 from ioh.tui.render.layer_lines import render_layer_lines
-from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped
-from ioh.tui.render.panel import TABLE_FROM, border
+from ioh.tui.render.line import Click, Hit, Line, ScreenFrame, Span, clipped, frame_of
+from ioh.tui.render.panel import TABLE_FROM, Panel, border_of, content_of
+from ioh.tui.render.panel_db import DB, PG
+from ioh.tui.render.panel_ops import FLOW, OPS
 from ioh.tui.render.panels import PanelView, breakdown, breakdown_name, busy_ops, folded
 from ioh.tui.render.waterfall import render_waterfall
 from ioh.tui.rows import layer_rows
 
-_OWN_PANELS = {"db": panel_db, "pg": panel_pg}
+_OWN_PANELS = {"db": DB, "pg": PG}
 _SIDES = 4  # columns of a box's sides and of the space beside them
 
 _MIN_WIDTH = 76  # of a panel
@@ -86,21 +85,22 @@ def _panels(view: PanelView, shown: list[LayerSnapshot], width: int, room: int) 
     return frame
 
 
-def panel_of(spec: LayerSpec) -> ModuleType:
-    """The module with a layer's ``title()`` and ``content()``: its own, or its kind's."""
-    return _OWN_PANELS.get(spec.name) or (panel_flow if is_flow(spec) else panel_ops)
+def panel_of(spec: LayerSpec) -> Panel:
+    """A layer's own panel, or that of its kind."""
+    return _OWN_PANELS.get(spec.name) or (FLOW if is_flow(spec) else OPS)
 
 
 def boxed(
     view: PanelView, layer: LayerSnapshot, below: LayerSnapshot | None, width: int, height: int
 ) -> ScreenFrame:
     """A layer's panel with its box; its operations become those of the layer ``below``."""
-    style, panel = border(view, layer.spec.name), panel_of(layer.spec)
+    style, panel = border_of(view, layer.spec.name), panel_of(layer.spec)
     title = Line("╭─", style).extend(panel.title(view, layer, width))
     title = title if title.width < width else title.fitted(width - 1)
     title.add("─" * (width - 1 - title.width), style).add("╮", style)
     frame = ScreenFrame([title])
-    content = clipped(panel.content(view, layer, width - _SIDES, height - 2), height - 2)
+    content = content_of(panel, view, layer, width - _SIDES, height - 2)
+    content = clipped(content, height - 2)
     for inside in content.lines:
         line = Line("│", style).add(" ").extend(inside.fitted(width - _SIDES))
         frame.add(line.add(" ").add("│", style))
@@ -114,7 +114,7 @@ def _last(
 ) -> ScreenFrame:
     """The lower border: what calls became, and what the rows above it are."""
     name = layer.spec.name
-    style, named = border(view, name), Line()
+    style, named = border_of(view, name), Line()
     if width >= TABLE_FROM:
         named.add_all(breakdown_name(view, layer))
     line = Line("╰─", style)
@@ -127,21 +127,19 @@ def _last(
     line.extend(named).add("─" * (width - 1 - start - named.width), style)
     if view.state.chosen[0] == name and named.width:
         hits.append((start, start + named.width, "table", ""))
-    frame = ScreenFrame()
-    frame.add(line.add("╯", style).fitted(width), *hits)
-    return frame
+    return frame_of(line.add("╯", style).fitted(width), *hits)
 
 
 def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> ScreenFrame:
     """Lines, then as there is room: the chosen layer's breakdown, findings, what calls became."""
     rows = [row for row in layer_rows(view.snapshot) if row.op]
-    head, *pieces = render_layer_lines(view, rows, width)
+    head, *lines = render_layer_lines(view, rows, width)
     keys = [row.key for row in rows]
     at = keys.index(view.state.chosen) if view.state.chosen in keys else 0
     fixed = 1 + len(inactive)
-    first = max(0, min(at - (room - fixed) // 2, len(pieces) - (room - fixed)))
+    first = max(0, min(at - (room - fixed) // 2, len(lines) - (room - fixed)))
     last = first + max(1, room - fixed)
-    spare = room - fixed - len(pieces) - _MIN_BREAKDOWN
+    spare = room - fixed - len(lines) - _MIN_BREAKDOWN
     notes: dict[str, list[Span]] = {}
     there = [x for x in view.snapshot.layers.values() if isinstance(x, LayerSnapshot)]
     found = {finding.layer for finding in view.snapshot.findings}
@@ -150,14 +148,14 @@ def _lines(view: PanelView, inactive: list[Line], width: int, room: int) -> Scre
         spans = fan_out(view.snapshot, layer, below, width - 3)
         if spans and spare > len(notes):
             notes[layer.spec.name] = spans
-    frame = head
-    for number, piece in enumerate(pieces[first:last], first):
-        frame.below(piece)
-        name = rows[number].layer
-        is_last = number + 1 == len(rows) or rows[number + 1].layer != name
-        if is_last and name in notes:
-            line = Line("   ").add_all(notes[name]).fitted(width)
-            frame.add(line, *[(0, width, "findings", "")] * (name in found))
+    frame = frame_of(head)
+    for number, line in enumerate(lines[first:last], first):
+        layer_name, op = rows[number].key
+        frame.add(line.fitted(width), (0, width, "choose", f"{layer_name}/{op}"))
+        is_last = number + 1 == len(rows) or rows[number + 1].layer != layer_name
+        if is_last and layer_name in notes:
+            hits = [(0, width, "findings", "")] if layer_name in found else []
+            frame.add(Line("   ").add_all(notes[layer_name]).fitted(width), *hits)
     frame.lines += inactive
     rest = room - len(frame.lines)
     if rest >= 3:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ioh.tui.palette import commands
 from ioh.tui.render.line import Line, ScreenFrame
@@ -27,18 +27,29 @@ class Entry:
     argument: str | int | float = ""
 
 
+def chosen_in(keys: Sequence[str], state: ViewState) -> int:
+    """Which of the lines that can be chosen is; 0 where there are none."""
+    at = keys.index(state.line_key) if state.line_key in keys else state.line
+    return max(0, min(at, len(keys) - 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A whole text, of which the screen shows a part."""
 
-    frame: ScreenFrame
-    entries: Sequence[Entry] = ()
+    frame: ScreenFrame = field(default_factory=ScreenFrame)
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(
+        self, line: Line, width: int, key: str, action: str = "", argument: str | float = ""
+    ) -> None:
+        """Append a line that can be chosen; a click does what Enter does."""
+        self.entries.append(Entry(key, len(self.frame.lines), action, argument))
+        self.frame.add(line.fitted(width), *[(0, width, action, argument)] if action else [])
 
     def chosen(self, state: ViewState) -> int:
-        """Which of the entries is chosen; 0 where there are none."""
-        keys = [entry.key for entry in self.entries]
-        at = keys.index(state.line_key) if state.line_key in keys else state.line
-        return max(0, min(at, len(keys) - 1))
+        """Which of the entries is chosen."""
+        return chosen_in([entry.key for entry in self.entries], state)
 
     def scrolled(self, state: ViewState, height: int) -> int:
         """The first line in sight."""
@@ -61,16 +72,13 @@ class Page:
 
 def render_commands(state: ViewState, layers: Sequence[str], width: int) -> Page:
     """The palette: what fits the text typed, one line each; a click does it."""
-    fitting = commands(state.typed, layers)
-    page = Page(
-        ScreenFrame(), [Entry(c.title, y, c.action, c.argument) for y, c in enumerate(fitting)]
-    )
-    chosen = page.chosen(state)
+    page, fitting = Page(), commands(state.typed, layers)
+    chosen = chosen_in([command.title for command in fitting], state)
     for at, command in enumerate(fitting):
         line = Line(" ▸ " if at == chosen else "   ", "key").left(command.label, 7, "key")
         line = line.add(command.title).fitted(width)
         line = line.styled("sel") if at == chosen else line
-        page.frame.add(line, (0, width, command.action, command.argument))
+        page.add(line, width, command.title, command.action, command.argument)
     if not fitting:
-        page.frame.add(Line(" no command of that name; ? lists all keys", "warn").fitted(width))
+        page.frame.add(Line(" no command of that name; ? lists all keys", "warn"))
     return page

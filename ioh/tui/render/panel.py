@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ioh.model.sample import Value
 from ioh.model.snapshot import LayerSnapshot, OpStats
@@ -35,8 +35,7 @@ _MAX_TREND = 74
 _LABEL, _PEAK = 9, 6  # of a trend
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """One number over time; ``rank`` says how soon it is left out, the largest first."""
 
     label: str
@@ -44,6 +43,20 @@ class Trend:
     values: Values
     text: Callable[[Value], str]
     rank: int = 0
+
+
+class Panel(NamedTuple):
+    """How layers of one kind are drawn.
+
+    Shape:
+        ``title`` gets the columns of the whole; ``middle`` the axis of all histograms, and how
+        many columns and lines it has; rows are left out below ``table_from`` columns.
+    """
+
+    title: Callable[[PanelView, LayerSnapshot, int], Line]
+    trends: Callable[[PanelView, LayerSnapshot], list[Trend]]
+    middle: Callable[[PanelView, LayerSnapshot, Axis, int, int], list[Line]]
+    table_from: int = TABLE_FROM
 
 
 def axis_of(inner: int) -> Axis:
@@ -57,37 +70,20 @@ def axis_line(axis: Axis) -> Line:
     return Line(" " * (SIZES - 4)).add(axis.heading(4), "dim")
 
 
-def block_widths(inner: int, *, has_table: bool) -> tuple[int, int, int]:
-    """Columns of the trends, of the histogram and of the table, 0 for one left out."""
-    histogram = min(inner, SIZES + axis_of(inner).width)
-    rest = inner - histogram - GAP
-    if inner < TABLE_FROM:
-        return (0, histogram, rest) if has_table else (rest, histogram, 0)
-    table = max(_MIN_TABLE, (rest - GAP) * 11 // 20)
-    trends = min(_MAX_TREND, rest - GAP - table)
-    return trends, histogram, rest - GAP - trends
-
-
-def blocks(  # noqa: PLR0913
-    view: PanelView,
-    layer: LayerSnapshot,
-    size: tuple[int, int],
-    trends: Sequence[Trend],
-    middle: Callable[[int], ScreenFrame],
-    *,
-    table_from: int = TABLE_FROM,
+def content_of(
+    panel: Panel, view: PanelView, layer: LayerSnapshot, width: int, height: int
 ) -> ScreenFrame:
-    """Trends, what the ``middle`` makes of its columns, and the busiest rows, side by side.
+    """Trends, the panel's middle, and the busiest rows, side by side.
 
-    The rows are left out below ``table_from`` columns, unless they are walked; what has no
-    column always is.
+    The rows are there, too, where they are walked; what has no column is left out.
     """
-    width, height = size
     is_asked = view.state.focus == "top" and view.state.chosen[0] == layer.spec.name
-    has_table = bool(layer.spec.tables) and (width >= table_from or is_asked)
-    left, center, right = block_widths(width, has_table=has_table)
-    lines = _render_trends(trends, view, left, height)
-    pieces = [(ScreenFrame(lines), left), (middle(center), center)]
+    has_table = bool(layer.spec.tables) and (width >= panel.table_from or is_asked)
+    axis = axis_of(width)
+    left, center, right = _block_widths(width, axis, has_table=has_table)
+    trends = _render_trends(panel.trends(view, layer), view, left, height)
+    middle = panel.middle(view, layer, axis, center, height)
+    pieces = [(ScreenFrame(trends), left), (ScreenFrame(middle), center)]
     if right:
         pieces.append((busiest(view, layer, right, height), right))
     made, width = ScreenFrame(), 0
@@ -96,6 +92,17 @@ def blocks(  # noqa: PLR0913
             made = beside(made, width, piece, GAP) if width else piece
             width += columns + (GAP if width else 0)
     return made
+
+
+def _block_widths(inner: int, axis: Axis, *, has_table: bool) -> tuple[int, int, int]:
+    """Columns of the trends, of the middle and of the table, 0 for one left out."""
+    middle = min(inner, SIZES + axis.width)
+    rest = inner - middle - GAP
+    if inner < TABLE_FROM:
+        return (0, middle, rest) if has_table else (rest, middle, 0)
+    table = max(_MIN_TABLE, (rest - GAP) * 11 // 20)
+    trends = min(_MAX_TREND, rest - GAP - table)
+    return trends, middle, rest - GAP - trends
 
 
 def _render_trends(trends: Sequence[Trend], view: PanelView, width: int, height: int) -> list[Line]:
@@ -127,30 +134,25 @@ def _is_nothing(values: Values) -> bool:
     return known == {0.0}
 
 
-def trends_of(
-    view: PanelView, key: tuple[str, str], label: str, measures: Sequence[Measure]
-) -> list[Trend]:
-    """An op's trends: ``R MB/s``, ``R ms``."""
-    where = direction(key[1])
-    made = []
-    for rank, measure in enumerate(measures):
-        unit, text = _TEXTS[measure]
-        values = series(view.points, key, measure)
-        rank_ = rank * 2 + (where == "W")
-        made.append(Trend(f"{label} {unit}", TREND_STYLES[where], values, text, rank_))
-    return made
-
-
 def megabytes(bytes_per_s: Value) -> str:
     """A throughput in at most five columns, in 1,000,000 bytes a second."""
     return format_short(bytes_per_s / 1e6 if bytes_per_s else bytes_per_s)
 
 
-_TEXTS: dict[Measure, tuple[str, Callable[[Value], str]]] = {
-    "bytes_per_s": ("MB/s", megabytes),
-    "ops_per_s": ("ops/s", format_scaled),
-    "latency_us": ("ms", format_ms),
+TEXTS: dict[Measure, Callable[[Value], str]] = {
+    "bytes_per_s": megabytes,
+    "ops_per_s": format_scaled,
+    "latency_us": format_ms,
 }
+
+
+def trend_of(  # noqa: PLR0913, PLR0917 (one argument per thing that differs)
+    view: PanelView, key: tuple[str, str], measure: Measure, label: str, rank: int, style: str = ""
+) -> Trend:
+    """One number of one op over time."""
+    where = direction(key[1])
+    values = series(view.points, key, measure)
+    return Trend(label, style or TREND_STYLES[where], values, TEXTS[measure], rank)
 
 
 def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
@@ -161,18 +163,18 @@ def begin_title(view: PanelView, layer: LayerSnapshot) -> Line:
     line.add(f"{safe_name(layer.spec.title, _NAME - 4)} ", "title")
     for text, style in reasons(view.snapshot.findings, name)[:1]:  # the lower border says which
         line.add(f"{text[1]} ", style)
-    return line.add("─" * (_NAME - line.width), border(view, name))
+    return line.add("─" * (_NAME - line.width), border_of(view, name))
 
 
 def add_letter(
     view: PanelView, line: Line, key: tuple[str, str], letter: str, *, is_first: bool
 ) -> Line:
     """An op's letter or word, marked where it is the one chosen, appended to a title."""
-    is_chosen = view.state.chosen == key
-    chosen = "sel" if view.state.focus == "layers" else "sel2"
-    length = _LETTER - len(letter) + (0 if is_first else 1)
-    line.add("─" * length, border(view, key[0])).add(" ")
-    return line.add(letter, chosen if is_chosen else STYLES[direction(key[1])])
+    style = STYLES[direction(key[1])]
+    if key == view.state.chosen:
+        style = "sel" if view.state.focus == "layers" else "sel2"
+    line.add("─" * (_LETTER - len(letter) + (not is_first)), border_of(view, key[0]))
+    return line.add(" ").add(letter, style)
 
 
 def add_rates(line: Line, stats: OpStats, width: int) -> Line:
@@ -183,25 +185,21 @@ def add_rates(line: Line, stats: OpStats, width: int) -> Line:
     return line
 
 
-def op_title(line: Line, stats: OpStats, width: int) -> Line:
-    """An op's numbers, appended to a title; the same columns in each panel."""
-    add_rates(line, stats, width)
+def add_latency(line: Line, stats: OpStats, width: int) -> Line:
+    """An op's mean time and, where there is room, a percentile, appended to a title."""
     line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
     if width >= _PERCENTILE:
         line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
     return line.add(" ")
 
 
-def add_numbers(
-    view: PanelView, line: Line, layer: LayerSnapshot, stats: OpStats, numbers: Line
-) -> Line:
+def add_numbers(line: Line, stats: OpStats, numbers: Line, border: str) -> Line:
     """An op's numbers, appended to a title; of one that did not occur a dot alone."""
     if stats.count != 0:
         return line.extend(numbers)
-    line.right(ZERO, 6, "dim").add(" ")
-    return line.add("─" * (numbers.width - 7), border(view, layer.spec.name))
+    return line.right(ZERO, 6, "dim").add(" ").add("─" * (numbers.width - 7), border)
 
 
-def border(view: PanelView, name: str) -> str:
+def border_of(view: PanelView, name: str) -> str:
     """The style of a panel's box."""
     return "accent" if view.state.chosen[0] == name else "rule"

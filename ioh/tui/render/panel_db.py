@@ -1,14 +1,29 @@
-"""The panel of databases: statements and commits, how long each step takes, what is waited for."""
+"""The panels of databases: what clients ask for, how long each step takes, what is waited for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import format_ms, format_scaled
-from ioh.tui.history import Measure, series
-from ioh.tui.render.line import Line, ScreenFrame
-from ioh.tui.render.panel import SIZES, Trend, add_letter, axis_line, axis_of, begin_title, blocks
-from ioh.tui.render.panels import PanelView
-from ioh.tui.render.sizelat import histogram_of, shaded
+from ioh.sinks.cells import format_scaled
+from ioh.tui.history import Measure
+from ioh.tui.render.line import Line
+from ioh.tui.render.panel import (
+    SIZES,
+    TEXTS,
+    Panel,
+    Trend,
+    add_latency,
+    add_letter,
+    axis_line,
+    begin_title,
+    trend_of,
+)
+from ioh.tui.render.panels import PanelView, table_spec
+from ioh.tui.render.sizelat import Axis, histogram_of, shaded
+from ioh.tui.render.top import render_top
+from ioh.tui.rows import cached_share
+from ioh.tui.state import TableState
 
 # What has a line, the most wanted first, by a word that fits beside it.
 _STEPS = {
@@ -22,10 +37,17 @@ _STEPS = {
     "lwlock_wait": ("lwlock", "warn"),
 }
 _MAIN = (("statement", "statements", "stmt"), ("commit", "commits", "commit"))
-_MEASURES: tuple[Measure, ...] = ("ops_per_s", "latency_us")
+_WAITS = "wait"
+# Of each op of PostgreSQL's own views: what it is called, what is shown, its unit and colour.
+_SHOWN: tuple[tuple[str, str, Measure, str, str], ...] = (
+    ("commit", "commit", "ops_per_s", "/s", "trend_o"),
+    ("data_read", "read", "bytes_per_s", " MB/s", "trend_r"),
+    ("log_write", "log", "bytes_per_s", " MB/s", "trend_w"),
+    ("log_sync", "sync", "latency_us", " ms", "trend_o"),
+)
 
 
-def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+def _db_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     """Statements and commits: how many, how long."""
     line = begin_title(view, layer)
     for at, (op, word, short) in enumerate(_MAIN):
@@ -33,27 +55,24 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
         name = word if width >= 90 else short
         add_letter(view, line, (layer.spec.name, op), name, is_first=not at)
         line.right(format_scaled(stats.ops_per_s), 6, "strong").add("/s", "dim")
-        line.right(format_ms(stats.latency_us), 7, "strong").add(" ms", "dim")
-        if width >= 90:
-            line.add("  p99", "dim").right(format_ms(stats.p99_us), 6)
-        line.add(" ")
+        add_latency(line, stats, width)
     return line
 
 
-def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """Trends, the steps' latencies on the axis of all panels, and what is waited for."""
+def _db_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
     trends = []
     for rank, (op, _, short) in enumerate(_MAIN):
-        rate, latency = (series(view.points, (layer.spec.name, op), each) for each in _MEASURES)
-        trends.append(Trend(f"{short}/s", "trend_o", rate, format_scaled, rank))
-        trends.append(Trend(f"{short} ms", "trend_o", latency, format_ms, 2 + rank))
-    steps = ScreenFrame(_steps(layer, width, height))
-    return blocks(view, layer, (width, height), trends, lambda _: steps)
+        key = (layer.spec.name, op)
+        trends.append(trend_of(view, key, "ops_per_s", f"{short}/s", rank))
+        trends.append(trend_of(view, key, "latency_us", f"{short} ms", 2 + rank))
+    return trends
 
 
-def _steps(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
-    """A line for each kind of operation that happened."""
-    axis = axis_of(width)
+def _steps(
+    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+) -> list[Line]:
+    """The latencies of each kind of operation that happened."""
+    del view, columns
     lines = [axis_line(axis)]
     for op, (word, style) in _STEPS.items():
         stats = layer.ops.get(op)
@@ -63,3 +82,44 @@ def _steps(layer: LayerSnapshot, width: int, height: int) -> list[Line]:
             line = Line().left(word, SIZES - 1, style).add(" ")
             lines.append(shaded(line, counts, axis, style, largest=max(counts, default=0)))
     return lines if len(lines) > 1 else [*lines, Line(" nothing in this interval", "dim")]
+
+
+def _pg_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+    """Commits, blocks read, log written and the mean sync; what of the blocks was cached."""
+    line = begin_title(view, layer)
+    for at, (op, word, measure, unit, _) in enumerate(_SHOWN):
+        value = getattr(layer.ops.get(op, OpStats()), measure)
+        added = add_letter(view, Line(), (layer.spec.name, op), word, is_first=not at)
+        added.right(TEXTS[measure](value), 6, "strong").add(f"{unit} ", "dim")
+        if line.width + added.width > width - 3:
+            break
+        line.extend(added)
+    note = f" cached {share} " if (share := cached_share(layer)) else ""
+    if note and line.width + len(note) + 2 <= width - 3:
+        line.add("──", "rule").add(note, "dim")
+    return line
+
+
+def _pg_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+    return [
+        trend_of(view, (layer.spec.name, op), measure, f"{word}{unit}", rank, style)
+        for rank, (op, word, measure, unit, style) in enumerate(_SHOWN)
+    ]
+
+
+def _waits(
+    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+) -> list[Line]:
+    """What sessions wait for; the first breakdown where the waits stand beside it already."""
+    del axis
+    chosen = table_spec(layer, view.state.table_of(layer.spec.name))
+    spec = next((t for t in layer.spec.tables if t.name == _WAITS and t is not chosen), None)
+    spec = spec or layer.spec.tables[0]
+    # With the number alone that ranks it.
+    ranked = tuple(column for column in spec.columns if column.derived_name in spec.sort_by)
+    rows = layer.tables.get(spec.name, ())
+    return render_top(replace(spec, columns=ranked), rows, TableState(), columns, height).lines
+
+
+DB = Panel(_db_title, _db_trends, _steps)
+PG = Panel(_pg_title, _pg_trends, _waits, table_from=0)

@@ -1,4 +1,4 @@
-"""The panel of a layer that serves operations: trends, size × latency, and who causes them."""
+"""The panels of layers that serve operations, and of those that carry bytes in and out."""
 
 from __future__ import annotations
 
@@ -6,35 +6,48 @@ from collections.abc import Sequence
 
 from ioh.model.hist import SizeLatencyHist
 from ioh.model.snapshot import LayerSnapshot, OpStats
-from ioh.sinks.cells import safe_name
+from ioh.sinks.cells import format_ms, format_scaled, format_short, safe_name
 from ioh.sinks.rows import direction, main_stats
-from ioh.tui.history import Measure
-from ioh.tui.render.line import Line, ScreenFrame, wrapped
+from ioh.tui.history import Measure, fact_series
+from ioh.tui.render.line import Line, wrapped
 from ioh.tui.render.panel import (
     SIZES,
+    Panel,
+    Trend,
+    add_latency,
     add_letter,
     add_numbers,
-    axis_of,
+    add_rates,
+    axis_line,
     begin_title,
-    blocks,
-    op_title,
-    trends_of,
+    border_of,
+    megabytes,
+    trend_of,
 )
 from ioh.tui.render.panels import PanelView
-from ioh.tui.render.sizelat import SIZE_COLUMNS, histogram_of, shaded, size_label, used_sizes
+from ioh.tui.render.sizelat import (
+    SIZE_COLUMNS,
+    Axis,
+    histogram_of,
+    shaded,
+    size_label,
+    used_sizes,
+)
 from ioh.tui.render.trends import STYLES
 from ioh.tui.rows import cached_share
 
-_MEASURES: tuple[Measure, ...] = ("bytes_per_s", "latency_us")
+RETRANS_PCT = 0.5  # as the rule about them has it
+_MEASURES: tuple[tuple[Measure, str], ...] = (("bytes_per_s", "MB/s"), ("latency_us", "ms"))
 
 
-def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+def _ops_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     """Reads and writes, and what of the reads was cached."""
     line = begin_title(view, layer)
+    name = layer.spec.name
     for at, (op, stats) in enumerate(_main(layer)):
-        where = direction(op)
-        add_letter(view, line, (layer.spec.name, op), where or op[:3], is_first=not at)
-        add_numbers(view, line, layer, stats, op_title(Line(), stats, width))
+        add_letter(view, line, (name, op), direction(op) or op[:3], is_first=not at)
+        numbers = add_latency(add_rates(Line(), stats, width), stats, width)
+        add_numbers(line, stats, numbers, border_of(view, name))
     notes = [f"cached {share}"] if (share := cached_share(layer)) else []
     notes += ["from /proc"] if layer.source == "proc" else []
     for note in notes:
@@ -43,15 +56,14 @@ def title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
     return line
 
 
-def content(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> ScreenFrame:
-    """Trends, histogram and table side by side, as many of them as fit."""
-    trends = [
-        trend
-        for op, _ in _main(layer)
-        for trend in trends_of(view, (layer.spec.name, op), direction(op) or op, _MEASURES)
-    ]
-    histogram = ScreenFrame(_histogram(view, layer, width, height))
-    return blocks(view, layer, (width, height), trends, lambda _: histogram)
+def _ops_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+    trends = []
+    for op, _ in _main(layer):
+        key, where = (layer.spec.name, op), direction(op)
+        for rank, (measure, unit) in enumerate(_MEASURES):
+            label = f"{where or op} {unit}"
+            trends.append(trend_of(view, key, measure, label, 2 * rank + (where == "W")))
+    return trends
 
 
 def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
@@ -60,12 +72,16 @@ def _main(layer: LayerSnapshot) -> Sequence[tuple[str, OpStats]]:
     return found or [(op, layer.ops.get(op, OpStats())) for op in layer.spec.ops[:2]]
 
 
-def _histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:
-    axis = axis_of(width)
+def _histogram(
+    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+) -> list[Line]:
+    """Size × latency, or why there is none."""
     known = {op: hist for op, stats in _main(layer) if (hist := histogram_of(layer, stats))}
-    is_whole = len(known) == len(_main(layer))
-    if not is_whole and not any(hist.total for hist in known.values()):
-        return _no_histogram(view, layer, SIZES + axis.width + 1, height)
+    if len(known) < len(_main(layer)) and not any(hist.total for hist in known.values()):
+        text = "no latencies by size from /proc" if layer.source == "proc" else ""
+        if view.state.narrow is not None:
+            text = f"latencies by size are not kept for each {view.state.narrow.kind}"
+        return wrapped(safe_name(text or "no latencies by size"), columns + 1, "dim")[:height]
     kept, hidden = _busiest_sizes(known, height - 1)
     more = f"+{hidden}" if hidden else ""
     lines = [Line().left(more, SIZES - 4, "dim").add(axis.heading(4), "dim")]
@@ -91,9 +107,72 @@ def _busiest_sizes(
     return [(op, size) for _, _, size, op in kept], len(found) - len(kept)
 
 
-def _no_histogram(view: PanelView, layer: LayerSnapshot, width: int, height: int) -> list[Line]:
-    """Why there are no latencies."""
-    text = "no latencies by size from /proc" if layer.source == "proc" else ""
-    if view.state.narrow is not None:
-        text = f"latencies by size are not kept for each {view.state.narrow.kind}"
-    return wrapped(safe_name(text or "no latencies by size"), width, "dim")[:height]
+def is_losing(layer: LayerSnapshot) -> bool:
+    """Whether more is sent again than a healthy network needs."""
+    return (layer.metrics.get("retrans_pct") or 0.0) >= RETRANS_PCT
+
+
+def _flow_title(view: PanelView, layer: LayerSnapshot, width: int) -> Line:
+    """What came in and went out, round trips and retransmits; under the other panels' numbers."""
+    line = begin_title(view, layer)
+    metrics = layer.metrics
+    for at, (op, stats) in enumerate(main_stats(layer.spec, layer.ops)):
+        add_letter(view, line, (layer.spec.name, op), op[:3], is_first=not at)
+        numbers = add_rates(Line(), stats, width)
+        if at == 0:
+            numbers.right(format_ms(metrics.get("srtt_us")), 7, "strong").add(" ms", "dim")
+            numbers.add(f"  {'rtt':<10}" if width >= 90 else " ", "dim")
+        else:
+            style = "crit" if is_losing(layer) else "dim"
+            numbers.right(_percent(metrics.get("retrans_pct")), 7, style).add(" retrans ", style)
+        add_numbers(line, stats, numbers, border_of(view, layer.spec.name))
+    return line
+
+
+def _percent(value: float | None) -> str:
+    return "0%" if value == 0 else format_short(value) + "%" * (value is not None)
+
+
+def _flow_trends(view: PanelView, layer: LayerSnapshot) -> list[Trend]:
+    name, style = layer.spec.name, "crit" if is_losing(layer) else "warn"
+    ops = [op for op, _ in main_stats(layer.spec, layer.ops)]
+    again = fact_series(view.points, (name, "retrans_pct"))
+    rtt = fact_series(view.points, (name, "srtt_us"))
+    return [
+        *(
+            trend_of(view, (name, op), "bytes_per_s", f"{op} MB/s", rank=direction(op) == "W")
+            for op in ops
+        ),
+        Trend("retr %", style, again, format_short, 1),
+        Trend("rtt ms", "trend_o", rtt, format_ms, 2),
+    ]
+
+
+def _connections(
+    view: PanelView, layer: LayerSnapshot, axis: Axis, columns: int, height: int
+) -> list[Line]:
+    """Connections by round-trip time on the axis of the other panels, then what was sent again."""
+    del view, columns, height
+    lines = [axis_line(axis)]
+    for spec in layer.spec.gauge_hists:
+        counts = layer.gauge_hists.get(spec.name) or ()
+        line = Line().left(safe_name(spec.title), SIZES, "dim")
+        if any(counts):
+            shaded(line, counts, axis, "other", largest=max(counts))
+        lines.append(line)
+    metrics, style = layer.metrics, "crit" if is_losing(layer) else ""
+    share_pct, segments = metrics.get("retrans_pct"), metrics.get("retrans_segs_per_s")
+    line = Line().left("retrans", SIZES, style or "dim")
+    if segments:
+        megabytes_per_s = megabytes(metrics.get("retrans_bytes_per_s"))
+        text = f"{_percent(share_pct)}  {format_scaled(segments)}/s  {megabytes_per_s} MB/s"
+        lines.append(line.add(text, style))
+    else:
+        lines.append(line.add("-" if share_pct is None else "none", "dim"))
+    shortest_us = metrics.get("min_rtt_us")
+    text = f"{format_ms(shortest_us)}{'' if shortest_us is None else ' ms'}"
+    return [*lines, Line().left("min rtt", SIZES, "dim").add(text, "dim")]
+
+
+OPS = Panel(_ops_title, _ops_trends, _histogram)
+FLOW = Panel(_flow_title, _flow_trends, _connections)

@@ -102,7 +102,8 @@ def panel(view: PanelView, width: int, height: int, kind: str = "") -> ScreenFra
         elif is_flow(layer.spec):
             what = "connections by round-trip time"
         hidden = hidden_sizes(stats.size_lat, height - 1)
-    spans = [(title, "title"), (f"  {what}", "dim"), (f"  +{hidden} sizes" * bool(hidden), "warn")]
+    spans = [(title, "title"), (f"  {what}", "dim")]
+    spans += [(f"  +{hidden} sizes", "warn")] if hidden else []
     lines = [heading(spans, width), *_body(view, layer, kind, width, height - 1)]
     return ScreenFrame([line.fitted(width) for line in lines])
 

@@ -22,7 +22,7 @@ from ioh.tui.render.header import HeaderView, lost, render_header, render_hosts,
 from ioh.tui.render.help import render_help
 from ioh.tui.render.layer_lines import hidden_count
 from ioh.tui.render.layers import fitted_rows, render_facts, render_layers, render_notes
-from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
+from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, frame_of, heading
 from ioh.tui.render.overview import render_overview
 from ioh.tui.render.pages import Page, render_commands
 from ioh.tui.render.panels import SIDE_BY_SIDE, PanelView, breakdown, panel, shown_layer
@@ -80,7 +80,7 @@ def draw(state: ViewState, data: ScreenData, width: int, height: int) -> ScreenF
     host = data.hosts[data.host_at] if data.hosts else None
     if host is not None:
         header = replace(header, host=where(data.hosts, data.host_at), lost=lost(host))
-    frame = ScreenFrame([render_header(data.snapshot, header, width)])
+    frame = frame_of(render_header(data.snapshot, header, width))
     if data.line:
         frame.add(Line(" ").add(data.line, "accent"))
     if data.hosts:
@@ -158,13 +158,13 @@ def _footer(
     if state.is_typing or state.prompt:
         pattern = state.table_of(state.chosen[0]).pattern
         what, typed = ("filter", pattern) if state.is_typing else (state.prompt, state.typed)
-        return ScreenFrame([render_prompt(what, typed, width)])
+        return frame_of(render_prompt(what, typed, width))
     text, style = data.message
     missing = 0 if seen else hidden_count(width)
     if missing and not text:
         text, style = f"{missing} column{'s' if missing > 1 else ''} hidden: too narrow", "warn"
     if text:
-        return ScreenFrame([Line(" ").add(text, style)])
+        return frame_of(Line(" ").add(text, style))
     snapshot = data.snapshot
     if seen:
         is_empty = state.screen == "findings" and not (
@@ -212,7 +212,7 @@ def _zoom(view: PanelView, width: int, height: int) -> ScreenFrame:
     rows = layer_rows(view.snapshot, only=state.layer)
     # The table has a heading; the panels below have one and what they need.
     rows, hidden = fitted_rows(rows, state.chosen, height - 1 - _MIN_PANEL - 3)
-    frame = ScreenFrame([_heading(view, width)])
+    frame = frame_of(_heading(view, width))
     frame.below(render_layers(view, rows, width, hidden))
     layer = view.snapshot.layers.get(state.layer)
     if isinstance(layer, LayerSnapshot):
