@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import add_live_arguments, engine_from, filters_from, layers_from
+from ioh.commands.options import (
+    add_interval_arguments,
+    engine_from,
+    filters_from,
+    layers_from,
+)
 from ioh.commands.output import agrees, say
 from ioh.commands.run import Ending, Signalled, live_source
 from ioh.commands.sample import why_nothing
@@ -45,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--web-config", metavar="FILE", help=what)
     what = "show a hardened systemd unit that serves with these options, ask, and install it"
     add("--install-unit", action="store_true", help=what)
-    add_live_arguments(parser, top=0)
+    add_interval_arguments(parser, top=0, live=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -75,6 +75,9 @@ def leave(shown: PtyScreen) -> None:
         (("--no-tui",), False),
         (("-d", "hist"), False),
         (("--top", "all"), False),
+        (("--top", "5"), False),  # the default, and yet asked for
+        (("demo", "--top", "5"), False),
+        (("replay", "x", "--top=5"), False),
         (("replay", "x"), True),
         (("replay", "x", "--no-tui"), False),
         (("replay", "x", "-d", "hist"), False),
