@@ -38,9 +38,7 @@ class Progress:
         """Whether a line may stay under way there: not where a shell's prompt is by now (``&``)."""
         try:
             fd = self._stream.fileno()
-            if not os.isatty(fd):
-                return False
-            return os.tcgetpgrp(fd) == os.getpgrp()
+            return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
         except ValueError:  # closed
             return False
         except OSError:  # not this session's terminal, and so no shell's that started this
