@@ -134,12 +134,12 @@ def test_at_a_terminal_it_asks(
     assert "[y/N]" in capfd.readouterr().out
 
 
-PROGRAM = """\
+NOTHING_TO_SHOW = """\
 import sys
 from tests import fakes
 from tests.unit.test_sample import NOTHING
 fakes.quiet = lambda count: [fakes.sample(tick, NOTHING) for tick in range(count)]
-fakes.install(kind="quiet")
+fakes.install(kind="quiet", delay_s=0.05)
 from ioh.commands import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -152,7 +152,7 @@ def talk(answers: dict[bytes, bytes], *args: str) -> tuple[int, str]:
     """
     pid, fd = pty.fork()
     if not pid:
-        os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *args])
+        os.execv(sys.executable, [sys.executable, "-c", NOTHING_TO_SHOW, *args])
     shown = b""
     try:
         while piece := os.read(fd, 1 << 16):
