@@ -97,9 +97,9 @@ _ioh() {
     "record":--layers) words="pg db syscall nfs_client tcp nfs_server block" ;;
     "record":--no-layer) words="pg db syscall nfs_client tcp nfs_server block" ;;
     "mark":--file) files=yes ;;
+    "replay":--speed) words="" ;;
     "replay":-t) words="" ;;
     "replay":-c) words="" ;;
-    "replay":--speed) words="" ;;
     "replay":--from) words="" ;;
     "replay":--to) words="" ;;
     "replay":--layers) words="pg db syscall nfs_client tcp nfs_server block" ;;
@@ -160,8 +160,8 @@ _ioh() {
     "demo":--layers) words="pg db syscall nfs_client tcp nfs_server block" ;;
     "demo":--no-layer) words="pg db syscall nfs_client tcp nfs_server block" ;;
     "demo":--top) words="" ;;
-    "demo":-d) words="hist histsz histszw topfile top path parts findings all" ;;
     "demo":--findings-config) files=yes ;;
+    "demo":-d) words="hist histsz histszw topfile top path parts findings all" ;;
     "demo":--theme) words="auto dark light mono" ;;
     *)
         case $command in
@@ -171,7 +171,7 @@ _ioh() {
         "serve") words="--help --listen --web-config --install-unit -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --top --findings-config --no-findings" ;;
         "record") words="--help -o --max-size --keep --note -t -c --pid --comm --cgroup --device --port --proc --pg --pg-parameters --function --functions --db-all --layers --no-layer --sample-calls" ;;
         "mark") words="--help --file" ;;
-        "replay") words="--help -t -c --speed --as-text --from --to --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" files=yes ;;
+        "replay") words="--help --speed --as-text -t -c --from --to --layers --no-layer --top --findings-config --no-findings -d --utc --no-tui --theme --bell --ascii --no-mouse" files=yes ;;
         "report") words="--help --html -o --from --to --top -d --utc --findings-config --no-findings" files=yes ;;
         "compare") words="--help --from --to --from-b --to-b --all --utc" files=yes ;;
         "bench") words="--help --plan --plans --job --like --span --no-tui --resume -t -s -m -u -l -i -n --endless --bands --class -o -r -y -x --keep --destroy-data report compare card" files=yes ;;
@@ -182,7 +182,7 @@ _ioh() {
         "join") words="--help -o" files=yes ;;
         "verify") words="--help --repair" files=yes ;;
         "explain") words="--help --findings-config cache_below cache_miss_storm caching checkpoint_burst commit_bound compression connection_limits consolidation device_limit dirty_throttling disk_adds first_write fragmentation holes io_limit lock_bound log_on_data_disk losses maintenance network_adds nfs_fragmentation nfs_latency nfs_no_answer nfs_retransmits nfsd_threads read_ahead_waste read_before_write saturation server_adds server_cache shared_drive single_stream slow_disk swapping sync_writes tail_latency tcp_no_answer tcp_retransmits tiering time_above_disk" ;;
-        "demo") words="--help --speed --text --json -t -c --layers --no-layer --top -d --utc --findings-config --no-findings --theme --bell --ascii --no-mouse" ;;
+        "demo") words="--help --speed --text --json -t -c --layers --no-layer --top --findings-config --no-findings -d --utc --theme --bell --ascii --no-mouse" ;;
         "deploy") words="--help --yes" ;;
         "doctor") words="--help" ;;
         esac

@@ -29,15 +29,15 @@ class Command(NamedTuple):
 
     Shape:
         ``summary`` one line for ``ioh --help``; ``examples`` shown as they are below its own
-        help.  ``run`` returns the exit status; it raises IohError where the user or the host
-        must mend something.
+        help.  ``run`` returns the exit status, None for OK; it raises IohError where the user or
+        the host must mend something.
     """
 
     name: str
     summary: str
     examples: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int | None]
 
 
 # Every subcommand, in the order in which help lists them.
@@ -63,16 +63,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise IohError(printable(message), f"See: {self.prog} --help", ExitCode.USAGE)
 
-    def print_help(self, file: object = None) -> None:
-        """Write help to stdout, a closed pipe or a full disk being no traceback."""
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Of help and version: a closed pipe or a full disk is no traceback."""
         del file
-        write_stdout(self.format_help())
-
-
-class _Version(argparse.Action):
-    def __call__(self, *_: object) -> NoReturn:
-        write_stdout(f"ioh {__version__}\n")
-        raise SystemExit(ExitCode.OK)
+        write_stdout(message)
 
 
 _EPILOG = """\
@@ -97,7 +91,8 @@ def build_parser(name: str = "") -> argparse.ArgumentParser:
         epilog=_EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    version = f"ioh {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version")
     subparsers = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
     for command in commands(name):
         sub = subparsers.add_parser(
@@ -156,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise _unrecognized(command.name, unknown)
             if not _needs_root(args):
                 give_root_up()
-            code = command.run(args)
+            code = command.run(args) or ExitCode.OK
         except SystemExit as ended:  # argparse, after --help or --version
             code = ended.code if isinstance(ended.code, int) else ExitCode.OK
         flush_stdout()

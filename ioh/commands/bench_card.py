@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ioh.commands.bench_report import add_bands, card_for
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode
 
 SUMMARY = "grade any results: a bench's, or a CSV file in fioparse's columns"
 EXAMPLES = """\
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bands(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the cards."""
     from ioh.bench.card import card_csv, card_text
     from ioh.bench.columns import read_columns
@@ -46,4 +45,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         texts = ["\n".join(card_text(card, system)) for system, card in cards.items()]
         write_stdout("\n\n".join(texts) + "\n")
-    return ExitCode.OK

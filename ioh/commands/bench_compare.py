@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode
 
 SUMMARY = "compare two benches, test by test, each change beside the spread of the runs"
 EXAMPLES = """\
@@ -18,10 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("b", metavar="B", help="another one")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the comparison."""
     from ioh.bench.comparison import comparison_text
     from ioh.bench.results import load
 
     write_stdout("\n".join(comparison_text(load(args.a), load(args.b))) + "\n")
-    return ExitCode.OK

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode, IohError
+from ioh.model.errors import IohError
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bands(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print or write it."""
     from ioh.bench.card import card_text
     from ioh.bench.columns import to_csv
@@ -44,15 +44,14 @@ def run(args: argparse.Namespace) -> int:
     results = load(args.directory)
     if args.csv or args.json:
         write_stdout(to_csv(results) if args.csv else to_json(results))
-        return ExitCode.OK
+        return
     card = card_for(results, args.bands, args.storage)
     if args.html:
         write_html(results, card, Path(args.html))
-        return ExitCode.OK
+        return
     graded = card_text(card, results.conditions.host)
     lines = [*table_text(results), "", *panels_text(results), *graded]
     write_stdout("\n".join(lines) + "\n")
-    return ExitCode.OK
 
 
 def add_bands(parser: argparse.ArgumentParser) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
-from ioh.commands.options import moment
+from ioh.commands.options import hist_style, moment
 from ioh.commands.output import say, write_stdout
 from ioh.commands.sample import recording
-from ioh.commands.text_options import hist_style, terminal_width
-from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.sinks.cells import clock
 
@@ -41,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--utc", action="store_true", help="times in UTC, not local time")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the comparison."""
     from ioh.playback.aggregate_interval import read_aggregate
     from ioh.session.reader import Session
     from ioh.sinks.compare import differences, render_comparison
 
-    style = hist_style(os.environ, terminal_width(sys.stdout.fileno()))
+    style = hist_style()
     begin_b, end_b = args.begin_b, args.end_b
     if begin_b is None:  # where B begins by itself, A's end may be long before
         begin_b, end_b = args.begin, end_b or args.end
@@ -69,4 +65,3 @@ def run(args: argparse.Namespace) -> int:
     lines += [f"!  {text}" for text in differences(*found)]
     table = render_comparison(found[0], found[1], style, every_op=args.all)
     write_stdout("\n".join(lines) + "\n\n" + table)
-    return ExitCode.OK

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 
 from ioh.commands.options import (
-    add_findings_arguments,
-    add_shown_arguments,
+    add_interval_arguments,
+    add_section_arguments,
     add_speed_argument,
-    add_when_arguments,
     moment,
 )
 from ioh.commands.playback import run_replay
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import print_recording
-from ioh.commands.text_options import add_section_arguments
 from ioh.model.errors import refuse_if
 
 # The mark on the screen's first interval: before it, 20 s long, only file systems are mounted.
@@ -39,10 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_mutually_exclusive_group().add_argument
     add("--text", action="store_true", help="print text")
     add("--json", action="store_true", help="print JSON lines")
-    add_when_arguments(parser, cycle_s=None)
-    add_shown_arguments(parser, top=5)
+    add_interval_arguments(parser, top=5)
     add_section_arguments(parser)
-    add_findings_arguments(parser)
     add_screen_arguments(parser, is_default=False)
     parser.set_defaults(file=str(bundled_path(DEMO)), begin=None, end=None)
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ioh.commands.output import agrees, say, write_stdout
-from ioh.model.errors import ExitCode, refuse_if
+from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Copy, set up, and prove that it runs."""
     from ioh.hosts.deploy import look, make_copy, send, set_up
     from ioh.hosts.ssh import check_host
@@ -48,12 +48,11 @@ def run(args: argparse.Namespace) -> int:
     write_stdout(_plan(host, copy, there))
     if not args.yes and not agrees("Go on?"):
         say("nothing was done")
-        return ExitCode.OK
+        return
     if not there.is_there:
         send(host, copy)
     version = set_up(host, copy.name, lambda line: say(f"{host}: {line}"))
     write_stdout(_result(host, there, version))
-    return ExitCode.OK
 
 
 def _plan(host: str, copy: Copy, there: There) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ioh.commands.options import (
-    add_findings_arguments,
-    add_shown_arguments,
-    add_span_arguments,
-    add_when_arguments,
-)
+from ioh.commands.options import add_interval_arguments
 from ioh.commands.output import say, stdout_into, write_stdout
 from ioh.commands.playback import Faults, intervals_from, run_replay, span_from
 from ioh.commands.sample import recording
@@ -95,10 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
     add("--format", choices=tuple(_EXPORTS), default="csv", help="output format (default: csv)")
     add("-o", dest="output", metavar="FILE", help="a new file instead of stdout")
-    add_when_arguments(parser, cycle_s=None)
-    add_span_arguments(parser)
-    add_shown_arguments(parser, top=10)
-    add_findings_arguments(parser)
+    add_interval_arguments(parser, top=10, recorded=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,8 +24,7 @@ from ioh.commands.playback import (
 )
 from ioh.commands.run import Ending, Signalled, refuse_span
 from ioh.model.errors import refuse_if
-from ioh.model.intervals import Intervals
-from ioh.model.pairs import HostState, Round, pairs
+from ioh.model.pairs import Round, pairs
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 
@@ -68,13 +67,16 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
     asked = _asked(args)
     from ioh.hosts.stack import HostStack
 
-    told = dict.fromkeys(args.hosts, "")
+    told = dict.fromkeys(args.hosts, "")  # why a host is lost, once for each reason
     with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
         def rounds() -> Iterator[Round]:
             for each in stack:
-                _tell_lost(each.states, told)
+                for state in each.states:
+                    if state.why and state.why != told[state.name]:
+                        say(state.why)
+                    told[state.name] = state.why
                 yield each
 
         _write_rounds(args, rounds(), make_sink(), ending, cycle_s=asked.cycle_s)
@@ -168,15 +170,6 @@ def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:
     return (*words, *(["--proc"] if args.proc else []))
 
 
-def _tell_lost(states: tuple[HostState, ...], told: dict[str, str]) -> None:
-    """Say on stderr why a host is lost, once for each reason."""
-    for state in states:
-        if state.why != told[state.name]:
-            told[state.name] = state.why
-            if state.why:
-                say(state.why)
-
-
 def run_recording(  # noqa: PLR0913
     args: argparse.Namespace,
     make_sink: Callable[[], SnapshotSink],
@@ -228,9 +221,6 @@ def _run_joined(
         waiting.clear()
         return text
 
-    def make_intervals() -> Intervals:
-        return intervals_from(args)
-
     with Ending() as ending, contextlib.suppress(Signalled), contextlib.ExitStack() as stack:
         sources = {
             name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
@@ -238,7 +228,7 @@ def _run_joined(
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)
-        rounds = JoinedRounds(sources, make_intervals, cycle_s, take)
+        rounds = JoinedRounds(sources, partial(intervals_from, args), cycle_s, take)
         ending.stop = rounds.stop
         sink = make_sink()
         has_any = _write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)

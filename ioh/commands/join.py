@@ -6,7 +6,7 @@ import argparse
 
 from ioh.commands.output import say, write_stdout
 from ioh.commands.sample import recording
-from ioh.model.errors import ExitCode, refuse_if
+from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 
 SUMMARY = "make one recording of the recordings of several hosts"
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", dest="output", metavar="NEW", help="the new file (default: named by the hosts)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the new recording."""
     from ioh.session.join import Joining
     from ioh.session.rotated_files import default_names
@@ -46,4 +46,3 @@ def run(args: argparse.Namespace) -> int:
             say("the recordings have no time in common: nothing in them goes together")
     names = ", ".join(map(printable, joining.sessions))
     write_stdout(f"{printable(output.name)}: {output.size_bytes:,} bytes, {names}\n")
-    return ExitCode.OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ioh.commands.hosts import add_host_arguments, run_hosts, run_recording, wants_hosts
-from ioh.commands.options import add_live_arguments
+from ioh.commands.options import add_interval_arguments
 from ioh.commands.run import run_live
 from ioh.sinks.hosts import JsonHosts
 from ioh.sinks.json import JsonSink
@@ -27,7 +27,7 @@ An edge of null stands for "larger"; a bucket reaches down to half of its edge."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_live_arguments(parser, top=10, takes_file=True)
+    add_interval_arguments(parser, top=10, live=True, recorded=True)
     add_host_arguments(parser)
 
 

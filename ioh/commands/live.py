@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 
 from ioh.commands.hosts import add_host_arguments, show_hosts, wants_hosts
-from ioh.commands.options import add_live_arguments
+from ioh.commands.options import add_interval_arguments, add_section_arguments
 from ioh.commands.sample import SAMPLE, SampleWantedError
 from ioh.commands.screen import add_screen_arguments, show_live, wants_screen
 from ioh.commands.text import print_text
-from ioh.commands.text_options import add_section_arguments
 
 SUMMARY = "show this machine's layers live (the default)"
 EXAMPLES = """\
@@ -23,7 +22,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_live_arguments(parser, top=5)
+    add_interval_arguments(parser, top=5, live=True)
     add_section_arguments(parser)
     add_screen_arguments(parser)
     add_host_arguments(parser)

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ioh.commands.output import write_stdout
-from ioh.model.errors import ExitCode, IohError, refuse_if
+from ioh.model.errors import IohError, refuse_if
 from ioh.model.printable import printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", metavar="FILE", help="which recording, if there are several")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Send the mark."""
     from ioh.rights.user import own_rights
     from ioh.session.marks import why_not
@@ -42,10 +42,10 @@ def run(args: argparse.Namespace) -> int:
     why = why_not(args.text)
     refuse_if(why, f"this cannot be a mark: {why}", 'Give one such as: ioh mark "fio run 3 starts"')
     with own_rights():  # a recording of root's hears root alone; the file is only named
-        return _mark(args)
+        _mark(args)
 
 
-def _mark(args: argparse.Namespace) -> int:
+def _mark(args: argparse.Namespace) -> None:
     from ioh.session.marks import send_mark
 
     began = time.monotonic()
@@ -70,7 +70,6 @@ def _mark(args: argparse.Namespace) -> int:
         raise IohError(cause, hint)
     later = f", as soon as it goes on: {printable(waits)}" if waits else ""
     write_stdout(f"marked in {names}{later}\n")
-    return ExitCode.OK
 
 
 def _name(recording: RunningRecording) -> str:

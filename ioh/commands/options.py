@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -19,10 +22,13 @@ from ioh.model.printable import printable
 if TYPE_CHECKING:
     from ioh.findings.engine import Engine
     from ioh.playback.time_range import When
+    from ioh.sinks.histogram import HistStyle
+    from ioh.sinks.text import TextOptions
 
 MIN_CYCLE_S = 0.1
 MAX_CYCLE_S = 86_400.0
 MAX_SPEED = 1e6
+DEFAULT_WIDTH, MAX_COLUMN_WIDTH = 80, 40
 COMM_BYTES = 15  # TASK_COMM_LEN less its terminating zero
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _ABOVE_0 = math.ulp(0.0)
@@ -70,23 +76,41 @@ def moment(text: str) -> When:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_live_arguments(
-    parser: argparse.ArgumentParser, *, top: int, takes_file: bool = False
+def add_interval_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    top: int | None,
+    live: bool = False,
+    recorded: bool = False,
 ) -> None:
-    """Declare what to measure, of whom, how often and for how long; how much of it to show.
+    """Declare which intervals a command takes, of whom, and what it shows of them.
 
-    With ``takes_file`` also which part of a recording to print instead.
+    ``live`` of this machine, ``recorded`` of a part of a recording; with both, a file says which.
+    ``top`` is the default of ``--top``; None for a command that shows and judges nothing.
     """
-    if takes_file:
+    if live and recorded:
         what = "a recording instead of this machine; - for stdin"
         parser.add_argument("file", nargs="?", metavar="FILE", type=recording, help=what)
-    add_when_arguments(parser, cycle_s=None if takes_file else 1.0)
-    if takes_file:
+    add = parser.add_argument_group("when").add_argument
+    what = "run at least this long, then stop; -1 (default) forever"
+    add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
+    limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
+    kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
+    what = "length of one interval (default 1; of a recording: as recorded; at least 0.1)"
+    default = 1.0 if live and not recorded else None
+    add("-c", dest="cycle_s", metavar="SECONDS", default=default, type=kind, help=what)
+    if recorded:
         add_span_arguments(parser)
-    add_whose_arguments(parser)
-    add_database_arguments(parser)
-    add_shown_arguments(parser, top=top)
-    add_findings_arguments(parser)
+    if live:
+        _add_whose_arguments(parser)
+        add_database_arguments(parser)
+    shown = parser.add_argument_group("what")
+    shown.add_argument("--layers", metavar="A,B", help="only these layers (default: all)")
+    what = "all layers but these; live, their probes are not attached"
+    shown.add_argument("--no-layer", metavar="A,B", action="append", default=[], help=what)
+    if top is not None:
+        add_top_argument(shown, top)
+        add_findings_arguments(parser)
 
 
 def add_span_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,17 +124,6 @@ def add_span_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", dest="end", metavar="B", type=moment, help="end at B")
 
 
-def add_when_arguments(parser: argparse.ArgumentParser, *, cycle_s: float | None) -> None:
-    """Declare how often and for how long; ``cycle_s`` is the default, None for none."""
-    add = parser.add_argument_group("when").add_argument
-    what = "run at least this long, then stop; -1 (default) forever"
-    add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
-    limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
-    kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
-    what = "length of one interval (default 1; of a recording: as recorded; at least 0.1)"
-    add("-c", dest="cycle_s", metavar="SECONDS", default=cycle_s, type=kind, help=what)
-
-
 def add_speed_argument(parser: argparse.ArgumentParser) -> None:
     """Declare ``--speed``."""
     what = "speed, as a multiple of the recording's own pace (default 1)"
@@ -119,7 +132,7 @@ def add_speed_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", type=kind, default=1.0, help=what)
 
 
-def add_whose_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_whose_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare whose I/O to measure, and how."""
     add = parser.add_argument_group("filters (applied in the kernel, by the probes)").add_argument
     add("--pid", type=number(int, 1, 1 << 22, "a process id"), help="only this process")
@@ -131,17 +144,6 @@ def add_whose_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", type=port, help="only connections with this TCP port at either end")
     what = "use no BPF: read only /proc and sysfs; needs no root, gives fewer numbers"
     add("--proc", action="store_true", help=what)
-
-
-def add_shown_arguments(parser: argparse.ArgumentParser, *, top: int | None) -> None:
-    """Declare which layers and how many rows; ``top`` None where no rows are shown."""
-    shown = parser.add_argument_group("what")
-    add = shown.add_argument
-    add("--layers", metavar="A,B", help="only these layers (default: all)")
-    what = "all layers but these; live, their probes are not attached"
-    add("--no-layer", metavar="A,B", action="append", default=[], help=what)
-    if top is not None:
-        add_top_argument(shown, top)
 
 
 class _Rows(argparse.Action):
@@ -166,6 +168,68 @@ def add_findings_arguments(parser: argparse.ArgumentParser) -> None:
     what = "thresholds and disabled rules (default: ~/.config/ioh/findings.toml)"
     add("--findings-config", metavar="FILE", help=what)
     add("--no-findings", action="store_true", help="disable the rules")
+
+
+def sections(text: str) -> frozenset[str]:
+    """An argparse type: names of SECTIONS, as in ``hist,topfile`` or ``"hist topfile"``."""
+    from ioh.sinks.text import SECTIONS
+
+    names = text.replace(",", " ").split()
+    for name in names:
+        if name not in SECTIONS:
+            msg = f'"{printable(name)}" is not one of {", ".join(SECTIONS)}'
+            raise argparse.ArgumentTypeError(msg)
+    return frozenset(names)
+
+
+def add_section_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which parts of an interval are shown as text."""
+    from ioh.sinks.text import SECTIONS
+
+    listed = "; ".join(f"{name}: {what}" for name, what in SECTIONS.items())
+    parser.add_argument(
+        "-d",
+        dest="sections",
+        metavar="SECTIONS",
+        type=sections,
+        action="append",
+        default=[],
+        help=f"what else to print; {listed}",
+    )
+    parser.add_argument("--utc", action="store_true", help="times in UTC, not local time")
+
+
+def text_options(args: argparse.Namespace) -> TextOptions:
+    """What to print; as hist_style(), and IohError where the arguments contradict each other."""
+    from ioh.sinks.text import TextOptions
+
+    chosen = frozenset[str]().union(*args.sections)
+    is_both = "findings" in chosen and args.no_findings
+    refuse_if(is_both, "-d findings shows what --no-findings leaves out", "Give one of them")
+    if args.has_top and args.top != 0 and not chosen & {"top", "topfile", "all"}:
+        chosen |= {"top"}  # whoever says how many rows wants to see them
+    return TextOptions(sections=chosen, top=args.top, hist=hist_style(), utc=args.utc)
+
+
+def hist_style() -> HistStyle:
+    """How histograms look, by ioh.sh's two environment variables; IohError: a wrong CWIDTH.
+
+    As wide as the terminal; DEFAULT_WIDTH where the output is none, as ioh.sh's was.
+    """
+    from ioh.sinks.histogram import HistStyle
+
+    width = DEFAULT_WIDTH
+    with contextlib.suppress(OSError):
+        width = max(width, os.get_terminal_size(sys.stdout.fileno()).columns)
+    column_width: int | None = None
+    if text := os.environ.get("CWIDTH"):
+        is_width = text.isascii() and text.isdigit() and 2 <= int(text[:6]) <= MAX_COLUMN_WIDTH
+        hint = f"Set it to a number from 2 to {MAX_COLUMN_WIDTH}, or unset it"
+        refuse_if(not is_width, f'CWIDTH="{printable(text)}" is no column width', hint)
+        column_width = int(text)
+    return HistStyle(
+        width=width, column_width=column_width, pad=printable(os.environ.get("PAD", ""))
+    )
 
 
 def engine_from(args: argparse.Namespace) -> Engine | None:

@@ -122,7 +122,7 @@ def run_replay(  # noqa: PLR0913
     """Print a recording as ``args`` ask; returns the exit status.
 
     Args:
-        args: What add_live_arguments() declared, ``file``, and perhaps ``begin`` and ``end``.
+        args: What add_interval_arguments() declared, ``file``, perhaps ``begin`` and ``end``.
         make_sink: Makes the sink.
         speed: Times the pace of the recording; None for as fast as possible.
         remarks: What to print about marks and gaps.

@@ -38,9 +38,7 @@ class Progress:
         """Whether a line may stay under way there: not where a shell's prompt is by now (``&``)."""
         try:
             fd = self._stream.fileno()
-            if not os.isatty(fd):
-                return False
-            return os.tcgetpgrp(fd) == os.getpgrp()
+            return os.isatty(fd) and os.tcgetpgrp(fd) == os.getpgrp()
         except ValueError:  # closed
             return False
         except OSError:  # not this session's terminal, and so no shell's that started this
@@ -117,13 +115,13 @@ class Progress:
 def layer_rates(snapshot: Snapshot) -> list[str]:
     """``app 812.0 MB/s`` for each layer: what it read and wrote, its main rows together."""
     from ioh.model.snapshot import LayerSnapshot
-    from ioh.sinks.rows import op_rows
+    from ioh.sinks.rows import main_stats
 
     told = []
     for layer in snapshot.layers.values():
         if isinstance(layer, LayerSnapshot):
-            rows = [row for row in op_rows(layer.spec, layer.ops, "") if row.is_main]
-            rates = [r.stats.bytes_per_s for r in rows if r.stats.bytes_per_s is not None]
+            main = [stats.bytes_per_s for _, stats in main_stats(layer.spec, layer.ops)]
+            rates = [rate for rate in main if rate is not None]
             rate = f"{sum(rates) / 1e6:.1f}" if rates else "-"
             told.append(f"{printable(layer.spec.title)} {rate} MB/s")
     return told

@@ -12,14 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ioh.commands.databases import add_database_arguments
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import (
-    add_shown_arguments,
-    add_when_arguments,
-    add_whose_arguments,
-    number,
-)
+from ioh.commands.options import add_interval_arguments, number
 from ioh.commands.progress import Progress
 from ioh.commands.run import Ending, Signalled, live_source
 from ioh.model.errors import IohError, refuse_if
@@ -69,10 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     count = number(int, 1, 999_999, "a number of files, 1 or more")
     add("--keep", type=count, metavar="N", help=what)
     add("--note", default="", metavar="TEXT", help="a description, stored in the recording")
-    add_when_arguments(parser, cycle_s=1.0)
-    add_whose_arguments(parser)
-    add_database_arguments(parser)
-    add_shown_arguments(parser, top=None)
+    add_interval_arguments(parser, top=None, live=True)
     what = "keep the time of some NFS calls, by which ioh join measures that of the network"
     add("--sample-calls", action="store_true", help=what)
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.options import (
-    add_findings_arguments,
-    add_shown_arguments,
-    add_span_arguments,
-    add_speed_argument,
-    add_when_arguments,
-)
+from ioh.commands.options import add_interval_arguments, add_section_arguments, add_speed_argument
 from ioh.commands.sample import recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
 from ioh.commands.text import print_recording
-from ioh.commands.text_options import add_section_arguments
 
 SUMMARY = "replay a recording at its own pace; needs no root"
 EXAMPLES = """\
@@ -33,13 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
     add("file", metavar="FILE", type=recording, help="a recording, or - for stdin")
-    add_when_arguments(parser, cycle_s=None)
     add_speed_argument(parser)
     add("--line", type=int, help=argparse.SUPPRESS)  # a bench writes its line there
     add("--as-text", action="store_true", help="print it as fast as possible")
-    add_span_arguments(parser)
-    add_shown_arguments(parser, top=5)
-    add_findings_arguments(parser)
+    add_interval_arguments(parser, top=5, recorded=True)
     add_section_arguments(parser)
     add_screen_arguments(parser)
 

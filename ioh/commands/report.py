@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.options import (
     add_findings_arguments,
+    add_section_arguments,
     add_span_arguments,
     add_top_argument,
     engine_from,
+    text_options,
 )
 from ioh.commands.output import say, stdout_into, write_stdout
 from ioh.commands.sample import recording
-from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
-from ioh.model.errors import ExitCode, refuse_if
+from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
 from ioh.pipeline import judged, snapshots
 from ioh.sinks.cells import clock
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_findings_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the report, or write it to a new file."""
     cause = "-d is for text: the page has its own sections"
     refuse_if(args.html and args.sections, cause, "Leave out -d or --html")
@@ -63,7 +64,6 @@ def run(args: argparse.Namespace) -> int:
     with stdout_into(args.output):
         report = _report(args)
         write_stdout(report.encode() if args.html else report)  # a page is UTF-8 everywhere
-    return ExitCode.OK
 
 
 def _report(args: argparse.Namespace) -> str:
@@ -72,7 +72,7 @@ def _report(args: argparse.Namespace) -> str:
     from ioh.session.reader import Session
 
     args.sections = args.sections or [frozenset({"hist"})]
-    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    options = text_options(args)
     engine = engine_from(args)
     with Session(args.file) as session:
         period = read_aggregate(session, args.begin, args.end, utc=args.utc)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from ioh.commands.databases import databases_from
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import add_live_arguments, engine_from, filters_from, layers_from
+from ioh.commands.options import (
+    add_interval_arguments,
+    engine_from,
+    filters_from,
+    layers_from,
+)
 from ioh.commands.output import agrees, say
 from ioh.commands.run import Ending, Signalled, live_source
 from ioh.commands.sample import why_nothing
@@ -45,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--web-config", metavar="FILE", help=what)
     what = "show a hardened systemd unit that serves with these options, ask, and install it"
     add("--install-unit", action="store_true", help=what)
-    add_live_arguments(parser, top=0)
+    add_interval_arguments(parser, top=0, live=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.install_unit:
         return _install_unit(args)
-    made: list[tuple[Engine | None, Page, WebConfig | None]] = []
+    made: list[tuple[Engine | None, Page, WebConfig]] = []
     source = live_source(args, lambda: made.append(_prepare(args)))
     listening = listen(args.listen)
     with Ending() as ending, listening:
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             if first is None:
                 return ending.code
             with Server(listening, page, config):
-                say(f"serving {url_of(listening, tls=bool(config and config.tls))}")
+                say(f"serving {url_of(listening, tls=bool(config.tls))}")
                 shown = judged(snapshots(chain([first], samples)), engine)
                 for number, snapshot in enumerate(until(shown, args.run_s)):
                     page.judge(snapshot)
@@ -109,17 +114,14 @@ def _install_unit(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _prepare(args: argparse.Namespace) -> tuple[Engine | None, Page, WebConfig | None]:
+def _prepare(args: argparse.Namespace) -> tuple[Engine | None, Page, WebConfig]:
     """While ioh may still read all of itself, but after the loader was forked."""
     import ioh.serve.server  # noqa: F401
     from ioh.serve.page import Page
+    from ioh.serve.web_config import FOR_EVERYBODY, read_web_config
 
     engine = engine_from(args)
-    config = None
-    if args.web_config is not None:
-        from ioh.serve.web_config import read_web_config
-
-        config = read_web_config(args.web_config)
+    config = FOR_EVERYBODY if args.web_config is None else read_web_config(args.web_config)
     return engine, Page(args.top, {} if engine is None else engine.rule_layers), config
 
 

@@ -161,21 +161,15 @@ class TerminalWatch:
             os.write(self._wake_write, b"x")
 
     def _run(self) -> None:
-        poll = select.poll()
-        poll.register(self._terminal, 0)  # reports only that it has hung up
-        poll.register(self._wake_read, select.POLLIN)
-        found = dict(poll.poll())
-        if self._is_over:
-            return
-        has_gone = self._terminal in found
-        if not has_gone:
-            deadline = time.monotonic() + GRACE_S
-            while not self._is_over and time.monotonic() < deadline and not has_gone:
-                time.sleep(0.05)
-                has_gone = bool(_hung_up(self._terminal))
-        self._leave(has_gone=has_gone)
-
-    def _leave(self, *, has_gone: bool) -> None:
+        gone, either = select.poll(), select.poll()
+        for poll in (gone, either):
+            poll.register(self._terminal, 0)  # reports only that it has hung up
+        either.register(self._wake_read, select.POLLIN)
+        either.poll()
+        deadline = time.monotonic() + GRACE_S
+        has_gone = bool(gone.poll(0))
+        while not has_gone and not self._is_over and time.monotonic() < deadline:
+            has_gone = bool(gone.poll(50))
         if self._is_over:
             return
         self._end()
@@ -190,9 +184,3 @@ class TerminalWatch:
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._before)
             if select.select([], [self._terminal], [], 0.2)[1]:
                 os.write(self._terminal, _RESTORE)
-
-
-def _hung_up(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, 0)
-    return bool(poll.poll(0))

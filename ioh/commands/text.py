@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 
 from ioh.commands.hosts import add_host_arguments, run_hosts, run_recording, wants_hosts
-from ioh.commands.options import add_live_arguments
+from ioh.commands.options import add_interval_arguments, add_section_arguments, text_options
 from ioh.commands.playback import text_remarks
 from ioh.commands.run import run_live
-from ioh.commands.text_options import add_section_arguments, terminal_width, text_options
 from ioh.sinks.hosts import TextHosts
 from ioh.sinks.text import TextSink
 
@@ -31,7 +28,7 @@ environment (as in ioh.sh):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_live_arguments(parser, top=5, takes_file=True)
+    add_interval_arguments(parser, top=5, live=True, recorded=True)
     add_section_arguments(parser)
     add_host_arguments(parser)
 
@@ -43,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def print_text(args: argparse.Namespace, *, asks: bool = False) -> int:
     """Print the layers of this machine, or of others, as text; ``asks`` as of run_live()."""
-    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    options = text_options(args)
     if args.hosts:
         return run_hosts(args, lambda: TextHosts(options))
     return run_live(args, lambda: TextSink(options), asks=asks)
@@ -51,7 +48,7 @@ def print_text(args: argparse.Namespace, *, asks: bool = False) -> int:
 
 def print_recording(args: argparse.Namespace, speed: float | None = None) -> int:
     """Print a recording as text, at a pace or (None) as fast as possible."""
-    options = text_options(args, os.environ, terminal_width(sys.stdout.fileno()))
+    options = text_options(args)
     return run_recording(
         args,
         lambda: TextSink(options),

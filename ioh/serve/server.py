@@ -15,10 +15,10 @@ from socketserver import BaseServer, TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING
 
 from ioh import __version__
+from ioh.serve.web_config import FOR_EVERYBODY, WebConfig
 
 if TYPE_CHECKING:
     from ioh.serve.page import Page
-    from ioh.serve.web_config import WebConfig
 
 # A scraper that is there needs milliseconds; Prometheus itself waits 10 s.
 DEADLINE_S = 5.0
@@ -38,8 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        allows = self.server.config.allows if self.server.config else None
-        if allows is not None and not allows(self.headers.get("Authorization", "")):
+        if not self.server.config.allows(self.headers.get("Authorization", "")):
             self._answer(
                 HTTPStatus.UNAUTHORIZED, b"Unauthorized\n", "text/plain; charset=utf-8",
                 ("WWW-Authenticate", 'Basic realm="ioh", charset="UTF-8"'),
@@ -76,7 +75,7 @@ class Server(ThreadingMixIn, TCPServer):
     daemon_threads, block_on_close = True, False
 
     def __init__(
-        self, listening: socket.socket, page: Page, config: WebConfig | None = None
+        self, listening: socket.socket, page: Page, config: WebConfig = FOR_EVERYBODY
     ) -> None:
         # Not TCPServer's, which makes a socket, as ioh may not any more.
         BaseServer.__init__(self, listening.getsockname(), _Handler)
@@ -96,7 +95,7 @@ class Server(ThreadingMixIn, TCPServer):
         """Take a connection."""
         request, address = super().get_request()
         request.settimeout(DEADLINE_S)
-        if self.config is not None and self.config.tls is not None:
+        if self.config.tls is not None:
             # The handshake waits for the other side: it is made in the connection's own thread.
             request = self.config.tls.wrap_socket(
                 request, server_side=True, do_handshake_on_connect=False

@@ -43,6 +43,9 @@ class WebConfig:
         return self.users is None or self.users.know(authorization)
 
 
+FOR_EVERYBODY = WebConfig()
+
+
 class Users:
     """Names and bcrypt hashes; remembers who was right, since bcrypt takes long on purpose.
 

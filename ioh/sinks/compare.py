@@ -34,10 +34,7 @@ def render_comparison(a: Snapshot, b: Snapshot, style: HistStyle, *, every_op: b
     """
     lines: list[str] = []
     for name in dict.fromkeys([*a.layers, *b.layers]):
-        older, newer = a.layers.get(name), b.layers.get(name)
-        if not isinstance(older, LayerSnapshot) and not isinstance(newer, LayerSnapshot):
-            continue
-        lines += _layer(older, newer, style, every_op=every_op)
+        lines += _layer(a.layers.get(name), b.layers.get(name), style, every_op=every_op)
     return "\n".join(lines) + "\n"
 
 
@@ -110,13 +107,9 @@ def _histogram(a: OpStats, b: OpStats, style: HistStyle) -> Iterator[str]:
     rows = []
     for label, stats in (("A", a), ("B", b)):
         counts = None if stats.size_lat is None else stats.size_lat.by_latency()
-        total = sum(counts or ())
-        rows.append(
-            HistRow(
-                f"  {label}  ",
-                [round(n * 10_000 / total) for n in counts] if counts and total else counts,
-            )
-        )
+        total = sum(counts or ()) or 10_000
+        shares = None if counts is None else [round(n * 10_000 / total) for n in counts]
+        rows.append(HistRow(f"  {label}  ", shares))
     if any(any(row.counts or ()) for row in rows):
         yield "  per 10,000 operations: how many took at most that long, and more than half of it"
         yield from render_columns(" " * 5, rows, style)

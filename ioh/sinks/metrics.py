@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ioh.model.late import by_identity
 from ioh.model.metric import LayerSpec
@@ -16,30 +15,17 @@ from ioh.sinks.rows import is_flow, main_stats
 _LETTERS = {"read": "R", "write": "W", "sync": "S"}
 
 
-class _Metrics(NamedTuple):
-    """What is printed of a layer's own numbers, looked up once.
-
-    Shape:
-        ``shown``: name, title, whether it is bytes a second, whether also where it is nothing.
-    """
-
-    title: str
-    is_flow: bool
-    shown: tuple[tuple[str, str, bool, bool], ...]
-
-
 @by_identity
-def _metrics_of(spec: LayerSpec) -> _Metrics:
-    flows = is_flow(spec)
+def _titled(spec: LayerSpec) -> tuple[tuple[str, str, bool], ...]:
+    """The numbers that are printed: name, title, whether it is bytes a second; looked up once."""
     shown = []
     for metric in spec.metrics:
         if metric.title:
             name = metric.derived_name
             is_rate = name.endswith("_bytes_per_s")
             title = safe_name(metric.title)
-            title = title.removesuffix("B/s").rstrip() if is_rate else title
-            shown.append((name, title, is_rate, flows and is_rate))
-    return _Metrics(safe_name(spec.title), flows, tuple(shown))
+            shown.append((name, title.removesuffix("B/s").rstrip() if is_rate else title, is_rate))
+    return tuple(shown)
 
 
 def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator[str]:
@@ -48,23 +34,23 @@ def render_metrics(layer: LayerSnapshot, width: int, *, every: bool) -> Iterator
     ``every``: also those that are zero or unknown.  A flow's MB/s out, in and others are shown in
     any case, as ioh.sh's TCP line was.
     """
-    known, items = _metrics_of(layer.spec), []
-    if known.is_flow:
+    flows, items = is_flow(layer.spec), []
+    if flows:
         main = reversed(main_stats(layer.spec, layer.ops))
         items = [f"{op}: {mega(stats.bytes_per_s, 8)} MB/s" for op, stats in main]
-    for name, title, is_rate, always in known.shown:
+    for name, title, is_rate in _titled(layer.spec):
         value = layer.metrics.get(name)
-        if not (value or always or every):
+        if not (value or every or (flows and is_rate)):
             continue
         if is_rate:
             items.append(f"{title}: {mega(value, 8)} MB/s")
         else:
             items.append(f"{title} {format_unit(name, title, value)}")
-    line = known.title
+    line = own = safe_name(layer.spec.title)
     for number, item in enumerate(items):
         if number and len(line) + len(item) + 2 > width:
             yield line
-            line = " " * len(known.title)
+            line = " " * len(own)
         line += f"  {item}"
     if items:
         yield line

@@ -68,10 +68,6 @@ def _text(labels: Labels) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
 
 
-def _number(value: float) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
-
-
 class OpenMetrics(Closing):
     """Gathers Samples, as series_of() has them; a context manager that removes its files."""
 
@@ -92,7 +88,7 @@ class OpenMetrics(Closing):
                 lines = self._families[family.name] = _Lines(_head(family))
             metric = _text(labels)
             bucket = f',le="{le}"' if le else ""
-            line = f"{family.name}{suffix}{{{metric}{bucket}}} {_number(value)} {now}\n"
+            line = f"{family.name}{suffix}{{{metric}{bucket}}} {value} {now}\n"
             lines.add(metric, line)
 
     def render(self) -> Iterator[str]:

@@ -24,10 +24,9 @@ _NOTHING_KNOWN = OpStats()
 class OpRow:
     """One op of one layer, placed.
 
-    Shape:
-        ``direction`` is R, W or "" (flush, fsync, commit …); ``label`` the layer's title with
-        the rest of the op's name; ``is_main`` separates the layer's own R and W rows from those
-        that are a part of them or stand beside them.
+    ``direction`` is R, W or "" (flush, fsync, commit …); ``label`` the layer's title with the rest
+    of the op's name; ``is_main`` separates the layer's own R and W rows from those that are a part
+    of them or stand beside them.
     """
 
     direction: Direction
@@ -51,9 +50,8 @@ def direction(name: str) -> Direction:
 class _Layout(NamedTuple):
     """What a layer's spec says of its rows, looked up once.
 
-    Shape:
-        ``others`` in the spec's order, those that stand for no direction; ``grouped`` of them
-        that are shown only where every op is.
+    ``main`` stands for all reads and for all writes, ``others``, in the spec's order, for no
+    direction; ``grouped`` of them are shown only where every op is.
     """
 
     main: tuple[str, ...]
@@ -64,14 +62,17 @@ class _Layout(NamedTuple):
 
 @by_identity
 def _layout(spec: LayerSpec) -> _Layout:
-    main = _main_ops(spec)
     every = (*spec.groups, *spec.ops)
     members = {member for members in spec.groups.values() for member in members}
-    grouped = {op for op in members if not any(word in op.lower() for word in _ALWAYS_SHOWN)}
+    main: list[str] = []
+    for wanted in ("R", "W"):
+        named = [op for op in every if direction(op) == wanted]
+        exact = [op for op in named if "_" not in op]  # else all that are in no group
+        main += exact or [op for op in named if op not in members]
     return _Layout(
-        main,
+        tuple(main),
         tuple(name for name in every if name not in main),
-        frozenset(grouped),
+        frozenset(op for op in members if not any(word in op.lower() for word in _ALWAYS_SHOWN)),
         any(op.lower() in _FLOW_WORDS for op in every),
     )
 
@@ -120,18 +121,3 @@ def _place(name: str, title: str) -> tuple[Direction, str]:
     words = name.lower().split("_")
     rest = [word for word in words if direction(word) != where] if where else words
     return where, " ".join([title, *rest])
-
-
-def _main_ops(spec: LayerSpec) -> tuple[str, ...]:
-    """The op that stands for all reads, and the one for all writes.
-
-    A direction without an op of just that name (``read``) is stood for by all of its ops
-    that belong to no group.
-    """
-    grouped = {member for members in spec.groups.values() for member in members}
-    found: list[str] = []
-    for wanted in ("R", "W"):
-        named = [op for op in (*spec.groups, *spec.ops) if direction(op) == wanted]
-        exact = [op for op in named if "_" not in op]
-        found += exact or [op for op in named if op not in grouped]
-    return tuple(found)

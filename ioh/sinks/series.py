@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 from ioh.model.hist import LATENCY_EDGES_US
-from ioh.model.metric import LayerSpec, MetricSpec, TableSpec
+from ioh.model.metric import MetricSpec, TableSpec
 from ioh.model.printable import printable
 from ioh.model.sample import OTHERS, LayerSample, OpTotals, Row, Sample, Table, Value
 
@@ -55,9 +55,8 @@ class Series(NamedTuple):
 class Detail:
     """How much becomes series.
 
-    Shape:
-        ``edges_us``: of histograms, out of LATENCY_EDGES_US.  ``lean_parts``: of a device or
-        mount only what it did, without histograms, waiting and errors.
+    ``edges_us``: of histograms, out of LATENCY_EDGES_US.  ``lean_parts``: of a device or mount only
+    what it did, without histograms, waiting and errors.
     """
 
     edges_us: tuple[int, ...] = LATENCY_EDGES_US
@@ -107,7 +106,8 @@ def series_of(sample: Sample, detail: Detail) -> Iterator[Series]:
                     yield from _of_op(prefix, labels, totals, detail)
                 elif totals.count_total or totals.bytes_total:
                     yield from _counters(prefix, labels, totals, _LEAN)
-        yield from _of_layer(prefix, (host,), sample.specs[name], layer.metrics)
+        for metric in sample.specs[name].metrics:
+            yield from _of_metric(prefix, (host,), metric, layer.metrics.get(metric.name))
         lost = Family(f"{prefix}_lost_events", "counter", "", "Events lost.")
         for reason, count in layer.lost.items():
             yield Series(lost, "_total", (host, ("reason", label_text(reason))), count)
@@ -171,16 +171,8 @@ def _counters(
             yield Series(family, "_total", labels, value * scale)
 
 
-def _of_layer(
-    prefix: str, labels: Labels, spec: LayerSpec, metrics: Mapping[str, Value]
-) -> Iterator[Series]:
-    for metric in spec.metrics:
-        if metric.kind != "ratio":
-            yield from _of_metric(prefix, labels, metric, metrics.get(metric.name))
-
-
 def _of_metric(prefix: str, labels: Labels, spec: MetricSpec, value: Value) -> Iterator[Series]:
-    if value is None or not math.isfinite(value):
+    if value is None or not math.isfinite(value) or spec.kind == "ratio":
         return
     is_counter = spec.kind == "counter"
     name, unit, scale = metric_name(spec.name), "", 1.0

@@ -18,8 +18,7 @@ import pytest
 from ioh import __version__
 from ioh.bpf.program import c_constant
 from ioh.commands import build_parser, commands, main, with_command
-from ioh.commands.options import cgroup_id, filters_from, layers_from, run_time_s
-from ioh.commands.text_options import text_options
+from ioh.commands.options import cgroup_id, filters_from, layers_from, run_time_s, text_options
 from ioh.model.errors import ExitCode, IohError
 from tests.sessions import Shown
 
@@ -133,18 +132,21 @@ def test_bad_arguments_are_one_line_with_status_2(
     assert cause in refused(*args)
 
 
-def test_cwidth_and_pad_are_honoured() -> None:
-    env = {"CWIDTH": "9", "PAD": "|\x1b"}
-    options = text_options(parse("text", "-d", "hist topfile", "-d", "histsz,top"), env, 100)
+def test_cwidth_and_pad_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CWIDTH", "9")
+    monkeypatch.setenv("PAD", "|\x1b")
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((100, 24)))
+    options = text_options(parse("text", "-d", "hist topfile", "-d", "histsz,top"))
     assert options.sections == {"hist", "topfile", "histsz", "top"}
     assert (options.hist.column_width, options.hist.pad) == (9, "|\\x1b")
     assert options.hist.width == 100
 
 
 @pytest.mark.parametrize("width", ["0", "x", "-4", "99999999999999999999", "6.5", "²"])
-def test_a_cwidth_that_is_no_width_is_refused(width: str) -> None:
+def test_a_cwidth_that_is_no_width_is_refused(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CWIDTH", width)
     with pytest.raises(IohError, match="CWIDTH"):
-        text_options(parse(), {"CWIDTH": width}, 80)
+        text_options(parse())
 
 
 def test_options_of_time() -> None:

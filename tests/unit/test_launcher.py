@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+UNIT_TESTS = "python -m pytest -n auto --dist worksteal tests/unit"
 
 
 @pytest.fixture
@@ -43,18 +47,12 @@ def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
     assert machine.litter == []
 
 
-def test_second_use_only_runs_ioh(machine: Machine) -> None:
+def test_second_use_only_runs_ioh_out_of_the_final_place(machine: Machine) -> None:
     machine.run()
-    status, said = machine.run("json", "a b", "*")
-    assert (status, said) == (0, [])
+    assert machine.run("json", "a b", "*") == (0, [])
     assert machine.calls == ["python -I -m ioh json a b *"]
-
-
-def test_scripts_name_the_final_place(machine: Machine) -> None:
-    machine.run()
-    assert (machine.checkout / ".venv/bin/script").read_text() == (
-        f"#!{machine.checkout}/.venv/bin/python\n"
-    )
+    script = (machine.checkout / ".venv/bin/script").read_text()
+    assert script == f"#!{machine.checkout}/.venv/bin/python\n"
 
 
 def test_only_dependencies_make_a_new_environment(machine: Machine) -> None:
@@ -260,29 +258,30 @@ def test_all_tests_run_and_the_last_line_says_so(machine: Machine) -> None:
     assert status == 0
     assert said[-1].startswith("ioh.sh: passed: ruff check, ")
     assert said[-1].endswith(", unit tests, kernel tests")
-    assert "python -m pytest -n auto --dist worksteal tests/unit -x" in machine.calls
+    assert f"{UNIT_TESTS} -x" in machine.calls
     assert machine.calls[-1] == "python -m pytest tests/kernel -x"
 
 
-def test_missing_kernel_tests_are_said_last_and_loudly(machine: Machine) -> None:
-    status, said = machine.run("--test", NO_BPF="not root")
-    assert status == 0
-    assert said[-1].endswith(", unit tests, fuzzer. THE KERNEL TESTS DID NOT RUN: not root")
-    unit = "python -m pytest -n auto --dist worksteal tests/unit"
-    assert machine.calls[-2:] == [unit, "python -m tests.fuzz 60 1"]
-
-
-def test_a_failing_linter_fails_but_the_tests_still_run(machine: Machine) -> None:
-    status, said = machine.run("--test", RUFF="1")
-    assert status == 1
-    assert said[-1] == "ioh.sh: FAILED: ruff check"
-    assert machine.calls[-1] == "python -m pytest tests/kernel"
-
-
-def test_no_test_collected_is_a_failure(machine: Machine) -> None:
-    status, said = machine.run("--test", PYTEST="5")
-    assert status == 1
-    assert said[-1] == "ioh.sh: FAILED: unit tests, kernel tests"
+@pytest.mark.parametrize(
+    ("fault", "status", "last", "calls"),
+    [
+        (
+            {"NO_BPF": "not root"}, 0,
+            ", unit tests, fuzzer. THE KERNEL TESTS DID NOT RUN: not root",
+            [UNIT_TESTS, "python -m tests.fuzz 60 1"],
+        ),
+        ({"RUFF": "1"}, 1, "ioh.sh: FAILED: ruff check", ["python -m pytest tests/kernel"]),
+        # None was collected.
+        ({"PYTEST": "5"}, 1, "ioh.sh: FAILED: unit tests, kernel tests", []),
+    ],
+)  # fmt: skip
+def test_what_fails_or_did_not_run_is_said_last_and_the_rest_still_runs(
+    machine: Machine, fault: dict[str, Any], status: int, last: str, calls: list[str]
+) -> None:
+    ended, said = machine.run("--test", **fault)
+    assert ended == status
+    assert said[-1].endswith(last)
+    assert machine.calls[len(machine.calls) - len(calls) :] == calls
 
 
 def test_a_chosen_test_runs_alone(machine: Machine) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ioh.commands import build_parser, main, screen, with_command
+from ioh.commands import main
 from ioh.model.errors import ExitCode
 from tests.sessions import Shown
 
@@ -25,16 +25,6 @@ def test_a_number_of_rows_shows_them(command: list[str], session_file: Path, sho
 
 def _with_top(command: list[str]) -> str:
     return "hist,top" if command[0] == "report" else "top"
-
-
-@pytest.mark.parametrize(
-    "words", [["--top", "5"], ["demo", "--top", "5"], ["replay", "x", "--top=5"]]
-)
-def test_the_default_number_of_rows_prints_text_too(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(screen, "has_terminal", lambda **_: True)
-    assert not screen.wants_screen(build_parser().parse_args(with_command(words)))
 
 
 @pytest.mark.parametrize("command", ["report", "compare", "text"])

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ioh.commands import main
 from ioh.model.path import Path, paths
 from ioh.sinks.json import JsonSink
 from ioh.sinks.text import TextOptions, TextSink
+from tests.sessions import Shown
 from tests.unit.snapshot_maker import by_chance, disk, layer, op, ticks
 
 ROOT = FilePath(__file__).parents[2]
@@ -229,19 +229,19 @@ def test_text_and_json_show_the_same_numbers() -> None:
     }
 
 
-def test_the_options_for_less_leave_the_path_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_options_for_less_leave_the_path_as_it_is(shown: Shown) -> None:
     """Which mounts are NFS is known from a breakdown, whether it is shown or not."""
-    file = str(ROOT / "tests/data/scenarios/server_disk.ioh")
-    assert main(["text", "-d", "path", "--no-findings", file]) == 0
-    bare = [line for line in capfd.readouterr().out.splitlines() if line.startswith("R |")]
-    assert main(["text", "-d", "path top", file]) == 0
-    assert [line for line in capfd.readouterr().out.splitlines() if line in bare] == bare
+    file = ROOT / "tests/data/scenarios/server_disk.ioh"
+    told = shown("text", "-d", "path", "--no-findings", file).splitlines()
+    bare = [line for line in told if line.startswith("R |")]
+    told = shown("text", "-d", "path top", file).splitlines()
+    assert [line for line in told if line in bare] == bare
     assert any("nfs server" in line for line in bare)
-    found = []
-    for options in ((), ("--top", "0", "--no-findings")):
-        assert main(["json", file, *options]) == 0
-        found.append([json.loads(line)["path"] for line in capfd.readouterr().out.splitlines()])
-    assert found[0] == found[1]
+    more, less = (
+        [json.loads(line)["path"] for line in shown("json", file, *options).splitlines()]
+        for options in ((), ("--top", "0", "--no-findings"))
+    )
+    assert more == less
 
 
 @given(st.integers(0, 2**32))

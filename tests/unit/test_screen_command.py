@@ -18,6 +18,7 @@ from ioh.session.reader import Session
 from tests import fakes
 from tests.pty_screen import ESC, LEFT, ROOT, PtyScreen
 from tests.sessions import recorded
+from tests.unit.test_sample import NOTHING_TO_SHOW
 
 LIVE = [sys.executable, "-m", "ioh", "--proc"]
 PRELOADED = """
@@ -75,6 +76,9 @@ def leave(shown: PtyScreen) -> None:
         (("--no-tui",), False),
         (("-d", "hist"), False),
         (("--top", "all"), False),
+        (("--top", "5"), False),  # the default, and yet asked for
+        (("demo", "--top", "5"), False),
+        (("replay", "x", "--top=5"), False),
         (("replay", "x"), True),
         (("replay", "x", "--no-tui"), False),
         (("replay", "x", "-d", "hist"), False),
@@ -280,13 +284,8 @@ def test_a_recording_from_a_pipe_leaves_the_keyboard_to_the_screen(tmp_path: Pat
 
 
 def test_where_nothing_can_be_shown_the_screen_says_what_can(tmp_path: Path) -> None:
-    program = (
-        "from tests import fakes; from tests.unit.test_sample import NOTHING; import sys; "
-        "fakes.quiet = lambda count: [fakes.sample(tick, NOTHING) for tick in range(count)]; "
-        "fakes.install(kind='quiet', delay_s=0.05); from ioh.commands import main; "
-        "sys.exit(main(['live', '-c', '0.1']))"
-    )
-    with PtyScreen([sys.executable, "-c", program], tmp_path) as shown:
+    command = [sys.executable, "-c", NOTHING_TO_SHOW, "live", "-c", "0.1"]
+    with PtyScreen(command, tmp_path) as shown:
         shown.wait_for("nothing to show of this machine")
         leave(shown)
 

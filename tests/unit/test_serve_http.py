@@ -26,7 +26,7 @@ from ioh.serve import server as server_module
 from ioh.serve.listening import listen, parse_address, url_of
 from ioh.serve.page import Page
 from ioh.serve.server import MAX_CONNECTIONS, Server
-from ioh.serve.web_config import WebConfig, read_web_config
+from ioh.serve.web_config import FOR_EVERYBODY, WebConfig, read_web_config
 from tests.sessions import Shown
 from tests.unit.serve_samples import large_host
 
@@ -36,12 +36,12 @@ TAPE = "$2b$04$aX1VNITib5ad/NyvAIJM3uFCW6zZ7y./FpXAca3B/ukEtwHPdXI96"
 
 
 @contextmanager
-def serving(config: WebConfig | None = None) -> Iterator[tuple[str, int]]:
+def serving(config: WebConfig = FOR_EVERYBODY) -> Iterator[tuple[str, int]]:
     page = Page(0, {})
     page.publish(large_host())
     listening = listen(ANYWHERE)
     with Server(listening, page, config):
-        yield url_of(listening, tls=bool(config and config.tls)), listening.getsockname()[1]
+        yield url_of(listening, tls=bool(config.tls)), listening.getsockname()[1]
 
 
 def config_of_ada(folder: Path) -> WebConfig:
