@@ -112,25 +112,10 @@ class Feed(Protocol):
     more than 50 ms, walk() and judge() for one interval each.
     """
 
-    @property
-    def mode(self) -> Mode:
-        """What the header says."""
-        ...
-
-    @property
-    def can_play(self) -> bool:
-        """Whether play_from() does anything: what has ended can be played again."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """The recording's name, printable; "" where it is live."""
-        ...
-
-    @property
-    def cycle_s(self) -> float:
-        """Time between two samples as asked for; one is late when it takes much longer."""
-        ...
+    mode: Mode
+    can_play: bool  # play_from() does something: what has ended can be played again
+    title: str  # the recording's name, printable; "" where it is live
+    cycle_s: float  # as asked for; an interval is late when it takes much longer
 
     @property
     def extent(self) -> Extent:
@@ -160,10 +145,8 @@ class Feed(Protocol):
     def judge(self, tick: int, is_wanted: IsWanted) -> Snapshot | None:
         """The same with its findings, for which several intervals before it are looked at.
 
-        Args:
-            tick: Its number.
-            is_wanted: Asked before each, given how many are yet to be looked at; where it says
-                no, None is returned at once.
+        ``is_wanted`` is asked before each, given how many are yet to be looked at; where it says
+        no, None is returned at once.
         """
         ...
 
@@ -204,9 +187,7 @@ class Feed(Protocol):
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line; returns one printable line saying what happened.
 
-        Args:
-            text: As it was typed.
-            time_unix_s: A moment of the past; None for now, in a recording under way, too.
+        ``time_unix_s`` is a moment of the past; None for now, in a recording under way, too.
         """
         ...
 
