@@ -204,7 +204,8 @@ class HostsRecorder:
     def __init__(self, names: Sequence[str], cycle_s: float) -> None:
         self._names, self._cycle_s = names, cycle_s
         self._lock = threading.RLock()
-        self._recorders: dict[str, Recorder] | None = None
+        self._is_on = False
+        self._recorders: dict[str, Recorder] = {}  # of the hosts that something came of
         self._last: dict[str, Sample] = {}
         self._marks: MarkServer | None = None
         self._folder, self._since_unix_s, self._failure = "", 0.0, ""
@@ -213,10 +214,11 @@ class HostsRecorder:
     def state(self) -> RecordingState:
         """How it stands."""
         with self._lock:
-            if (recorders := self._recorders) is None:
+            if not self._is_on:
                 return RecordingState(failure=printable(self._failure))
-            paused = next((each.paused_why for each in recorders.values() if each.paused_why), "")
-            size_bytes = sum(each.size_bytes for each in recorders.values())
+            recorders = self._recorders.values()
+            paused = next((each.paused_why for each in recorders if each.paused_why), "")
+            size_bytes = sum(each.size_bytes for each in recorders)
             return RecordingState(self._what, self._since_unix_s, size_bytes, printable(paused))
 
     @property
@@ -225,14 +227,14 @@ class HostsRecorder:
 
     def toggle(self) -> str:
         """Start a recording, or end the one under way; returns a printable line that says so."""
-        if self._recorders is not None:
+        if self._is_on:
             return self.close()
         try:
             folder, remark = recording_folder()
             with self._lock:
                 self._marks = MarkServer(lambda: self._what, self._mark)
                 self._folder, self._since_unix_s, self._failure = folder, time.time(), ""
-                self._recorders = {}
+                self._is_on = True
         except OSError as error:
             return f"not recording: {printable(reason_of(error))}"
         return f"recording {self._what} into {printable(folder)}{remark}; R ends it"
@@ -241,14 +243,17 @@ class HostsRecorder:
         """Record a host's interval, if a recording is under way; where that fails it ends."""
         try:
             with self._lock:
-                if self._recorders is not None and part.samples is not None:
+                if self._is_on and part.samples is not None:
                     self._write(part, *part.samples)
         except (OSError, ValueError, IohError) as error:
             self.close()
             self._failure = reason_of(error)
 
     def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
-        recorder = (self._recorders or {}).get(part.name) or self._begin(part)
+        if (recorder := self._recorders.get(part.name)) is None:
+            first = new_output(self._folder, part.name, self._since_unix_s)
+            recorder = Recorder(parts_of(first), cycle_s=self._cycle_s, addresses=part.addresses)
+            self._recorders[part.name] = recorder
         last = self._last.get(part.name)
         if last is not None and last is not older:
             # Its ioh may have begun anew, and its totals with it: the time since then stays empty.
@@ -257,13 +262,6 @@ class HostsRecorder:
             recorder.write(older)
         recorder.write(newer)
         self._last[part.name] = newer
-
-    def _begin(self, part: HostInterval) -> Recorder:
-        first = new_output(self._folder, part.name, self._since_unix_s)
-        made = Recorder(parts_of(first), cycle_s=self._cycle_s, addresses=part.addresses)
-        if self._recorders is not None:
-            self._recorders[part.name] = made
-        return made
 
     def mark(self, text: str) -> str:
         """Mark this moment in what is recorded of each host; returns what was done, printable."""
@@ -276,21 +274,21 @@ class HostsRecorder:
     def _mark(self, text: str) -> bool:
         """The same; False where nothing is recorded, or it waits."""
         with self._lock:
-            made = [each.mark(text) for each in (self._recorders or {}).values()]
+            made = [each.mark(text) for each in self._recorders.values()]
             return bool(made) and all(made)
 
     def close(self) -> str:
         """End it in order and make one file of all; returns a printable line that says so."""
         with self._lock:
-            recorders, self._recorders = self._recorders, None
+            recorders, self._recorders, self._is_on = self._recorders, {}, False
             self._last.clear()
             marks, self._marks = self._marks, None
         if marks is not None:
             marks.close()
-        for recorder in (recorders or {}).values():
+        for recorder in recorders.values():
             with contextlib.suppress(OSError):
                 recorder.close()
-        files = {name: each.name for name, each in (recorders or {}).items()}
+        files = {name: each.name for name, each in recorders.items()}
         if not recorders:
             return "not recorded: nothing came"
         if len(recorders) == 1:
