@@ -230,7 +230,7 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
 
                 return stack.enter_context(JoinedFeed(args.file, names, played))
             return stack.enter_context(FileFeed(args.file, played))
-        from ioh.feeds.pipe_feed import pipe_feed
+        from ioh.feeds.file_feed import pipe_feed
 
         source = ReplaySource("-", span, speed=speed, stdin_fd=take_keyboard())
         stack.enter_context(source)

@@ -1,4 +1,4 @@
-"""A screen's feed from a recording in a file: played at any pace, and followed while it grows."""
+"""A screen's feeds of recordings: files, played at any pace and followed, and pipes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ioh.feeds.findings_cache import MakeJudge, Rejudge, no_judge
 from ioh.feeds.findings_index import FindingsIndex
 from ioh.feeds.recorded_feed import RecordedFeed
+from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.feed import (
     Extent,
     IsWanted,
@@ -25,11 +26,11 @@ from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import chosen_layers
 from ioh.playback.cursor import Cursor
-from ioh.playback.replay import POLL_S, Span, no_interval
+from ioh.playback.replay import POLL_S, ReplaySource, Span, no_interval
 from ioh.playback.time_range import part_of, sane_cycle_s
 from ioh.session.reader import Session
-from ioh.session.records import Gap
-from ioh.session.stream import Tick
+from ioh.session.records import Gap, Header, Mark, to_text
+from ioh.session.stream import LostTicks, Tick
 
 # However fast it plays, no more intervals a second are reported than a screen can show.
 MIN_TELL_S = 1 / 30
@@ -338,3 +339,44 @@ class FileFeed(RecordedFeed):
     def toggle_recording(self) -> str:
         """There is nothing to record; returns a line that says so."""
         return "this is already a recording: copy the file instead"
+
+
+def pipe_feed(
+    source: ReplaySource,
+    choose: ChooseLayers,
+    run_s: float | None = None,
+    make_judge: MakeJudge = no_judge,
+) -> StreamFeed:
+    """The feed of what an open source of a pipe yields; marks and gaps become moments."""
+
+    def samples() -> Iterator[Sample]:
+        lost = 0
+        for item in source:
+            if isinstance(item, Header):
+                feed.cycle_s, feed.hostname = sane_cycle_s(item.cycle_s), to_text(item.hostname)
+            elif isinstance(item, Mark) and is_time(item.time_unix_s):
+                feed.note(TimelineEvent(item.time_unix_s, printable(to_text(item.text))))
+            elif isinstance(item, Gap) and is_time(item.from_unix_s, item.to_unix_s):
+                reason = printable(to_text(item.reason))
+                feed.note(TimelineEvent(item.from_unix_s, reason, item.to_unix_s))
+            elif isinstance(item, LostTicks):
+                lost += item.count
+            elif isinstance(item, Tick):
+                if lost:
+                    feed.note(TimelineEvent(item.sample.time_unix_s, f"{lost} samples are lost"))
+                    lost = 0
+                yield item.sample
+
+    feed = StreamFeed(
+        samples(),
+        source.stop,
+        mode="replay",
+        cycle_s=1.0,
+        hostname="host",
+        title="stdin",
+        choose=choose,
+        set_speed=source.set_speed,
+        run_s=run_s,
+        make_judge=make_judge,
+    )
+    return feed

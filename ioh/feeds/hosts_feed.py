@@ -9,8 +9,8 @@ from functools import partial
 from typing import Protocol
 
 from ioh.feeds.findings_cache import Judge, MakeJudge
-from ioh.feeds.hosts_recorder import HostsRecorder
 from ioh.feeds.recorded_feed import RunningFeed
+from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
 from ioh.model.feed import News, Overview, RecordingState, TimelineEvent
 from ioh.model.finding import Finding, worst_first

@@ -108,12 +108,12 @@ class JoinedFeed(Closing):
         if not 0 < news.snapshot.time_unix_s - self._played_unix_s < _AGAIN_S:
             self._judges = self._new_judges()
         self._played_unix_s = news.snapshot.time_unix_s
-        for name, other in others.items():
+        for name, (tick, other) in others.items():
             at = self.names.index(name)
-            there = self.feeds[at].chosen(other.interval.snapshot)
+            there = self.feeds[at].chosen(other.snapshot)
             if (judge := self._judges.get(name)) is not None:
                 there = judge.judge(with_own_pairs(there, found, name))
-            tell(News(other.tick, replace(there, pairs=found, name=name), host=at))
+            tell(News(tick, replace(there, pairs=found, name=name), host=at))
 
     def _new_judges(self) -> dict[str, NamedJudge]:
         made = ((name, self._played.make_judge()) for name in self.names)

@@ -112,21 +112,10 @@ class Feed(Protocol):
     more than 50 ms, walk() and judge() for one interval each.
     """
 
-    @property
-    def mode(self) -> Mode:
-        """What the header says."""
-
-    @property
-    def can_play(self) -> bool:
-        """Whether play_from() does anything: what has ended can be played again."""
-
-    @property
-    def title(self) -> str:
-        """The recording's name, printable; "" where it is live."""
-
-    @property
-    def cycle_s(self) -> float:
-        """Time between two samples as asked for; one is late when it takes much longer."""
+    mode: Mode
+    can_play: bool  # play_from() does something: what has ended can be played again
+    title: str  # the recording's name, printable; "" where it is live
+    cycle_s: float  # as asked for; an interval is late when it takes much longer
 
     @property
     def extent(self) -> Extent:

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
@@ -126,12 +126,8 @@ class JoinedRounds:
                 yield HostInterval(name, addresses, found)
 
 
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """Another host's interval that goes with one: ``tick`` is its number there."""
-
-    tick: int
-    interval: HostInterval
+# Another host's interval that goes with one, and its number there, by host.
+Beside = dict[str, tuple[int, HostInterval]]
 
 
 class Companions(Closing):
@@ -146,7 +142,7 @@ class Companions(Closing):
         self._known: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._which = (0.0, 0.0)  # of the newest interval asked for: its end and its length
-        self._found: tuple[dict[str, Companion], tuple[Pair, ...]] = ({}, ())
+        self._found: tuple[Beside, tuple[Pair, ...]] = ({}, ())
 
     def close(self) -> None:
         """Close what was opened."""
@@ -155,20 +151,20 @@ class Companions(Closing):
                 session.close()
             self._sessions.clear()
 
-    def of(self, snapshot: Snapshot) -> tuple[dict[str, Companion], tuple[Pair, ...]]:
+    def of(self, snapshot: Snapshot) -> tuple[Beside, tuple[Pair, ...]]:
         """The intervals of other hosts that end within half of one of it, and all pairs in them."""
         with self._lock:
             which = (snapshot.time_unix_s, snapshot.interval_s)
             if self._which != which:
                 others = self._others(snapshot)
                 own = HostInterval(self._own, self._addresses, snapshot)
-                hosts = [own, *(other.interval for other in others.values())]
+                hosts = [own, *(there for _, there in others.values())]
                 self._which, self._found = which, (others, pairs(hosts, self._known))
             return self._found
 
-    def _others(self, snapshot: Snapshot) -> dict[str, Companion]:
+    def _others(self, snapshot: Snapshot) -> Beside:
         self._open()
-        found = {}
+        found: Beside = {}
         for name, session in self._sessions.items():
             until_s = snapshot.time_unix_s + self._cycle_s / 2
             end = session.tick_at(until_s)
@@ -176,7 +172,7 @@ class Companions(Closing):
             begin = min(end - 1, session.tick_at(until_s - snapshot.interval_s))
             there = self._cursors[name].between(begin, end)
             if there is not None and self._is_near(there, snapshot):
-                found[name] = Companion(end, HostInterval(name, addresses_of(session), there))
+                found[name] = (end, HostInterval(name, addresses_of(session), there))
         return found
 
     def _is_near(self, there: Snapshot, here: Snapshot) -> bool:

@@ -21,11 +21,10 @@ from ioh.model.errors import ExitCode
 from ioh.model.feed import Feed, Hosts, News
 from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
-from ioh.tui import textual_fixes
 from ioh.tui.actions import Context, act, pasted, refusal, typed, with_valid_choice
 from ioh.tui.canvas import Canvas
 from ioh.tui.drill_down import narrowed
-from ioh.tui.driver import TerminalDriver
+from ioh.tui.driver import TerminalDriver, correct_environment
 from ioh.tui.effects import Effects
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.keys import find_key
@@ -64,7 +63,7 @@ class IohApp(App[int]):
         first: Snapshot | None = None,
         remembered: Preferences | None = None,
     ) -> None:
-        textual_fixes.apply()
+        correct_environment()
         self.options = options = options or ScreenOptions()
         # The terminal's own background and 16 colours stay what the user made them.
         super().__init__(TerminalDriver, ansi_color=True)

@@ -15,9 +15,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ioh.tui.changes import changed_runs
 from ioh.tui.driver import TerminalDriver
-from ioh.tui.patch import Paint, pieces_of
+from ioh.tui.patch import Paint, changed_runs, pieces_of
 from ioh.tui.render.glyphs import to_ascii
 from ioh.tui.render.line import Hit, Line, ScreenFrame
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ioh.model.errors import ExitCode
+from ioh.model.printable import printable
 from ioh.model.snapshot import Snapshot
+from ioh.rights.files import can_create_here, create
 from ioh.sinks.cells import clock
-from ioh.tui import export_actions
+from ioh.sinks.text import TextOptions, TextSink
+from ioh.tui.picture import svg
+from ioh.tui.render.glyphs import drawn_in_ascii
+from ioh.tui.render.panels import breakdown, shown_layer
+from ioh.tui.theme import styles_for
 
 if TYPE_CHECKING:
     from ioh.tui.app import IohApp
 
 Argument = str | int | float
+_COPY_WIDTH = 200
+_COPY_HEIGHT = 1000
 
 
 class Effects:
@@ -108,21 +120,37 @@ class Effects:
         self._app.state = replace(self._app.state, screen="compare", scroll=0, prompt="")
 
     def _copy(self) -> str:
+        """Send the breakdown shown to the clipboard, as wide and as long as it takes."""
         panel = self._app.panel_view()
         if panel is None:
             return ""
-        text = export_actions.table_text(panel)
-        if not text:
+        layer = shown_layer(panel)
+        if layer is None or not layer.spec.tables:
             return "no table to copy here"
-        self._app.copy_to_clipboard(text)
-        return export_actions.copied()
+        text = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text()
+        self._app.copy_to_clipboard(drawn_in_ascii(text) if panel.is_ascii else text)
+        # Nothing answers, and tmux may keep it to itself.
+        said = "sent to the terminal's clipboard (OSC 52)"
+        if os.environ.get("TERM", "").startswith(("tmux", "screen")):
+            said += "; in tmux: set -s set-clipboard on"
+        return said
 
     def _save(self) -> str:
-        app = self._app
-        if app.view.shown is None:
+        """Write the screen as a picture and as text, with all numbers below."""
+        app, shown = self._app, self._app.view.shown
+        if shown is None:
             return "nothing to save yet"
-        utc = app.options.utc
-        return export_actions.save(app.frame(), app.view.shown, app.theme_name, utc=utc)
+        frame, theme = app.frame(), app.theme_name
+        title = f"ioh {printable(shown.hostname, 64)}"
+        picture = svg(frame, styles_for(theme, "truecolor"), title, is_light=theme == "light")
+        options = TextOptions(sections=frozenset({"all"}), top=20, utc=app.options.utc)
+        numbers = frame.text() + "\n" + TextSink(options).render(shown)
+        stem = stem_of(shown.hostname, shown.time_unix_s)
+        try:
+            paths = [write_new(stem + ".svg", picture), write_new(stem + ".txt", numbers)]
+        except OSError as error:
+            return f"cannot save: {error.strerror}"
+        return f"saved {paths[0]} and {paths[1]}"
 
     def _mouse(self) -> str:
         driver = self._app.terminal
@@ -132,3 +160,35 @@ class Effects:
         if driver.has_mouse:
             return "mouse on: clicks and the wheel are ioh's"
         return "mouse off: the terminal selects text"
+
+
+def writable_folder() -> str:
+    """The current directory, else the one for temporary files: root may have been given up."""
+    return "." if can_create_here() else tempfile.gettempdir()
+
+
+def write_new(name: str, text: str) -> str:
+    """Write a new file, readable by its owner alone; returns its path.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    folder = writable_folder()
+    stem, extension = os.path.splitext(name)  # noqa: PTH122
+    for number in range(1, 1000):
+        suffix = "" if number == 1 else f"-{number}"
+        path = os.path.join(folder, f"{stem}{suffix}{extension}").removeprefix("./")  # noqa: PTH118
+        try:
+            fd = create(path)
+        except FileExistsError:
+            continue
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        return path
+    raise FileExistsError(None, "too many files of that name", name)
+
+
+def stem_of(hostname: str, time_unix_s: float) -> str:
+    """``ioh-db01-20261121-144447``, in local time; as a recording is called."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", hostname)[:64].lstrip(".-") or "host"
+    return f"ioh-{host}-" + time.strftime("%Y%m%d-%H%M%S", time.localtime(time_unix_s))

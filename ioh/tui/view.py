@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ioh.model.feed import Feed, News
+from ioh.model.feed import Feed, News, TimelineEvent
 from ioh.model.filters import options_told
 from ioh.model.printable import printable
 from ioh.model.snapshot import LayerSnapshot, Snapshot
-from ioh.tui.baseline import Baseline
-from ioh.tui.finding_times import FindingTimes
 from ioh.tui.first_picture import STARTING
 from ioh.tui.history import Past
 from ioh.tui.options import ScreenOptions
 from ioh.tui.prefetch import Found, Prefetch
+from ioh.tui.render.compare import Compared
 from ioh.tui.render.header import HeaderView
 from ioh.tui.render.timeline import TimelineView, passed_moment
 from ioh.tui.state import Narrow
-from ioh.tui.time_navigation import TimeNavigation
+from ioh.tui.time_navigation import FindingTimes, TimeNavigation
 
 HISTORY_INTERVALS = 300
 _NARROWED = 48  # columns
@@ -133,3 +132,52 @@ def _told(shown: Snapshot | None) -> list[str]:
     layers = shown.layers.values() if shown else ()
     notes = (note for x in layers if isinstance(x, LayerSnapshot) for note in x.notes)
     return list(options_told(notes))
+
+
+class Baseline:
+    """Pins what is shown, or has a mark's interval fetched.
+
+    Shape:
+        ``snapshot`` is None until there is one; ``text`` that of its mark, "" where it has none.
+
+    ``request`` asks for an interval of the feed by its number; take() gets the answer.
+    """
+
+    def __init__(self, feed: Feed, request: Callable[[int], None]) -> None:
+        self._feed, self._request = feed, request
+        self.snapshot: Snapshot | None = None
+        self.text = ""
+        self._asked: TimelineEvent | None = None
+
+    def pin(self, shown: Snapshot, text: str = "") -> None:
+        """Compare with this one from now on; a mark's that is being fetched is not wanted."""
+        self.snapshot, self.text, self._asked = shown, text, None
+
+    def marks(self) -> list[TimelineEvent]:
+        """All there are, the newest first; a gap is none."""
+        marks = (moment for moment in self._feed.moments() if moment.until_unix_s is None)
+        return sorted(marks, key=lambda mark: -mark.time_unix_s)
+
+    def nearest(self, shown: Snapshot) -> TimelineEvent | None:
+        """The last mark before the interval shown, else the first one after it."""
+        marks, begin_s = self.marks(), shown.time_unix_s - shown.interval_s
+        before = next((mark for mark in marks if mark.time_unix_s <= begin_s), None)
+        after = (mark for mark in reversed(marks) if mark.time_unix_s > shown.time_unix_s)
+        return before or next(after, None)
+
+    def ask(self, mark: TimelineEvent) -> None:
+        """Have the interval fetched that holds it: the one after the last that ends before it."""
+        self._asked = mark
+        self._request(self._feed.extent.nearest(self._feed.tick_at(mark.time_unix_s) + 1))
+
+    def take(self, found: Snapshot | None) -> bool:
+        """Compare with what ask() brought; False where that interval is lost."""
+        if self._asked is not None and found is not None:
+            self.pin(found, self._asked.text)
+        return found is not None
+
+    def compared(self) -> Compared | None:
+        """What the screen is to draw of it; None where there is nothing."""
+        if self.snapshot is None:
+            return None
+        return Compared(self.snapshot, self.text, self.marks())

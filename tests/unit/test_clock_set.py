@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -67,17 +68,22 @@ def test_a_report_is_of_all_of_it(session_file: Path, step_s: int, shown: Shown)
     assert f"! the clock jumped by {step_s:+,} s" in told
 
 
-@STEPS
-def test_findings_of_a_report_are_of_all_of_it(tmp_path: Path, step_s: int, shown: Shown) -> None:
-    path = tmp_path / "s.ioh"
+def shifted(path: Path, shift_s: Callable[[int], float]) -> Path:
+    """The sample recording, its clock off by so much at each tick."""
     with Session(str(bundled_path(SAMPLE))) as session:
-        samples = [tick.sample for tick in session.ticks(0)]
+        ticks = list(session.ticks(0))
     path.write_bytes(
         recorded(
-            replace(sample, time_unix_s=sample.time_unix_s + (step_s if tick >= 36 else 0))
-            for tick, sample in enumerate(samples)
+            replace(each.sample, time_unix_s=each.sample.time_unix_s + shift_s(each.tick))
+            for each in ticks
         )
     )
+    return path
+
+
+@STEPS
+def test_findings_of_a_report_are_of_all_of_it(tmp_path: Path, step_s: int, shown: Shown) -> None:
+    path = shifted(tmp_path / "s.ioh", lambda tick: step_s if tick >= 36 else 0)
     found, meant = (
         set(re.findall("(?m)^[!i]{1,2} +([A-Z][^:]*):", shown("report", of)))
         for of in (path, "sample")
@@ -116,13 +122,5 @@ def test_a_mark_before_another_is_no_end(session_file: Path, refused: Shown) -> 
 
 def test_a_report_tells_no_jump_of_nothing(tmp_path: Path, shown: Shown) -> None:
     """A clock that is set back and forth, as NTP does after a start."""
-    path = tmp_path / "s.ioh"
-    with Session(str(bundled_path(SAMPLE))) as session:
-        samples = [tick.sample for tick in session.ticks(0)]
-    path.write_bytes(
-        recorded(
-            replace(sample, time_unix_s=sample.time_unix_s - 1.2 * (tick >= 36) + (tick >= 40))
-            for tick, sample in enumerate(samples)
-        )
-    )
+    path = shifted(tmp_path / "s.ioh", lambda tick: (tick >= 40) - 1.2 * (tick >= 36))
     assert "jumped" not in shown("report", path)

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed, Played
-from ioh.feeds.pipe_feed import pipe_feed
+from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
 from ioh.feeds.stream_feed import StreamFeed
 from ioh.model.derive import derive
 from ioh.model.feed import Feed, FeedEnded

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ioh.feeds import file_feed
-from ioh.feeds.file_feed import FileFeed, Played
-from ioh.feeds.pipe_feed import pipe_feed
+from ioh.feeds.file_feed import FileFeed, Played, pipe_feed
 from ioh.model.derive import derive
 from ioh.model.errors import IohError
 from ioh.model.feed import Feed, FeedEnded, TimelineEvent

@@ -22,7 +22,7 @@ from ioh.playback.time_range import parse_when
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
-from ioh.tui.finding_times import FindingTimes
+from ioh.tui.time_navigation import FindingTimes
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
 from tests.screens import FINDINGS, minute

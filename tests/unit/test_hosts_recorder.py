@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ioh.feeds import screen_recorder
-from ioh.feeds.hosts_recorder import HostsRecorder
+from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.model.errors import IohError
 from ioh.model.intervals import interval
 from ioh.model.snapshot import LayerSnapshot

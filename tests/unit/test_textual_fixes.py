@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ioh.commands.terminal import _size as screen_size
-from ioh.tui import textual_fixes
+from ioh.tui.driver import correct_environment
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, columns: int, lines: int) -> None:
 
 def test_a_terminal_that_says_its_size_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal(monkeypatch, 80, 24)
-    textual_fixes.apply()
+    correct_environment()
     assert not {"COLUMNS", "LINES"} & set(os.environ)
     assert screen_size() == (80, 24)
 
@@ -32,7 +32,7 @@ def test_one_that_does_not_is_as_large_as_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal(monkeypatch, 0, 0)
-    textual_fixes.apply()
+    correct_environment()
     assert (os.environ["COLUMNS"], os.environ["LINES"]) == ("120", "40")
     assert screen_size() == (120, 40), "the first picture is as large as the screen"
     monkeypatch.delenv("COLUMNS")
@@ -44,5 +44,5 @@ def test_without_a_terminal_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) 
         raise OSError(fd)
 
     monkeypatch.setattr(os, "get_terminal_size", fail)
-    textual_fixes.apply()
+    correct_environment()
     assert (os.environ["COLUMNS"], os.environ["LINES"]) == ("120", "40")

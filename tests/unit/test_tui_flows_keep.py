@@ -11,9 +11,9 @@ import pytest
 from textual import events
 
 from ioh.model.errors import ExitCode
-from ioh.tui import export_actions
+from ioh.tui import effects
 from ioh.tui.app import IohApp
-from ioh.tui.export_actions import stem_of, writable_folder, write_new
+from ioh.tui.effects import stem_of, writable_folder, write_new
 from ioh.tui.keyboard import NO_ESCAPE
 from ioh.tui.options import ScreenOptions
 from ioh.tui.palette import commands
@@ -96,7 +96,7 @@ async def test_s_never_writes_over_anything(on: Stage, folder: Path) -> None:
 async def test_what_cannot_be_saved_is_said(
     on: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_actions, "writable_folder", lambda: "/proc/1/nowhere")
+    monkeypatch.setattr(effects, "writable_folder", lambda: "/proc/1/nowhere")
     await on.press("S")
     assert "cannot save: " in on.lines[-1]
     await on.push()

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.style import Style
 
-from ioh.tui.changes import Runs
-from ioh.tui.patch import Paint, pieces_of, strip_of
+from ioh.tui.patch import Paint, Runs, pieces_of, strip_of
 from ioh.tui.render.line import Line
 
 STYLES = {"": Style(), "strong": Style(bold=True), "warn": Style(color="red", bgcolor="blue")}

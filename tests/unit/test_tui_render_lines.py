@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ioh.model.snapshot import OpStats
 from ioh.sinks.cells import display_width
-from ioh.tui.changes import changed_runs
+from ioh.tui.patch import changed_runs
 from ioh.tui.render.columns import Column, cells, fitting, titles
 from ioh.tui.render.line import Line, ScreenFrame, beside, clipped, heading
 

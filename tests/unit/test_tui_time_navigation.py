@@ -13,11 +13,10 @@ from ioh.model.feed import Extent, TimelineEvent
 from ioh.model.snapshot import Snapshot
 from ioh.tui import history, prefetch
 from ioh.tui.drill_down import narrowed
-from ioh.tui.finding_times import FindingTimes
 from ioh.tui.history import Past, point_of, series
 from ioh.tui.prefetch import Found, Prefetch
 from ioh.tui.state import Narrow
-from ioh.tui.time_navigation import TimeNavigation
+from ioh.tui.time_navigation import FindingTimes, TimeNavigation
 from tests.demo_samples import START_S
 from tests.screen_feed import FakeFeed
 from tests.screens import FINDINGS, MOMENTS, minute
