@@ -44,7 +44,7 @@ def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
     one_for_all.volume.loop.restore_queue()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def own() -> Iterator[Ioh]:
     """One ioh that watches the calls of the tests themselves."""
     with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
