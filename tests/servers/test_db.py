@@ -10,6 +10,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from operator import sub
 from pathlib import Path
 
@@ -33,9 +34,8 @@ COUNTERS = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster()
-    yield made
-    made.close()
+    with closing(Cluster()) as made:
+        yield made
 
 
 def counters(cluster: Cluster) -> dict[str, int]:
@@ -268,7 +268,7 @@ def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) 
 
 
 def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
-    with contextlib.closing(Cluster()) as other, watched(2) as ioh:
+    with closing(Cluster()) as other, watched(2) as ioh:
         cluster.pgbench("-t", "100")
         other.pgbench("-t", "30")
     commits = {f"postgres {c.port}": 0 for c in (cluster, other)}
