@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import struct
 import subprocess
 import time
@@ -319,15 +318,12 @@ def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
 
 def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
     assert set(semaphores(cluster.pid)) == {0}
-    ioh = Ioh(*LAYER)
-    try:
+    with Ioh(*LAYER) as ioh:
         wait_until_seen(ioh)
         assert min(semaphores(cluster.pid)) >= 1  # one for each place
         family = (ioh.process.pid, *children(ioh.process.pid))
         subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
         wait_until(lambda: set(semaphores(cluster.pid)) == {0}, 5)
-    finally:
-        ioh.end(signal.SIGKILL)
 
 
 def semaphores(pid: int) -> list[int]:
