@@ -52,7 +52,7 @@ settings.register_profile("untimed", deadline=None, max_examples=50)
 settings.load_profile("untimed")
 
 # They compare for the tests: say what differs, as a test does.
-pytest.register_assert_rewrite("tests.kernel.rig", "tests.kernel.fio_truth")
+pytest.register_assert_rewrite("tests.kernel.rig", "tests.kernel.fio_truth", "tests.kernel.direct")
 
 KERNEL_TESTS = (Path(__file__).parent / "kernel", Path(__file__).parent / "scenarios")
 VM_TESTS = Path(__file__).parent / "vm"

@@ -71,11 +71,7 @@ class PtyScreen:
 
     def wait_for(self, *texts: str) -> None:
         """Wait until all of these have been shown."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while missing := [text for text in texts if text not in self.text]:
-            assert time.monotonic() < deadline, f"{missing} not in {self.text[-3000:]}"
-            assert not self.has_ended(), f"{missing} not in {self.text[-3000:]}"
-            self.read()
+        self.wait_until(lambda: all(text in self.text for text in texts))
 
     def press(self, *keys: str) -> None:
         """Send keys, one after the other."""

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,22 +19,17 @@ from tests.kernel.rig import Ioh, Loop, Volume, recording, run
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
     """A fresh ext4 of 512 MiB on a loop device of its own."""
-    made = Volume(tmp_path)
-    try:
+    with closing(Volume(tmp_path)) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")
 def one_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedVolume]:
-    made = Volume(tmp_path_factory.mktemp("watched"))
-    try:
-        options = ("--device", made.device, "--layers", "syscall,block")
-        with recording(*options) as ioh:
-            yield WatchedVolume(made, ioh)
-    finally:
-        made.close()
+    with (
+        closing(Volume(tmp_path_factory.mktemp("watched"))) as made,
+        recording("--device", made.device, "--layers", "syscall,block") as ioh,
+    ):
+        yield WatchedVolume(made, ioh)
 
 
 @pytest.fixture
@@ -44,7 +40,7 @@ def watched(one_for_all: WatchedVolume) -> Iterator[WatchedVolume]:
     one_for_all.volume.loop.restore_queue()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def own() -> Iterator[Ioh]:
     """One ioh that watches the calls of the tests themselves."""
     with recording("--pid", str(os.getpid()), "--layers", "syscall") as ioh:
@@ -54,11 +50,10 @@ def own() -> Iterator[Ioh]:
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[Loop]:
     """A bare loop device of 512 MiB without a file system."""
-    made = Loop(tmp_path)
-    try:
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    with closing(Loop(folder)) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
@@ -72,9 +67,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
-    made = Namespace("a")
-    yield made
-    made.close()
+    with closing(Namespace("a")) as made:
+        yield made
 
 
 @pytest.fixture

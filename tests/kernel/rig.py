@@ -195,16 +195,13 @@ class Ioh(Running):
 @contextlib.contextmanager
 def recording(*arguments: str, cycle_s: float = CYCLE_S) -> Iterator[Ioh]:
     """Run `ioh json` around a workload: from its first interval to one after the workload."""
-    ioh = Ioh(*arguments, cycle_s=cycle_s)
-    try:
+    with Ioh(*arguments, cycle_s=cycle_s) as ioh:
         ioh.wait_for_lines(1)
         # Under emulation a probe can come late; until then /proc feeds its layer.
         while LATE in json.dumps(ioh.intervals[-1]):
             ioh.wait_for_lines(len(ioh.intervals) + 1)
         yield ioh
         ioh.settle()
-    finally:
-        ioh.end()
 
 
 class Loop:

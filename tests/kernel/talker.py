@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 TIMEOUT_S = 300 if os.environ.get("IOH_IN_VM") else 60
 _T = TypeVar("_T")
 _Talker = TypeVar("_Talker", bound="Talker")
+_Running = TypeVar("_Running", bound="Running")
 
 
 def wait_until(
@@ -96,12 +97,18 @@ class Reader(threading.Thread):
 
 
 class Running:
-    """A program whose output and messages are taken in as they come."""
+    """A program whose output and messages are taken in; a context manager, which ends it."""
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, **options)
         self.output, self.messages = Reader(self.process.stdout), Reader(self.process.stderr)
+
+    def __enter__(self: _Running) -> _Running:  # noqa: PYI019
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self, number: int = signal.SIGTERM, within_s: float = 10) -> None:
         """Ask it to, and see to it."""

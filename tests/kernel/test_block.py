@@ -90,15 +90,14 @@ def test_each_row_is_of_its_interval(loop: Loop) -> None:
 
     reader = threading.Thread(target=read_on)
     reader.start()
-    ioh = Ioh("--device", loop.path, "--layers", "block", cycle_s=0.5)
     try:
-        ioh.wait_for_lines(2)
-        while len(list(ioh.intervals_of("block"))) < 3:
-            ioh.wait_for_lines(len(ioh.intervals) + 1)
+        with Ioh("--device", loop.path, "--layers", "block", cycle_s=0.5) as ioh:
+            ioh.wait_for_lines(2)
+            while len(list(ioh.intervals_of("block"))) < 3:
+                ioh.wait_for_lines(len(ioh.intervals) + 1)
     finally:
         is_over.set()
         reader.join()
-        ioh.end()
     for interval in ioh.intervals_of("block"):
         block = interval["layers"]["block"]
         (line,) = block["top"]["device"]

@@ -14,6 +14,7 @@ import pytest
 from tests.kernel.direct import read_directly
 from tests.kernel.mounts import mounted
 from tests.kernel.named_reader import NamedReader
+from tests.kernel.part import WatchedVolume
 from tests.kernel.rig import (
     MIB,
     Ioh,
@@ -158,21 +159,17 @@ def test_another_device_is_left_out(volume: Volume, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])
 def test_what_requests_to_another_device_become(
-    volume: Volume, engine: str, tmp_path: Path
+    watched: WatchedVolume, loop: Loop, engine: str
 ) -> None:
-    other = Loop(tmp_path, 64 * MIB)
-    try:
-        other.set_queue("max_sectors_kb", "64")
-        options = {"bs": "1m", "size": "16m", "iodepth": 4, "direct": 1, "rw": "read"}
-        with recording("--device", volume.device, "--layers", "syscall") as ioh:
-            before = other.stats()
-            fio(Path("/"), filename=other.path, ioengine=engine, **options)
-            disk = other.stats() - before
-        assert disk.reads >= 16 * 16
-        assert ioh.counts("syscall") == {}
-        assert ioh.metric("syscall", "lower_splits") == 0
-    finally:
-        other.close()
+    loop.set_queue("max_sectors_kb", "64")
+    options = {"bs": "1m", "size": "16m", "iodepth": 4, "direct": 1, "rw": "read"}
+    with watched.part() as ioh:
+        before = loop.stats()
+        fio(Path("/"), filename=loop.path, ioengine=engine, **options)
+        disk = loop.stats() - before
+    assert disk.reads >= 16 * 16
+    assert ioh.counts("syscall") == {}
+    assert ioh.metric("syscall", "lower_splits") == 0
 
 
 def test_a_partition_stands_for_its_disk(loop: Loop, tmp_path: Path) -> None:

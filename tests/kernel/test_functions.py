@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -175,15 +174,11 @@ def test_a_program_that_only_its_own_mount_namespace_has(tmp_path: Path) -> None
 
 
 def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
-    ioh = Ioh("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}")
-    try:
+    with Ioh("--layers", "db", "--function", f"look={PYTHON}:{FUNCTION}") as ioh:
         wait_for_servers(ioh, 0)
         traced_s = caller.call(20_000)
         traces = Traces(ioh.process.pid)
         os.kill(ioh.process.pid, signal.SIGKILL)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            ioh.end(signal.SIGKILL)
     assert traces.programs
     traces.assert_gone()
     assert caller.call(20_000) < traced_s / 2  # no trap any more

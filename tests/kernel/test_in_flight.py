@@ -35,8 +35,7 @@ def write_one(path: str, place: int) -> None:
 
 def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
     """A loop device over a file of the volume stops when the volume's file system is frozen."""
-    upper = Loop(volume.mount, 64 * MIB)
-    try:
+    with contextlib.closing(Loop(volume.mount, 64 * MIB)) as upper:
         with recording("--device", upper.path, "--layers", "syscall,block") as ioh:
             threads = [
                 threading.Thread(target=write_one, args=(upper.path, place))
@@ -64,8 +63,6 @@ def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
         # They ended at last, and took all of that time.
         slowest = max(numbers["max_us"] or 0 for numbers in ioh.ops("syscall", "write_direct"))
         assert slowest > 3e6 * ioh.cycle_s
-    finally:
-        upper.close()
 
 
 READ_ON = """

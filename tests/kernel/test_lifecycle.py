@@ -90,12 +90,9 @@ def traces_of_a_whole(pid: int) -> Traces:
 
 @contextlib.contextmanager
 def running(*arguments: str) -> Iterator[Ioh]:
-    ioh = Ioh(*arguments)
-    try:
+    with Ioh(*arguments) as ioh:
         ioh.wait_for_lines(1)
         yield ioh
-    finally:
-        ioh.end(signal.SIGKILL)
 
 
 def test_ten_kills_in_a_row() -> None:
@@ -110,13 +107,12 @@ def test_ten_kills_in_a_row() -> None:
 @pytest.mark.parametrize("delay_ms", [30, 100, 200, 300, 500, 700])
 def test_killed_while_it_starts(delay_ms: int) -> None:
     """Whatever the loader and its compiling children are at in that moment."""
-    ioh = Ioh()
-    time.sleep(delay_ms / 1e3)
-    traces = Traces(ioh.process.pid)
-    os.kill(ioh.process.pid, signal.SIGKILL)
-    ioh.process.wait(5)
-    traces.assert_gone()
-    ioh.end(signal.SIGKILL)
+    with Ioh() as ioh:
+        time.sleep(delay_ms / 1e3)
+        traces = Traces(ioh.process.pid)
+        os.kill(ioh.process.pid, signal.SIGKILL)
+        ioh.process.wait(5)
+        traces.assert_gone()
 
 
 @pytest.mark.parametrize(

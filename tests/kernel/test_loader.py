@@ -8,7 +8,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,8 @@ from ioh.bpf.compiler import probe_source
 from ioh.bpf.loader import start_loader
 from ioh.layers import find_layer
 from ioh.model.filters import Filters
-from tests.kernel.rig import ended, ioh_command
+from tests.kernel.rig import START_S, ended, ioh_command
+from tests.kernel.talker import Running, wait_until
 
 # In bcc's interface of Python's own.
 pytestmark = pytest.mark.filterwarnings("ignore:not a bytes object:DeprecationWarning")
@@ -100,10 +100,8 @@ def test_a_compiler_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with started() as loader:
         loader.request({"verb": "attach", "layer": "block"})
-        deadline = time.monotonic() + WAIT_S
         path = Path(f"/proc/{loader.pid}/task/{loader.pid}/children")
-        while not (found := path.read_text().split()):
-            assert time.monotonic() < deadline
+        found = wait_until(lambda: path.read_text().split(), WAIT_S, pause_s=0)
         os.kill(int(found[0]), signal.SIGKILL)
         got = loader.answer(WAIT_S)
     assert got is not None
@@ -156,17 +154,12 @@ def may_look(pid: int, uid: int) -> bool:
 
 def test_nobody_of_the_callers_user_takes_maps_or_the_channel() -> None:
     environment = {**os.environ, "SUDO_UID": "65534", "SUDO_GID": "65534"}
-    command = ioh_command("json", "-c", "0.3")
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as ioh:
-        try:
-            assert ioh.stdout is not None
-            first = json.loads(ioh.stdout.readline())
-            (loader,) = Path(f"/proc/{ioh.pid}/task/{ioh.pid}/children").read_text().split()
-            assert first["layers"]["block"]["source"] == "bpf"
-            status = Path(f"/proc/{ioh.pid}/status").read_text()
-            assert "Uid:\t65534\t65534\t65534\t65534\n" in status
-            assert not may_look(ioh.pid, 65534)
-            assert not may_look(int(loader), 65534)
-        finally:
-            ioh.terminate()
-            ioh.communicate()
+    with Running(ioh_command("json", "-c", "0.3"), env=environment) as ioh:
+        ioh.output.wait_for(1, START_S)
+        first, pid = json.loads(ioh.output.lines[0]), ioh.process.pid
+        (loader,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert first["layers"]["block"]["source"] == "bpf"
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert "Uid:\t65534\t65534\t65534\t65534\n" in status
+        assert not may_look(pid, 65534)
+        assert not may_look(int(loader), 65534)

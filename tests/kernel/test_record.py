@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from ioh.model.sample import Sample
 from ioh.session.check import check
 from ioh.session.frame import Damage
@@ -43,6 +45,15 @@ def full_disk(process: subprocess.Popen[bytes], volume: Volume) -> Iterator[None
     yield
     ballast.unlink()
     assert any(b"recording again; " in line for line in lines)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Volume]:
+    """A volume that is soon full."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    with contextlib.closing(Volume(folder, 16 * MIB)) as made:
+        yield made
 
 
 @contextlib.contextmanager
@@ -169,54 +180,46 @@ def assert_holds_all_but_one(path: Path) -> None:
     assert held in (taken, taken[:-1])
 
 
-def test_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
-    volume = Volume(tmp_path, 16 * MIB)
-    try:
-        path = volume.mount / "a.ioh"
-        options = ("-c", str(CYCLE_S), "--layers", "block,tcp")
-        with recording_into(path, *options) as process:
-            await_bytes(path, 4000, process)
-            with full_disk(process, volume), Session(str(path)) as session:
-                told = len(session)
-                assert told > 1
-            await_ticks(path, 5)
-        found = check(str(path))
-        assert found.faults == []
-        assert found.is_ended
-        assert len(found.gaps) == 1
-        assert found.gaps[0].reason == b"No space left on device"
-        assert found.ticks >= told + 5
-    finally:
-        volume.close()
+def test_a_full_disk_costs_the_gap_and_no_more(small: Volume) -> None:
+    path = small.mount / "a.ioh"
+    options = ("-c", str(CYCLE_S), "--layers", "block,tcp")
+    with recording_into(path, *options) as process:
+        await_bytes(path, 4000, process)
+        with full_disk(process, small), Session(str(path)) as session:
+            told = len(session)
+            assert told > 1
+        await_ticks(path, 5)
+    found = check(str(path))
+    assert found.faults == []
+    assert found.is_ended
+    assert len(found.gaps) == 1
+    assert found.gaps[0].reason == b"No space left on device"
+    assert found.ticks >= told + 5
 
 
-def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(tmp_path: Path) -> None:
-    (tmp_path / "busy").mkdir()
-    volume, busy = Volume(tmp_path, 16 * MIB), Volume(tmp_path / "busy")
-    try:
-        options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
-        with recording_into(volume.mount / "a.ioh", *options) as process:
-            with load(busy):  # a quiet machine takes minutes for a part
-                await_bytes(volume.mount / "a-0001.ioh", 62_000, process)
-            with full_disk(process, volume):  # near the size of a part: the next one may find it
-                pass
-            with load(busy):
-                await_bytes(volume.mount / "a-0002.ioh", 6000, process)
-        gaps = 0
-        last: Sample | None = None
-        paths = sorted(volume.mount.glob("a-*.ioh"))
-        assert [path.name for path in paths][:2] == ["a-0001.ioh", "a-0002.ioh"]
-        for path in paths:
-            assert check(str(path)).faults == []
-            with Session(str(path)) as session:
-                held = [tick.sample for tick in session.ticks(0)]
-                gaps += len(session.gaps())
-                assert last is None or held[0] == last
-                last = held[-1]
-        assert gaps == 1
-    finally:
-        volume.close()
-        busy.close()
+def test_an_endless_recording_on_a_full_disk_costs_the_gap_and_no_more(
+    volume: Volume, small: Volume
+) -> None:
+    options = ("--max-size", "64k", "--keep", "9", "-c", str(CYCLE_S), "--layers", "block,tcp")
+    with recording_into(small.mount / "a.ioh", *options) as process:
+        with load(volume):  # a quiet machine takes minutes for a part
+            await_bytes(small.mount / "a-0001.ioh", 62_000, process)
+        with full_disk(process, small):  # near the size of a part: the next one may find it
+            pass
+        with load(volume):
+            await_bytes(small.mount / "a-0002.ioh", 6000, process)
+    gaps = 0
+    last: Sample | None = None
+    paths = sorted(small.mount.glob("a-*.ioh"))
+    assert [path.name for path in paths][:2] == ["a-0001.ioh", "a-0002.ioh"]
+    for path in paths:
+        assert check(str(path)).faults == []
+        with Session(str(path)) as session:
+            held = [tick.sample for tick in session.ticks(0)]
+            gaps += len(session.gaps())
+            assert last is None or held[0] == last
+            last = held[-1]
+    assert gaps == 1
 
 
 def test_a_machine_is_watched_through_a_pipe(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from ioh.session.check import check
 from ioh.session.marks import send_mark
 from tests import fakes
 from tests.kernel.recordings import recording_of
-from tests.kernel.rig import ROOT, ended
-from tests.kernel.talker import wait_until
+from tests.kernel.rig import ROOT, START_S, ended
+from tests.kernel.talker import Running, wait_until
 from tests.kernel.test_screen import PROGRAMS, attached
 from tests.pty_screen import ESC, LEFT, PtyScreen
 from tests.sessions import recorded
@@ -138,15 +138,11 @@ def status_of(pid: int) -> dict[str, str]:
 @pytest.mark.parametrize("who", [SUDO, {}], ids=["sudo", "root"])
 @pytest.mark.parametrize("source", ["bpf", "proc"])
 def test_who_measures_for_hours(who: dict[str, str], source: str) -> None:
-    with subprocess.Popen(
-        [*IOH, "json", "-c", "0.2", "--layers", "block", *["--proc"] * (source == "proc")],
-        env={**CLEAN, **who}, stdout=subprocess.PIPE, text=True,
-    ) as ioh:  # fmt: skip
-        assert ioh.stdout is not None
-        first = json.loads(ioh.stdout.readline())
-        found = status_of(ioh.pid)
-        ioh.terminate()
-        ioh.stdout.read()
+    command = [*IOH, "json", "-c", "0.2", "--layers", "block", *["--proc"] * (source == "proc")]
+    with Running(command, env={**CLEAN, **who}) as ioh:
+        ioh.output.wait_for(1, START_S)
+        first = json.loads(ioh.output.lines[0])
+        found = status_of(ioh.process.pid)
     assert first["layers"]["block"]["source"] == source
     uid = str(CALLER if who else service_user().uid)
     assert found["Uid"].split() == [uid] * 4
@@ -161,8 +157,8 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
     (folder / "a-0001.ioh").write_bytes(recorded(fakes.first(3)))
     (folder / "a-0002.txt").touch()
     part = ["record", "-o", str(folder / "a.ioh"), "--max-size", "64k", "--keep", "2"]
-    with subprocess.Popen([*IOH, *part, *PROC[:3]], env=CLEAN, stderr=subprocess.PIPE) as ioh:
-        running = recording_of(ioh.pid)
+    with Running([*IOH, *part, *PROC[:3]], env=CLEAN) as ioh:
+        running = recording_of(ioh.process.pid)
 
         def is_enough() -> bool:
             text = base64.b85encode(os.urandom(800)).decode()  # fills the part
@@ -170,10 +166,8 @@ def test_roots_recording_is_roots_part_by_part(folder: Path) -> None:
             return (folder / "a-0004.ioh").exists()
 
         wait_until(is_enough, pause_s=0)
-        found = status_of(ioh.pid)
-        ioh.terminate()
-        _, err = ioh.communicate(timeout=20)
-    assert ioh.returncode == 0, err
+        found = status_of(ioh.process.pid)
+    assert ioh.process.returncode == 0, ioh.messages.lines
     assert found["Uid"].split()[0] == str(service_user().uid)
     parts = sorted(folder.glob("*.ioh"))
     assert [path.name for path in parts] == ["a-0003.ioh", "a-0004.ioh"]
@@ -190,10 +184,9 @@ def test_roots_recording_takes_marks_of_root_alone(
     folder: Path, uid: int, who: dict[str, str], is_heard: bool
 ) -> None:
     path = str(folder / "a.ioh")
-    with subprocess.Popen([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
-        recording_of(ioh.pid)
+    with Running([*IOH, "record", "-o", path, *PROC[:3]], env=CLEAN) as ioh:
+        recording_of(ioh.process.pid)
         marked = run("mark", "now", "--file", path, env=who, user=uid)
-        ioh.terminate()
     assert (marked.returncode == 0) == is_heard, marked.stderr
 
 

@@ -32,11 +32,8 @@ class Serve(Running):
         self.url = self.messages.lines[0].decode().split()[-1]
         assert self.url.startswith("http"), self.messages.lines
 
-    def __enter__(self) -> Serve:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self.end()
+        super().__exit__()
         assert self.process.returncode == 0
 
     @property

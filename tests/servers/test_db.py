@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from operator import sub
 from pathlib import Path
 
@@ -33,9 +33,8 @@ COUNTERS = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster()
-    yield made
-    made.close()
+    with closing(Cluster()) as made:
+        yield made
 
 
 def counters(cluster: Cluster) -> dict[str, int]:
@@ -268,7 +267,7 @@ def test_a_statement_that_fails_and_one_that_waits_for_a_lock(cluster: Cluster) 
 
 
 def test_two_clusters_are_two_servers(cluster: Cluster) -> None:
-    with contextlib.closing(Cluster()) as other, watched(2) as ioh:
+    with closing(Cluster()) as other, watched(2) as ioh:
         cluster.pgbench("-t", "100")
         other.pgbench("-t", "30")
     commits = {f"postgres {c.port}": 0 for c in (cluster, other)}
@@ -319,15 +318,12 @@ def test_two_at_one_server_count_alike(cluster: Cluster) -> None:
 
 def test_semaphores_are_given_back_by_what_was_killed(cluster: Cluster) -> None:
     assert set(semaphores(cluster.pid)) == {0}
-    ioh = Ioh(*LAYER)
-    try:
+    with Ioh(*LAYER) as ioh:
         wait_until_seen(ioh)
         assert min(semaphores(cluster.pid)) >= 1  # one for each place
         family = (ioh.process.pid, *children(ioh.process.pid))
         subprocess.run(["kill", "-KILL", *map(str, family)], check=True)
         wait_until(lambda: set(semaphores(cluster.pid)) == {0}, 5)
-    finally:
-        ioh.end(signal.SIGKILL)
 
 
 def semaphores(pid: int) -> list[int]:

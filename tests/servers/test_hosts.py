@@ -46,9 +46,6 @@ class Hosts(Running):
         super().__init__(command, env={**ioh_environment(), **sshd.environment}, cwd=ROOT)
         self._seen = 0
 
-    def __enter__(self) -> Hosts:  # noqa: PYI034 (Self came with Python 3.11)
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.end(signal.SIGKILL)
 

@@ -7,7 +7,7 @@ import pwd
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,9 +33,8 @@ COUNTERS = """select (select xact_commit || ' ' || blks_read from pg_stat_databa
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster()
-    yield made
-    made.close()
+    with closing(Cluster()) as made:
+        yield made
 
 
 def seen(ioh: Ioh) -> list[dict[str, Any]]:

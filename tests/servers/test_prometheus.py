@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,8 @@ ONLY = ("--comm", COMM, "--layers", "syscall,block")
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
-    made = Volume(tmp_path)
-    yield made
-    made.close()
+    with closing(Volume(tmp_path)) as made:
+        yield made
 
 
 def test_the_rules_do_what_they_say() -> None:
@@ -60,26 +60,23 @@ def test_prometheus_has_the_totals_that_ioh_counts(volume: Volume, tmp_path: Pat
     for home in homes:
         home.mkdir()
     path = volume.mount / "file"
-    ioh = Ioh(*ONLY, cycle_s=0.25)
-    try:
-        with (
-            Serve(*ONLY) as served,
-            Prometheus(homes[0], [served.target], [RULES]) as one,
-            Prometheus(homes[1], [served.target]) as other,
-        ):
-            ioh.wait_for_lines(2)
-            for prometheus in (one, other):
-                prometheus.wait_until("ioh_syscall_operations_total")
-            for _ in range(2):
-                subprocess.run([sys.executable, "-c", WORK, path], check=True)
-                time.sleep(2)
-            ioh.settle()
-            for prometheus in (one, other):
-                _check_totals(prometheus, ioh)
-                _check_same_seconds(prometheus, ioh)
-            _check_each_second(one, served.scrape())
-    finally:
-        ioh.end()
+    with (
+        Ioh(*ONLY, cycle_s=0.25) as ioh,
+        Serve(*ONLY) as served,
+        Prometheus(homes[0], [served.target], [RULES]) as one,
+        Prometheus(homes[1], [served.target]) as other,
+    ):
+        ioh.wait_for_lines(2)
+        for prometheus in (one, other):
+            prometheus.wait_until("ioh_syscall_operations_total")
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", WORK, path], check=True)
+            time.sleep(2)
+        ioh.settle()
+        for prometheus in (one, other):
+            _check_totals(prometheus, ioh)
+            _check_same_seconds(prometheus, ioh)
+        _check_each_second(one, served.scrape())
 
 
 def _check_totals(prometheus: Prometheus, ioh: Ioh) -> None:

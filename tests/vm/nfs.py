@@ -31,12 +31,9 @@ def shell(command: str) -> str:
 @contextlib.contextmanager
 def watching(*layers: str, cycle_s: float = 0.5, options: Sequence[str] = ()) -> Iterator[Ioh]:
     """Run `ioh json` from the first interval that the probes measured; needs mount and server."""
-    ioh = Ioh("--layers", ",".join(layers), *options, cycle_s=cycle_s)
-    try:
+    with Ioh("--layers", ",".join(layers), *options, cycle_s=cycle_s) as ioh:
         wait_for_source(ioh, "bpf", *layers)
         yield ioh
-    finally:
-        ioh.end()
 
 
 def wait_for_source(ioh: Ioh, source: str | None, *layers: str) -> None:

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,8 @@ LOADS = [
 
 @pytest.fixture(scope="module")
 def volume(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Volume]:
-    made = Volume(tmp_path_factory.mktemp("volume"))
-    try:
+    with closing(Volume(tmp_path_factory.mktemp("volume"))) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,7 @@ def holders(module: str) -> int:
 
 def test_the_module_can_be_unloaded_once_the_last_mount_has_gone(server: Server) -> None:
     """By an ioh that started before the first mount, and goes on after the last."""
-    ioh = Ioh("--layers", "nfs_client", cycle_s=0.5)
-    try:
+    with Ioh("--layers", "nfs_client", cycle_s=0.5) as ioh:
         ioh.wait_for_lines(1)
         assert ioh.intervals[0]["unavailable"]["nfs_client"]["reason"].startswith("no NFS")
         with mounted("3", client=1) as place:
@@ -36,20 +35,17 @@ def test_the_module_can_be_unloaded_once_the_last_mount_has_gone(server: Server)
         # The module itself, its versions and whatever else is stacked upon it.
         run("modprobe", "-r", "nfsv3", "nfsv4", "nfs")
         assert not Path("/sys/module/nfs").exists()
-    finally:
-        ioh.end()
 
 
 def test_the_server_module_can_be_unloaded_once_nfsd_has_stopped(server: Server) -> None:
-    ioh = Ioh("--layers", "nfs_server", cycle_s=0.5)
     try:
-        wait_for_source(ioh, "bpf", "nfs_server")
-        running = holders("nfsd")
-        server.stop()
-        wait_for_source(ioh, None, "nfs_server")
-        assert holders("nfsd") <= running - 6  # our probes on tracepoints of that module
+        with Ioh("--layers", "nfs_server", cycle_s=0.5) as ioh:
+            wait_for_source(ioh, "bpf", "nfs_server")
+            running = holders("nfsd")
+            server.stop()
+            wait_for_source(ioh, None, "nfs_server")
+            assert holders("nfsd") <= running - 6  # our probes on tracepoints of that module
     finally:
-        ioh.end()
         server.start()
 
 
@@ -84,8 +80,7 @@ def charged(part: Part) -> dict[str, int]:
 
 def test_each_call_is_charged_with_its_requests(server: Server) -> None:
     """By an ioh that started before the first mount; afterwards the module can go."""
-    ioh = Ioh("--layers", "syscall", "--pid", str(os.getpid()), cycle_s=0.5)
-    try:
+    with Ioh("--layers", "syscall", "--pid", str(os.getpid()), cycle_s=0.5) as ioh:
         wait_for_source(ioh, "bpf", "syscall")
         with mounted("4.2", f"rsize={RSIZE}", f"wsize={RSIZE}") as place:
             path = place / "calls"
@@ -103,8 +98,6 @@ def test_each_call_is_charged_with_its_requests(server: Server) -> None:
         uses = Path("/sys/module/nfs/refcnt")
         wait_until(lambda: int(uses.read_text()) <= 2, ATTACHED_S)  # nfsv4's and nfsv3's
         run("modprobe", "-r", "nfsv3", "nfsv4", "nfs")
-    finally:
-        ioh.end()
     told = charged(direct)
     assert (told["read_calls"], told["read_calls_cached"]) == (CALLS, 0)
     assert told["read_lower_ops"] == CALLS * MIB // RSIZE
