@@ -41,16 +41,16 @@ def derive_table(
     others = others_key(len(spec.keys))
     if others in newer:
         older = _without_dropped(older, newer, others, nothing)
-    ranked: list[tuple[float, TableRow]] = []
+    ranked: list[tuple[float, tuple[str, ...], _Values]] = []
     for key, row in newer.items():
         before = older.get(key, nothing)
         if has_counters and (row is before or row == before):
             continue
         values = _Values(plan.columns, before, row, interval_s)
         weight = sum([value(before, row, interval_s) or 0.0 for value in ranks])
-        ranked.append((weight, TableRow(key, values)))
-    ranked.sort(key=lambda pair: (-pair[0], pair[1].key))
-    return tuple([row for _, row in ranked])
+        ranked.append((-weight, key, values))
+    ranked.sort()  # no two have the same key
+    return tuple([TableRow(key, values) for _, key, values in ranked])
 
 
 def _without_dropped(
