@@ -76,7 +76,7 @@ def assert_soon_over(folder: Path, cases: dict[str, Callable[[], bytes]], *uses:
         assert len(ends) == len(uses), name
         assert len(lines) <= 2 * len(uses), name  # one line of an error each, no traceback
         assert all(int(code) in {0, 1, 2} for code, _ in ends), name
-        assert all(float(spent_s) < LIMIT_S for _, spent_s in ends), name
+        assert all(float(spent_s) < LIMIT_S for _, spent_s in ends), (name, ends)
         assert 10_000 < int(peak_kb) < LIMIT_BYTES // 1024, name
 
 
