@@ -78,6 +78,27 @@ def make_frame(kind: int, number: int, time_unix_s: float, payload: bytes) -> by
     return head + _CHECK.pack(crc32(head) & 0xFFFF) + payload
 
 
+def frame_head(
+    data: bytes | bytearray, at: int, offset: int
+) -> tuple[int, int, int, float, int] | None:
+    """Kind, length, number, time and check; None where no head is, or one that no recording has.
+
+    ``data`` has HEAD_BYTES from ``at``, which lie at ``offset`` of the recording.
+    """
+    if not data.startswith(MARKER, at):
+        return None
+    end = at + _HEAD.size
+    _, kind, length, number, time_unix_s, check = _HEAD.unpack_from(data, at)
+    if (
+        crc32(data[at:end]) & 0xFFFF != data[end] | data[end + 1] << 8
+        or length > MAX_PAYLOAD_BYTES
+        or number * HEAD_BYTES > offset  # that many samples take more room
+        or not 0 <= time_unix_s <= MAX_UNIX_S  # not true for what is no number either
+    ):
+        return None
+    return kind, length, number, time_unix_s, check
+
+
 class FrameScanner:
     """Finds frames in a stream that is fed to it piece by piece; never looks back."""
 
@@ -99,8 +120,8 @@ class FrameScanner:
         """
         at, data = 0, self._data
         while len(data) - at >= HEAD_BYTES:
-            head = self._head(at) if data[at : at + 4] == MARKER else None
-            if head is None or head[1] > MAX_PAYLOAD_BYTES:
+            head = frame_head(data, at, self._offset + at)
+            if head is None:
                 at = self._skip(at, at_end=at_end)
                 continue
             kind, length, number, time_unix_s, check = head
@@ -126,21 +147,9 @@ class FrameScanner:
         if at_end:
             yield from self._close_damage(self._offset, is_tail=True)
 
-    def _head(self, at: int) -> tuple[int, int, int, float, int] | None:
-        """What a head says; None where there is none, or one that no recording has."""
-        raw = bytes(self._data[at : at + HEAD_BYTES])
-        _, kind, length, number, time_unix_s, check = _HEAD.unpack_from(raw)
-        if (
-            crc32(raw[: _HEAD.size]) & 0xFFFF != raw[-2] | raw[-1] << 8
-            or number * HEAD_BYTES > self._offset + at  # that many samples take more room
-            or not 0 <= time_unix_s <= MAX_UNIX_S  # not true for what is no number either
-        ):
-            return None
-        return kind, length, number, time_unix_s, check
-
     def _skip(self, at: int, *, at_end: bool) -> int:
         """The next place where a record may begin; IohError as events()."""
-        self._false_heads += self._data[at : at + 4] == MARKER
+        self._false_heads += self._data.startswith(MARKER, at)
         if self._false_heads > MAX_FALSE_HEADS:
             cause = f"more than {MAX_FALSE_HEADS:,} places of the recording are damaged"
             raise IohError(cause, "Cut out what is whole, or record again")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from zlib import crc32
 
 from ioh.session.frame import (
     HEAD_BYTES,
     MARKER,
-    MAX_PAYLOAD_BYTES,
     SAMPLE_KINDS,
     Frame,
     FrameScanner,
     Kind,
+    frame_head,
 )
 from ioh.session.packing import Unpacker
 from ioh.session.records import MAX_ENTRIES, Index, IndexEntry, RecordError, decode_plain
@@ -96,14 +97,14 @@ def last_tick_until(read: Read, begin: IndexEntry, end_bytes: int, time_unix_s: 
 
 def frame_at(read: Read, offset: int) -> Frame | None:
     """The record that begins there; None where none does."""
-    head = read(offset, HEAD_BYTES)
-    length = int.from_bytes(head[5:9], "little")
-    if length > MAX_PAYLOAD_BYTES:
+    raw = read(offset, HEAD_BYTES)
+    head = frame_head(raw, 0, offset) if len(raw) == HEAD_BYTES else None
+    if head is None:
         return None
-    scanner = FrameScanner(offset)
-    scanner.feed(head + read(offset + HEAD_BYTES, length))
-    found = next(scanner.events(), None)
-    return found if isinstance(found, Frame) and found.offset == offset else None
+    kind, length, number, time_unix_s, check = head
+    payload = read(offset + HEAD_BYTES, length)
+    is_whole = len(payload) == length and crc32(payload) == check
+    return Frame(offset, kind, number, time_unix_s, payload) if is_whole else None
 
 
 def _frames(read: Read, begin: int, end: int) -> Iterator[Frame]:
