@@ -115,7 +115,7 @@ def read_aggregate(
     first: int | None = None
     last, before, jumped_s = 0, None, 0.0
     layers, carried = _Layers(), Carried()
-    for item in session.items(part.begin_tick, with_tables=False, with_moments=False):
+    for item in session.items(part.begin_tick, with_tables=False):
         if not isinstance(item, Tick):
             continue
         sample = item.sample

@@ -222,13 +222,12 @@ class Session(Closing):
             for entry, gap in self._records(Kind.GAP, Gap)
         ]
 
-    def items(  # noqa: PLR0913
+    def items(
         self,
         from_tick: int = 0,
         *,
         with_tables: bool = True,
         with_parts: bool = True,
-        with_moments: bool = True,
         awaits_more: Callable[[int], bool] = lambda _: False,
         most_bytes: int = sys.maxsize,
     ) -> Iterator[Item]:
@@ -248,7 +247,6 @@ class Session(Closing):
             self.specs_before(at),
             with_tables=with_tables,
             with_parts=with_parts,
-            with_moments=with_moments,
             from_tick=from_tick,
             name=self.path,
         )
@@ -263,8 +261,7 @@ class Session(Closing):
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
         """Samples from one on; brief ones, without tables and parts, are read much faster."""
-        whole = not is_brief
-        items = self.items(from_tick, with_tables=whole, with_parts=whole, with_moments=False)
+        items = self.items(from_tick, with_tables=not is_brief, with_parts=not is_brief)
         return (item for item in items if isinstance(item, Tick))
 
     def specs_before(self, offset: int) -> dict[str, LayerSpec] | None:

@@ -105,15 +105,11 @@ class WorkBudget:
             raise IohError(cause, "ioh did not write it like this: ask where it comes from")
 
 
-_MOMENTS: dict[int, type[Mark | Gap]] = {Kind.MARK: Mark, Kind.GAP: Gap}
-
-
 class ItemReader:
     """Turns a session's bytes into items; works on pipes, since it never looks back.
 
     ``offset`` is where the first byte fed lies; ``specs`` are known already, from elsewhere in the
-    file (None demands a head first).  Samples before ``from_tick`` are decoded, but not built;
-    without moments, marks and gaps are left out.
+    file (None demands a head first).  Samples before ``from_tick`` are decoded, but not built.
     ``joins``: the files of an endless recording may come one behind the other, as cat does it.
     """
 
@@ -124,7 +120,6 @@ class ItemReader:
         *,
         with_tables: bool = True,
         with_parts: bool = True,
-        with_moments: bool = True,
         from_tick: int = 0,
         joins: bool = False,
         name: str = "this",
@@ -133,7 +128,6 @@ class ItemReader:
         self._scanner = FrameScanner(offset)
         self._stream, self._unpacker, self._budget = Unpacker(), Unpacker(), WorkBudget()
         self._with = {"with_tables": with_tables, "with_parts": with_parts}
-        self._with_moments = with_moments
         self._specs = dict(specs or {})
         self._decoder: Decoder | None = None  # None: only a whole sample helps
         self._from_tick = from_tick
@@ -196,8 +190,10 @@ class ItemReader:
             return
         if kind in SAMPLE_KINDS:
             yield from self._take_sample(frame)
-        elif kind in _MOMENTS and self._with_moments:
-            yield decode_plain(self._plain(frame), _MOMENTS[kind])
+        elif kind == Kind.MARK:
+            yield decode_plain(self._plain(frame), Mark)
+        elif kind == Kind.GAP:
+            yield decode_plain(self._plain(frame), Gap)
         elif kind == Kind.END:
             yield from self._lost(self._seen)
             self.ended = True
