@@ -31,6 +31,7 @@ BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
 MAX_FIRST_OFFSET_BYTES = 1 << 20
 # Far more than a writer leaves between two whole samples; what needs more is no recording of ioh.
 MAX_DELTAS = 1000
+_RECORD_WORK = 1500  # of one that is no sample; what it lies in earns more, unless it repeats
 _BAD_RECORD_WORK = 1 << 18  # to find that a record with a good checksum is no use
 
 
@@ -201,7 +202,7 @@ class ItemReader:
 
     def _plain(self, frame: Frame) -> bytes:
         plain = self._unpacker.unpack(frame.payload)
-        self._budget.spend(len(plain))
+        self._budget.spend(_RECORD_WORK + len(plain))
         return plain
 
     def _take_head(self, frame: Frame) -> Iterator[Item]:
