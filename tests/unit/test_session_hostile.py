@@ -58,10 +58,21 @@ USES = ("text FILE -d all", "text - -d all", "verify FILE", "report FILE -d all"
 
 
 def assert_soon_over(folder: Path, cases: dict[str, Callable[[], bytes]], *uses: str) -> None:
-    """Let ioh use them, and look at what it says, takes and needs."""
-    paths = [folder / name for name in cases]
-    for path, make in zip(paths, cases.values(), strict=True):
+    """Let ioh use them, and look at what it says, takes and needs.
+
+    What takes too long is looked at twice more: the machine may be busy with something else.
+    """
+    slow = {folder / name: 0.0 for name in cases}
+    for path, make in zip(slow, cases.values(), strict=True):
         path.write_bytes(make())
+    for _ in range(3):
+        slow = too_slow(list(slow), *uses) if slow else slow
+    assert not slow
+
+
+def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
+    """Those of which a use takes LIMIT_S or more, and how long."""
+    slow = {}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, check=False, timeout=600,
         input="".join("\t".join((str(path), *uses)) + "\n" for path in paths).encode(),
@@ -76,7 +87,9 @@ def assert_soon_over(folder: Path, cases: dict[str, Callable[[], bytes]], *uses:
         assert len(ends) == len(uses), name
         assert len(lines) <= 2 * len(uses), name  # one line of an error each, no traceback
         assert all(int(code) in {0, 1, 2} for code, _ in ends), name
-        assert all(float(spent_s) < LIMIT_S for _, spent_s in ends), (name, ends)
+        spent_s = max(float(spent) for _, spent in ends)
+        if spent_s >= LIMIT_S:
+            slow[Path(name)] = spent_s
         assert 10_000 < int(peak_kb) < LIMIT_BYTES // 1024, name
 
 
