@@ -72,7 +72,7 @@ def assert_soon_over(folder: Path, cases: dict[str, Callable[[], bytes]], *uses:
 
 def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
     """Those of which a use takes LIMIT_S or more, and how long."""
-    slow = {}
+    slow: dict[Path, float] = {}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, check=False, timeout=600,
         input="".join("\t".join((str(path), *uses)) + "\n" for path in paths).encode(),
