@@ -91,6 +91,7 @@ def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
         if spent_s >= LIMIT_S:
             slow[Path(name)] = spent_s
         assert 10_000 < int(peak_kb) < LIMIT_BYTES // 1024, name
+    return slow
 
 
 @pytest.mark.parametrize("part", range(PARTS))
