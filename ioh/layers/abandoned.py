@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import struct
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ioh.bpf.maps import Maps
+    from ioh.bpf.maps import Map, Maps
 
 _CLEANING_TICKS = 60
 # struct async of probes/syscall_below.h: start_ns, file, op, tgid, rw_flags, context
 _ASYNC = struct.Struct("=QQ12xH10xIIQ")
 _ASYNC_KEY = struct.Struct("=QQ")  # request or context of libaio, tgid
 _STAYS = 1 << 29
+_STAYING_NS = 60 * 10**9
 
 
 class AbandonedRequests:
     """Counts what stays in the map ``asyncs`` although nobody waits for it any more.
 
     Requests of processes that ended are deleted, now and then.  Those of libaio contexts that were
-    destroyed stay until their process ends: it may use the same iocb again at any moment, and
-    deleting would hit the new request.  The probe counts the old one as unseen then.
+    destroyed stay for a minute: most programs use the same iocb again at once, and deleting would
+    hit the new request.  The probe counts the old one as unseen then.
     """
 
     def __init__(self, ops: Sequence[str], *, sees_pids: bool) -> None:
@@ -53,23 +55,35 @@ class AbandonedRequests:
             self._destroyed[context] = int.from_bytes(ns, sys.byteorder)
         if not is_due and not self._destroyed:
             return
-        asyncs, places, left = maps["asyncs"], 0, {}
+        asyncs, places, left, now_ns = maps["asyncs"], 0, {}, time.monotonic_ns()
         self._staying.clear()
         for key, value in asyncs.items_bytes():
             start_ns, file, op, tgid, flags, context_id = _ASYNC.unpack_from(value)
+            context = _ASYNC_KEY.pack(context_id, tgid)
+            since_ns = self._destroyed.get(context, 0)
             found = None
             if is_due and not Path(f"/proc/{tgid}").exists():
                 asyncs.delete(key)
                 found = self._deleted
+            # A context that is made later can have the same address.
+            elif not 0 < start_ns < since_ns:
+                places += bool(flags & _STAYS)
+            elif now_ns - since_ns > _STAYING_NS and _is_taken(asyncs, key, value):
+                found = self._deleted
             else:
                 places += bool(flags & _STAYS)
-                context = _ASYNC_KEY.pack(context_id, tgid)
-                # A context that is made later can have the same address.
-                if 0 < start_ns < self._destroyed.get(context, 0):
-                    left[context] = self._destroyed[context]
-                    found = self._staying
+                left[context] = since_ns
+                found = self._staying
             if found is not None and file:  # counted as started
                 found[self._ops[op]] += 1
                 found["aio_unseen" if _ASYNC_KEY.unpack(key)[1] else "uring_unseen"] += 1
         self._destroyed = left
         maps["async_places"].update(bytes(4), places.to_bytes(8, sys.byteorder))
+
+
+def _is_taken(asyncs: Map, key: bytes, value: bytes) -> bool:
+    """Delete a request, unless its iocb has been used again meanwhile."""
+    taken = asyncs.take(key)
+    if taken is not None and taken != value:
+        asyncs.update(key, taken)
+    return taken == value

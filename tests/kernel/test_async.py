@@ -123,7 +123,7 @@ def test_requests_at_the_addresses_of_those_that_were_lost_count(watched: Watche
                 assert context.submit(reads) == depth
                 assert context.reap(reaped, reaped) == [SIZE] * reaped
             rounds += 1
-            time.sleep(0.004)  # ioh looks now and then
+            time.sleep(0.004)  # so that ioh finds some before their iocbs are used again
     assert ioh.counts("syscall") == {"read_direct": reaped * rounds}
     assert ioh.lost("syscall") == {"aio_unseen": (depth - reaped) * rounds}
     assert inflight(ioh) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ioh.layers.abandoned import AbandonedRequests
 PID, CONTEXT, FILE, STAYS = os.getpid(), 0x7F00, 0xFFFF8800, 1 << 29
 NO_PID = 1 << 22  # more than the kernel gives
 OPS = ("read_buffered", "read_direct")
+NOW_NS = time.monotonic_ns()
 KEY, REQUEST = struct.Struct("=QQ"), struct.Struct("=QQ12xH10xIIQ")
 
 
@@ -30,6 +32,12 @@ class Asyncs(dict[bytes, bytes]):
 
     def delete(self, key: bytes) -> None:
         del self[key]
+
+    def take(self, key: bytes) -> bytes | None:
+        return self.pop(key, None)
+
+    def update(self, *pair: Any) -> None:
+        super().update([pair] if len(pair) == 2 else pair[0])
 
 
 class Destroyed(dict[bytes, bytes]):
@@ -68,18 +76,33 @@ def test_requests_of_a_destroyed_context_are_lost_until_their_iocb_is_used_again
     maps: dict[str, Any],
 ) -> None:
     abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
-    asyncs.update({iocb(n): request(100 + n) for n in range(3)})
+    asyncs.update({iocb(n): request(NOW_NS - 100 + n) for n in range(3)})
     asyncs[iocb(3)] = request(0, file=0)  # a place: its request has ended
     abandoned.find(maps, is_at_a_halt=False)
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (0, 0)
-    destroy(maps, 200)
-    asyncs.meanwhile = {iocb(0): request(300)}
+    destroy(maps, NOW_NS)
+    asyncs.meanwhile = {iocb(0): request(NOW_NS + 100)}
     for _ in range(2):
         abandoned.find(maps, is_at_a_halt=False)
-        assert asyncs[iocb(0)] == request(300)  # the new request is not hit
+        assert asyncs[iocb(0)] == request(NOW_NS + 100)  # the new request is not hit
     # The probe has counted the first one.
     assert (abandoned["read_direct"], abandoned["aio_unseen"]) == (2, 2)
     assert (len(asyncs), maps["async_places"].value) == (4, 4)
+
+
+def test_they_are_deleted_after_a_minute_but_not_what_came_in_their_place(
+    maps: dict[str, Any],
+) -> None:
+    abandoned, asyncs = AbandonedRequests(OPS, sees_pids=False), maps["asyncs"]
+    destroyed_ns = NOW_NS - 61 * 10**9
+    asyncs.update({iocb(n): request(destroyed_ns - 100) for n in range(3)})
+    destroy(maps, destroyed_ns)
+    asyncs.meanwhile = {iocb(0): request(NOW_NS)}
+    abandoned.find(maps, is_at_a_halt=False)
+    assert dict(asyncs) == asyncs.meanwhile
+    assert abandoned["aio_unseen"] == 3  # the probe's count was read before it counted one
+    abandoned.find(maps, is_at_a_halt=False)
+    assert abandoned["aio_unseen"] == abandoned["read_direct"] == 2
 
 
 def test_requests_of_the_dead_are_deleted(maps: dict[str, Any]) -> None:
