@@ -6,7 +6,8 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,15 @@ _CLEANING_TICKS = 60
 _ASYNC = struct.Struct("=QQ12xH10xIIQ")
 _ASYNC_KEY = struct.Struct("=QQ")  # request or context of libaio, tgid
 _STAYS = 1 << 29
-_STAYING_NS = 60 * 10**9
+_LEFT_NS = 60 * 10**9
 
 
 class AbandonedRequests:
-    """Counts what stays in the map ``asyncs`` although nobody waits for it any more.
+    """Counts what is left in the map ``asyncs`` although nobody waits for it any more.
 
     Requests of processes that ended are deleted, now and then.  Those of libaio contexts that were
-    destroyed stay for a minute: most programs use the same iocb again at once, and deleting would
-    hit the new request.  The probe counts the old one as unseen then.
+    destroyed are left for a minute: most programs use the same iocb again at once, and deleting
+    would hit the new request.  The probe counts the old one as unseen then.
     """
 
     def __init__(self, ops: Sequence[str], *, sees_pids: bool) -> None:
@@ -35,55 +36,58 @@ class AbandonedRequests:
         self._tick = 0
         self._deleted: Counter[str] = Counter()
         self._staying: Counter[str] = Counter()
-        self._destroyed: dict[bytes, int] = {}  # when, of contexts that have requests left
+        # By key in the map: the request, and when its context was destroyed.
+        self._left: dict[bytes, tuple[bytes, int]] = {}
 
     def __getitem__(self, name: str) -> int:
         """How many of this op, or for this reason (``aio_unseen``, ``uring_unseen``)."""
         return self._deleted[name] + self._staying[name]
 
     def find(self, maps: Maps, *, is_at_a_halt: bool) -> None:
-        """Look for them, after the probe's own counts were read.
+        """Look for them, after all of the probe's own counts were read: it can take long.
 
         Args:
             maps: The probe's.
             is_at_a_halt: Calls are under way and none begins or ends: look for the dead now.
         """
         self._tick += 1
-        is_due = is_at_a_halt or self._tick % _CLEANING_TICKS == 0
-        is_due = is_due and self._sees_pids
-        for context, ns in maps["destroyed"].drain():
-            self._destroyed[context] = int.from_bytes(ns, sys.byteorder)
-        if not is_due and not self._destroyed:
-            return
-        asyncs, places, left, now_ns = maps["asyncs"], 0, {}, time.monotonic_ns()
+        is_due = self._sees_pids and (is_at_a_halt or self._tick % _CLEANING_TICKS == 0)
+        asyncs, now_ns = maps["asyncs"], time.monotonic_ns()
+        given_back = maps["destroyed"].drain()
+        destroyed = {context: int.from_bytes(ns, sys.byteorder) for context, ns in given_back}
+        if is_due or destroyed:
+            places = self._look_through(asyncs, destroyed, is_due=is_due)
+            maps["async_places"].update(bytes(4), places.to_bytes(8, sys.byteorder))
         self._staying.clear()
-        for key, value in asyncs.items_bytes():
-            start_ns, file, op, tgid, flags, context_id = _ASYNC.unpack_from(value)
-            context = _ASYNC_KEY.pack(context_id, tgid)
-            since_ns = self._destroyed.get(context, 0)
-            found = None
-            if is_due and not Path(f"/proc/{tgid}").exists():
+        for key, (request, since_ns) in list(self._left.items()):
+            if asyncs.lookup(key) != request:  # its iocb is used again
+                del self._left[key]
+            elif now_ns - since_ns > _LEFT_NS:
                 asyncs.delete(key)
-                found = self._deleted
-            # A context that is made later can have the same address.
-            elif not 0 < start_ns < since_ns:
-                places += bool(flags & _STAYS)
-            elif now_ns - since_ns > _STAYING_NS and _is_taken(asyncs, key, value):
-                found = self._deleted
+                del self._left[key]
+                self._count(self._deleted, key, request)
             else:
-                places += bool(flags & _STAYS)
-                left[context] = since_ns
-                found = self._staying
-            if found is not None and file:  # counted as started
-                found[self._ops[op]] += 1
-                found["aio_unseen" if _ASYNC_KEY.unpack(key)[1] else "uring_unseen"] += 1
-        self._destroyed = left
-        maps["async_places"].update(bytes(4), places.to_bytes(8, sys.byteorder))
+                self._count(self._staying, key, request)
 
+    def _look_through(self, asyncs: Map, destroyed: Mapping[bytes, int], *, is_due: bool) -> int:
+        """Delete those of the dead, and note those of these contexts; how many places are left."""
+        places, is_alive = 0, cache(lambda tgid: Path(f"/proc/{tgid}").exists())
+        for key, request in asyncs.items_bytes():
+            start_ns, _, _, tgid, flags, context = _ASYNC.unpack_from(request)
+            if is_due and not is_alive(tgid):
+                asyncs.delete(key)
+                self._left.pop(key, None)
+                self._count(self._deleted, key, request)
+                continue
+            places += bool(flags & _STAYS)
+            if start_ns and destroyed:
+                since_ns = destroyed.get(_ASYNC_KEY.pack(context, tgid), 0)
+                if start_ns < since_ns:  # else of a later context with the same address
+                    self._left[key] = (request, since_ns)
+        return places
 
-def _is_taken(asyncs: Map, key: bytes, value: bytes) -> bool:
-    """Delete a request, unless its iocb has been used again meanwhile."""
-    taken = asyncs.take(key)
-    if taken is not None and taken != value:
-        asyncs.update(key, taken)
-    return taken == value
+    def _count(self, counts: Counter[str], key: bytes, request: bytes) -> None:
+        _, file, op, *_ = _ASYNC.unpack_from(request)
+        if file:  # counted as started
+            counts[self._ops[op]] += 1
+            counts["aio_unseen" if _ASYNC_KEY.unpack(key)[1] else "uring_unseen"] += 1

@@ -194,17 +194,20 @@ class Syscall(Layer):
         withdrawn = charges[len(counters) :]  # by op
         metrics = dict(zip(counters, charges, strict=False))
         self._take_back_failed(metrics, *charges[-2:])
+        # Nothing slow before all of these are read: what ends meanwhile has its maximum elsewhere.
+        ops = {
+            name: decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
+            for index, name in enumerate(SPEC.ops)
+        }
         lost = decode_lost(maps["lost"], SPEC.lost)
         self._abandoned.find(maps, is_at_a_halt=self._is_at_a_halt)
         for reason, count in lost.items():
             # An iocb used again meanwhile is in neither count until the next reading.
             found = count + self._abandoned[reason]
             self._lost[reason] = max(found, self._lost.get(reason, 0))
-        ops: dict[str, OpTotals] = {}
-        for index, name in enumerate(SPEC.ops):
-            op = decode_op_totals(totals.at(index), ended, previous=self._previous.get(name))
+        for (name, op), taken_back in zip(ops.items(), withdrawn, strict=False):
             ended_total = (op.count_total or 0) + (op.errors_total or 0) + self._abandoned[name]
-            under_way = (op.started_total or 0) - withdrawn[index] - ended_total
+            under_way = (op.started_total or 0) - taken_back - ended_total
             ops[name] = replace(op, inflight=max(0, under_way))
         self._is_at_a_halt = _is_at_a_halt(self._previous, ops)
         self._previous = ops

@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from ioh.layers.abandoned import AbandonedRequests
+from ioh.layers.syscall import Syscall
+from ioh.model.filters import Filters
+from tests.unit import fake_kernel
+from tests.unit.probe_text import text_of
 
 PID, CONTEXT, FILE, STAYS = os.getpid(), 0x7F00, 0xFFFF8800, 1 << 29
 NO_PID = 1 << 22  # more than the kernel gives
@@ -33,11 +37,8 @@ class Asyncs(dict[bytes, bytes]):
     def delete(self, key: bytes) -> None:
         del self[key]
 
-    def take(self, key: bytes) -> bytes | None:
-        return self.pop(key, None)
-
-    def update(self, *pair: Any) -> None:
-        super().update([pair] if len(pair) == 2 else pair[0])
+    def lookup(self, key: bytes) -> bytes | None:
+        return self.get(key)
 
 
 class Destroyed(dict[bytes, bytes]):
@@ -98,17 +99,17 @@ def test_they_are_deleted_after_a_minute_but_not_what_came_in_their_place(
     asyncs.update({iocb(n): request(destroyed_ns - 100) for n in range(3)})
     destroy(maps, destroyed_ns)
     asyncs.meanwhile = {iocb(0): request(NOW_NS)}
-    abandoned.find(maps, is_at_a_halt=False)
-    assert dict(asyncs) == asyncs.meanwhile
-    assert abandoned["aio_unseen"] == 3  # the probe's count was read before it counted one
-    abandoned.find(maps, is_at_a_halt=False)
-    assert abandoned["aio_unseen"] == abandoned["read_direct"] == 2
+    for _ in range(2):
+        abandoned.find(maps, is_at_a_halt=False)
+        assert dict(asyncs) == asyncs.meanwhile
+        assert abandoned["aio_unseen"] == abandoned["read_direct"] == 2
 
 
 def test_requests_of_the_dead_are_deleted(maps: dict[str, Any]) -> None:
     abandoned, asyncs = AbandonedRequests(OPS, sees_pids=True), maps["asyncs"]
     asyncs.update({iocb(0, NO_PID): request(100, NO_PID), iocb(1): request(100)})
     asyncs[KEY.pack(5, 0)] = request(100, NO_PID)  # io_uring's
+    maps["destroyed"][KEY.pack(CONTEXT, NO_PID)] = NOW_NS.to_bytes(8, sys.byteorder)
     abandoned.find(maps, is_at_a_halt=True)
     abandoned.find(maps, is_at_a_halt=True)
     assert list(asyncs) == [iocb(1)]
@@ -121,3 +122,22 @@ def test_in_another_pid_namespace_nobody_can_be_told_dead(maps: dict[str, Any]) 
     asyncs[iocb(0, NO_PID)] = request(100, NO_PID)
     abandoned.find(maps, is_at_a_halt=True)
     assert len(asyncs) == 1
+
+
+def test_what_ends_while_they_are_looked_for_is_the_next_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its maximum is there, too: the probe has begun the next one."""
+    maps, held, _ = fake_kernel.install(monkeypatch, text_of(Syscall).maps())
+    totals = held["totals"]
+
+    def find(*_: object, **__: object) -> None:
+        for op in range(len(Syscall.spec.ops)):
+            ones = (1).to_bytes(8, sys.byteorder) * (totals.value_size // 8)
+            totals.entries[op.to_bytes(4, sys.byteorder)] = ones
+
+    monkeypatch.setattr(AbandonedRequests, "find", find)
+    layer = Syscall(Filters())
+    counts = [{op.count_total for op in layer.read(maps).ops.values()} for _ in range(2)]
+    assert counts[0] == {0}
+    assert 0 not in counts[1]
