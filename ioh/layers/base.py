@@ -27,7 +27,7 @@ PLEASE_REPORT = "please report the kernel's version: ioh does not know it yet"
 
 
 class AttachPoint(NamedTuple):
-    """A raw tracepoint and the C function that it runs; never skipped, untyped arguments."""
+    """A raw tracepoint and the C function that it runs."""
 
     event: str
     function: str

@@ -55,7 +55,7 @@ def nfs_defines(
     of_call: tuple[str, ...],
     lost: tuple[str, ...],
 ) -> dict[str, int | str] | Unavailable:
-    """What both of NFS' probes are compiled with; ``of_call`` is needed where calls are sampled."""
+    """What both of NFS' probes are compiled with; without all ``of_call`` no call is sampled."""
     offsets = offset_defines(host.btf, *structs)
     if isinstance(offsets, Unavailable):
         return offsets

@@ -25,7 +25,7 @@ STATS_TIMEOUT_S = 1.0
 
 
 class Attaching:
-    """Which layers are attached, by ``filters``, and which the loader owes."""
+    """Which layers are attached, and which ones the loader is still to attach."""
 
     def __init__(self, filters: Filters) -> None:
         self._filters, self._why_proc = filters, ""

@@ -30,7 +30,8 @@ class FirstInterval(Closing):
     """Takes the first two samples in a thread, and tells them from there.
 
     A thread has the privileges of the one that started it, and nobody else can take them: leave
-    this context manager before root is given away.
+    this context manager before root is given away, and leave the source alone until then.  The
+    interval is at most EARLY_INTERVAL_S.
     """
 
     def __init__(self, source: LiveSource, interval_s: float, tell: TellFirst) -> None:

@@ -38,20 +38,13 @@ def derive_table(
     ranks = [plan.columns[name].value for name in spec.sort_by if name in plan.columns]
     if older is newer and has_counters:
         return ()
-    ranked: list[tuple[float, tuple[str, ...], _Values]] = []
-    if not has_counters:
-        places = [plan.columns[name].at for name in spec.sort_by if name in plan.columns]
-        for key, row in newer.items():
-            weight = sum([row[at] or 0.0 for at in places])
-            ranked.append((-weight, key, _Values(plan.columns, row, row, interval_s)))
-        ranked.sort()
-        return tuple([TableRow(key, values) for _, key, values in ranked])
     others = others_key(len(spec.keys))
     if others in newer:
         older = _without_dropped(older, newer, others, nothing)
+    ranked: list[tuple[float, tuple[str, ...], _Values]] = []
     for key, row in newer.items():
         before = older.get(key, nothing)
-        if row is before or row == before:
+        if has_counters and (row is before or row == before):
             continue
         values = _Values(plan.columns, before, row, interval_s)
         weight = sum([value(before, row, interval_s) or 0.0 for value in ranks])

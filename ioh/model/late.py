@@ -14,7 +14,7 @@ _MAX_KNOWN = 1024
 
 
 class LateMapping(Mapping[_K, _V]):
-    """A mapping whose values are each made, by their maker, at the first look.
+    """A mapping that makes each value when it is first looked at.
 
     What they are made of must never change; making a value twice does no harm, so that several
     threads may look.

@@ -19,7 +19,7 @@ def delta(older: Value, newer: Value) -> int | float | None:
 
 
 def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
-    """Events per second between two readings of one running total; None as of delta().
+    """Events per second between two readings of one running total; None where delta() is.
 
     Raises:
         ValueError: ``interval_s``, the measured time, is not positive: a bug in the sampler.

@@ -49,7 +49,10 @@ def read_counters(name: str, root: Path = ROOT) -> ProtocolCounters:
 
 
 class Link(NamedTuple):
-    """What an interface can carry, in bits a second, and what a shaper (tc tbf) lets out of it."""
+    """What an interface can carry, in bits a second, and what a shaper (tc tbf) lets out of it.
+
+    The latter includes headers.  None where it is not known.
+    """
 
     speed_bits_per_s: int | None = None
     shaped_bits_per_s: int | None = None

@@ -85,7 +85,7 @@ def read_cgroup(pid: int, root: Path = ROOT) -> str | None:
 
 
 class ServerProcesses:
-    """Processes of programs, named as in ``ps -o comm``; of a server's many the first."""
+    """Processes of these programs (``ps -o comm``); of a server's many the one that forked them."""
 
     def __init__(self, names: Collection[str], root: Path = ROOT) -> None:
         self._names = frozenset(name[:COMM_BYTES] for name in names)
@@ -121,7 +121,7 @@ class ServerProcesses:
 
 
 def server_name(pid: int, root: Path = ROOT) -> str | None:
-    """``postgres 15/main``, ``mariadbd 3307``: program, and what tells it from its like."""
+    """``postgres 15/main``, ``mariadbd 3307``: program and instance; None where it has ended."""
     words = _command_line(pid, root)
     if not words or not words[0]:
         return None
@@ -135,7 +135,10 @@ def server_name(pid: int, root: Path = ROOT) -> str | None:
 
 
 def session_name(pid: int, root: Path = ROOT) -> str | None:
-    """What a server's process says it works on: ``alice shop [local]``, ``checkpointer``."""
+    """What a server's process says it works on: ``alice shop [local]``, ``checkpointer``.
+
+    "" where it says nothing, None where there is no such process.
+    """
     words = _command_line(pid, root)
     if not words:
         return None

@@ -130,7 +130,10 @@ class DiagDecoder:
         self._layouts: dict[int, struct.Struct] = {}
 
     def feed(self, data: bytearray, size: int) -> bool:
-        """Decode the first ``size`` bytes; True when they end the dump."""
+        """Decode the first ``size`` bytes; True when they end the dump.
+
+        OSError: the kernel refused.  ValueError: they are malformed.
+        """
         offset = 0
         while size - offset >= _NLMSG.size:
             length, kind, _, _, _ = _NLMSG.unpack_from(data, offset)
@@ -213,7 +216,10 @@ def _raise_error(data: bytearray, offset: int, length: int) -> None:
 
 
 def find_info(message: bytes) -> tuple[int, int] | None:
-    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last."""
+    """Where tcp_info lies in one inet_diag message: its first byte and the one after its last.
+
+    None where there is none; ValueError where an attribute is longer than the message.
+    """
     offset = _MESSAGE_BYTES
     while len(message) - offset >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(message, offset)
