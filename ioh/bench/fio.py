@@ -38,7 +38,10 @@ _libc = ctypes.CDLL(None)
 
 
 def program(name: str, install: str) -> str:
-    """The path of a program; where root is at stake, one of the system's directories only."""
+    """The path of a program; where root is at stake, one of the system's directories only.
+
+    IohError: it is not installed.
+    """
     found = shutil.which(name, path=_SYSTEM_PATH if 0 in os.getresuid() else None)
     if found is None:
         cause = f"{name} is not installed"

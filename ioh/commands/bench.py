@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from ioh.commands.bench_report import add_bands, card_for, check_bands, write_html
 from ioh.commands.bench_screen import BenchScreen
-from ioh.commands.options import number
+from ioh.commands.options import digits, number
 from ioh.commands.output import flush_stdout, write_stdout
 from ioh.commands.run import Ending
 from ioh.commands.terminal import has_terminal
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("changes to the plan (as in fio.sh)").add_argument
-    count = number(int, 1, 999_999_999, "a number above 0")
+    count = number(digits, 1, 999_999_999, "a number above 0")
     what = "only these tests: randread,write"
     add("-t", dest="kinds", metavar="KINDS", default="", help=what)
     add("-s", dest="test_s", metavar="SECONDS", type=count, help="time of each test")

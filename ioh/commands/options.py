@@ -37,6 +37,13 @@ LIVE_ONLY = ("pid", "comm", "cgroup", "device", "port", "proc", *DATABASE_OPTION
 _T = TypeVar("_T", int, float)
 
 
+def digits(text: str) -> int:
+    """A count: decimal digits alone, which int() is not so strict about."""
+    if not re.fullmatch("[0-9]+", text):
+        raise ValueError(text)
+    return int(text)
+
+
 def number(kind: Callable[[str], _T], low: float, high: float, what: str) -> Callable[[str], _T]:
     """An argparse type: a number from ``low`` to ``high``, which ``what`` says in words."""
 

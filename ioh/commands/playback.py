@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ioh.playback.replay import Span
     from ioh.session.stream import Item
 
-_REMARKS = 100  # written at once, between two intervals
 # What a command says on its output about a mark or a gap, in whole lines; "" for nothing.
 Remarks = Callable[["Item"], str]
 
@@ -136,6 +135,7 @@ def run_replay(  # noqa: PLR0913
     """
     refuse_live_options(args)
     from ioh.playback.replay import ReplaySource
+    from ioh.session.stream import Tick
 
     engine = engine_from(args) if judges else None
     faults, intervals, span = Faults(), intervals_from(args), span_from(args)
@@ -153,9 +153,22 @@ def run_replay(  # noqa: PLR0913
     ):
         ending.stop = source.stop
         sink = make_sink()
-        taken = _taken(source, intervals, faults, remarks, ending)
+
+        waiting: list[str] = []
+
+        def taken() -> Iterator[Snapshot]:
+            for item in source:
+                faults.take(item)
+                if not isinstance(item, Tick):
+                    waiting.append(remarks(item))
+                elif (snapshot := intervals.take(item.sample)) is not None:
+                    yield snapshot
+                if intervals.has_begun:  # until then it may yet be refused
+                    ending.write("".join(waiting))
+                    waiting.clear()
+
         is_empty = True
-        for snapshot in until(judged(taken, engine), args.run_s):
+        for snapshot in until(judged(taken(), engine), args.run_s):
             is_empty = False
             ending.write(sink.render(snapshot))
             if ending.received is not None:
@@ -167,28 +180,6 @@ def run_replay(  # noqa: PLR0913
         say(remark)
     faults.report()
     return ending.code
-
-
-def _taken(
-    source: Iterable[Item], intervals: Intervals, faults: Faults, remarks: Remarks, ending: Ending
-) -> Iterator[Snapshot]:
-    """The intervals, remarks written between them."""
-    from ioh.session.stream import Tick
-
-    waiting: list[str] = []
-    for item in source:
-        faults.take(item)
-        if not isinstance(item, Tick):
-            waiting.append(remarks(item))
-            if len(waiting) < _REMARKS:
-                continue
-        if intervals.has_begun:  # until then it may yet be refused
-            ending.write("".join(waiting))
-            waiting.clear()
-        if isinstance(item, Tick) and (snapshot := intervals.take(item.sample)) is not None:
-            yield snapshot
-    if intervals.has_begun:
-        ending.write("".join(waiting))
 
 
 def _why_empty(args: argparse.Namespace, seen_s: float, span: Span) -> IohError:

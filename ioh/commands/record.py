@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
-from ioh.commands.options import add_interval_arguments, number
+from ioh.commands.options import add_interval_arguments, digits, number
 from ioh.commands.progress import Progress
 from ioh.commands.run import Ending, Signalled, live_source
 from ioh.model.errors import IohError, refuse_if
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "start a new file at this size"
     add("--max-size", type=size_bytes, metavar="SIZE", help=what)
     what = "with --max-size: keep the newest N files; earlier ones of this name count"
-    count = number(int, 1, 999_999, "a number of files, 1 or more")
+    count = number(digits, 1, 999_999, "a number of files, 1 or more")
     add("--keep", type=count, metavar="N", help=what)
     add("--note", default="", metavar="TEXT", help="a description, stored in the recording")
     add_interval_arguments(parser, top=None, live=True)

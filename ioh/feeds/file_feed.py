@@ -86,15 +86,15 @@ class FileFeed(RecordedFeed):
         self._jump: int | None = None
         self._is_held = False
         self._told_at = self._due = 0.0
-        self._played = Session(path)
+        self._playing = Session(path)
         try:
             self._visited = Session(path)
         except BaseException:
-            self._played.close()
+            self._playing.close()
             raise
         super().__init__(played.mode, self._visited)
         try:
-            self.cycle_s = sane_cycle_s(self._played.header.cycle_s)
+            self.cycle_s = sane_cycle_s(self._playing.header.cycle_s)
             self._find_span(played)
             self._names = played.choose(self._first) if self._first is not None else None
             if self._extent.last < self._extent.first and not self._extent.is_growing:
@@ -126,11 +126,11 @@ class FileFeed(RecordedFeed):
         super().close()
 
     def _release(self) -> None:
-        self._played.close()
+        self._playing.close()
         self._visited.close()
 
     def _find_span(self, played: Played) -> None:
-        session, span = self._played, played.span
+        session, span = self._playing, played.span
         part = part_of(span.begin, span.end, session, utc=span.utc)
         if played.run_s is not None:
             begin_s = max(part.begin_unix_s, session.start_unix_s)
@@ -141,7 +141,7 @@ class FileFeed(RecordedFeed):
 
     def _look(self) -> None:
         """See how far the recording goes by now."""
-        session, part = self._played, self._part
+        session, part = self._playing, self._part
         session.refresh()
         is_growing = session.is_growing
         last, end_s = len(session) - 1, session.end_unix_s
@@ -200,7 +200,7 @@ class FileFeed(RecordedFeed):
     def _pairs(self, first: int) -> Iterator[tuple[int, Sample, Sample]]:
         """Each interval from one on: its number, and the samples that it lies between."""
         older: Tick | None = None
-        for item in self._played.items(first - 1, awaits_more=self._awaits_more):
+        for item in self._playing.items(first - 1, awaits_more=self._awaits_more):
             if isinstance(item, Gap):
                 self._due = 0.0  # nobody wants to sit through it
             elif isinstance(item, Tick):
@@ -219,7 +219,7 @@ class FileFeed(RecordedFeed):
         """Wait a moment at the end of the file; False when nothing will come."""
         if self._extent.is_growing:
             self._look()
-        if not (self._extent.is_growing or self._played.size_bytes > at):
+        if not (self._extent.is_growing or self._playing.size_bytes > at):
             return False
         with self._change:
             self._change.wait(POLL_S)

@@ -32,8 +32,9 @@ class RunningFeed(Closing):
                     self._report(tell)
             except BaseException as error:  # noqa: BLE001 (raised again by the screen's thread)
                 tell(News(error=error, is_over=True))
-            if self._ends_screen:
-                tell(News(error=FeedEnded(), is_over=True))
+            else:
+                if self._ends_screen:
+                    tell(News(error=FeedEnded(), is_over=True))
 
     def _report(self, tell: Callable[[News], None]) -> None:
         """What run() does until stop()."""

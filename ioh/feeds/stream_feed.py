@@ -45,7 +45,7 @@ class StreamFeed(RecordedFeed):
         cycle_s: Time between two samples as asked for; may be set later.
         hostname: For the name of a recording, as it comes; may be set later.
         title: Of what is played, printable; "" where it is live.
-        choose: The layers to show.
+        choose: Chooses the layers to show.
         awaited: Names of layers that are not there yet, for the status line.
         sample_soon: Asks for a sample at once, where the source can take one.
         set_speed: Takes the speed where the source has one.

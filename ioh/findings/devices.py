@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ioh.findings.sums import OpSum, sum_op
-from ioh.findings.window import once, rows_of
+from ioh.findings.window import number, once, rows_of
 from ioh.model.sample import Value
 from ioh.model.snapshot import Snapshot
 
@@ -145,7 +145,7 @@ def _is_btrfs(snapshot: Snapshot) -> bool:
     """Whether most of what is read of files now is of a btrfs."""
     by_type: dict[str, float] = {}
     for row in rows_of(snapshot, "syscall", "mount"):
-        moved = row.values.get("read_bytes_per_s") or 0.0
+        moved = number(row, "read_bytes_per_s")
         by_type[row.key[-1]] = by_type.get(row.key[-1], 0.0) + moved
     return by_type.get("btrfs", 0.0) > sum(by_type.values()) / 2
 

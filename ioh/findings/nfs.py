@@ -9,7 +9,7 @@ from operator import itemgetter
 from ioh.findings.format_sentence import percent
 from ioh.findings.split_ratio import Pieces
 from ioh.findings.sums import increases, measured, sum_rows
-from ioh.findings.window import Stretch, once, rows_of, seconds_of
+from ioh.findings.window import Stretch, number, once, rows_of, seconds_of
 from ioh.model.file_systems import is_off_disk
 from ioh.model.rates import weighted_mean
 from ioh.model.sample import Value
@@ -63,7 +63,7 @@ def _moved(snapshot: Snapshot, layer: str, op: str) -> list[tuple[str, list[floa
     names = (f"{op}s_per_s", f"{op}_bytes_per_s", f"{op}_ns_per_s")
     seconds = seconds_of(snapshot, layer)
     rows = [
-        (row.key[0], [(row.values.get(name) or 0.0) * seconds for name in names])
+        (row.key[0], [number(row, name) * seconds for name in names])
         for row in rows_of(snapshot, layer, "mount")
     ]
     return [row for row in rows if any(row[1])]

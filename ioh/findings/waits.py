@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ioh.findings.window import rows_of, seconds_of
+from ioh.findings.window import number, rows_of, seconds_of
 from ioh.model.snapshot import Snapshot
 
 RECENT_S = 4.0
@@ -47,7 +47,7 @@ class Waits:
 
     @property
     def per_s(self) -> float:
-        """How many statements or commits there were."""
+        """Statements or commits a second."""
         return self.of(_EACH).count / self.seconds if self.seconds else 0.0
 
     @property
@@ -66,11 +66,10 @@ def waits_by_server(snapshots: Sequence[Snapshot], within: str) -> dict[str, Wai
             outer, name, server = row.key
             if outer != within:
                 continue
-            values = row.values
             one = found.setdefault(server, Waits()).by_wait.setdefault(name, Wait())
-            one.count += (values.get("waits_per_s") or 0.0) * seconds
-            one.spent_ns += (values.get("wait_ns_per_s") or 0.0) * seconds
-            whole[server] = (values.get("whole_ns_per_s") or 0.0) * seconds
+            one.count += number(row, "waits_per_s") * seconds
+            one.spent_ns += number(row, "wait_ns_per_s") * seconds
+            whole[server] = number(row, "whole_ns_per_s") * seconds
         for server, spent_ns in whole.items():
             found[server].whole_ns += spent_ns
         for waits in found.values():

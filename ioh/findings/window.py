@@ -36,6 +36,8 @@ class Recall(NamedTuple):
 class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has to go somewhere)
     """The newest intervals of a window, oldest first; remembers what was computed of them.
 
+    It lives no longer than its window.
+
     Units:
         ``seconds``: measured time of all of them together.
     """
@@ -44,6 +46,11 @@ class Stretch(tuple[Snapshot, ...]):  # noqa: SLOT001 (what is known of it has t
     seconds: float
     known: _Known
     known_of: Sequence[_Known]  # each of them
+
+    @property
+    def before(self) -> list[Snapshot]:
+        """The window's intervals before these."""
+        return list(self.window)[: -len(self)]
 
     def each(self, make: Callable[..., _T], *args: Hashable) -> list[_T]:
         """What ``make``, a function of a module, makes of each interval and ``args``, once."""

@@ -134,7 +134,10 @@ def _read(path: str) -> object:
 
 
 def _mapping(told: object, known: set[str], what: str) -> dict[str, Any]:
-    """A mapping with text for keys, and for values where it is the inner one; else Refused."""
+    """A mapping with text for keys, and for values where it is the inner one; else Refused.
+
+    Without ``known`` any name is taken.
+    """
     if told is None:
         return {}
     msg = f"{what} does not hold names with a value each"

@@ -31,7 +31,7 @@ BEGIN_BYTES = len(_FORMAT_1)  # by which no_recording() knows what a file is
 MAX_FIRST_OFFSET_BYTES = 1 << 20
 # Far more than a writer leaves between two whole samples; what needs more is no recording of ioh.
 MAX_DELTAS = 1000
-_RECORD_WORK = 1500  # of one that is no sample; what it lies in earns more, unless it repeats
+_RECORD_WORK = 1400  # of a mark, gap or head beside its bytes; the smallest mark earns 1536
 _BAD_RECORD_WORK = 1 << 18  # to find that a record with a good checksum is no use
 
 
@@ -75,7 +75,8 @@ def no_recording(name: str, begin: bytes) -> IohError:
 class WorkBudget:
     """What reading may cost: a share of each byte's, which no recording of ioh comes near.
 
-    Of records: bytes before compression, and 8 numbers that a layer or a row begins with.  Of
+    Of records: bytes before compression, _RECORD_WORK more where they are no samples, and 8 numbers
+    that a layer or a row begins with.  Of
     samples: Decoder.work, about 0.2 µs each for whoever looks at them.
     """
 

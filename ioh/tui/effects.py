@@ -33,7 +33,8 @@ class Effects:
     """What the application does beside drawing.
 
     Shape:
-        ``actions`` by the names of keys.py; each returns what to say.
+        ``actions`` by the names of keys.py; each returns what to say,
+        "" or None for nothing.
     """
 
     def __init__(self, app: IohApp) -> None:
@@ -127,8 +128,10 @@ class Effects:
         layer = shown_layer(panel)
         if layer is None or not layer.spec.tables:
             return "no table to copy here"
-        text = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text()
-        self._app.copy_to_clipboard(drawn_in_ascii(text) if panel.is_ascii else text)
+        heading, titles, *rows = breakdown(panel, _COPY_WIDTH, _COPY_HEIGHT).text().split("\n")
+        if panel.is_ascii:  # rows hold names, which stay as they are
+            heading, titles = drawn_in_ascii(heading), drawn_in_ascii(titles)
+        self._app.copy_to_clipboard("\n".join([heading, titles, *rows]))
         # Nothing answers, and tmux may keep it to itself.
         said = "sent to the terminal's clipboard (OSC 52)"
         if os.environ.get("TERM", "").startswith(("tmux", "screen")):

@@ -26,7 +26,7 @@ class Found:
     """What a request brought.
 
     Shape:
-        ``snapshot`` None where that interval is lost, and where the history around it has grown.
+        ``snapshot`` None where that interval is lost, and always for ``history``.
     """
 
     tick: int

@@ -175,6 +175,8 @@ def test_the_plans_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
         (["/tmp", "--span", "1", "2"], "--span is for --like"),
         (["/tmp", "--like", "x", "--job", "y"], "give one of --job, --like"),
         (["/tmp", "-u", "0"], "must be a number above 0"),
+        (["/tmp", "-u", "1_0"], "must be a number above 0"),
+        (["/tmp", "-u", "\u0663"], "must be a number above 0"),
         (["/tmp", "-l", "8q"], "is no size"),
     ],
 )

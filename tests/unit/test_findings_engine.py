@@ -362,10 +362,22 @@ def test_a_program_is_named_and_the_row_of_the_others_is_none(
     assert program(key, "many programs") == wanted
 
 
+ZEROS = Config(limits={x.name: dict.fromkeys(x.defaults, 0.0) for x in all_rules().values()})
+
+
+@pytest.mark.parametrize("name", ZEROS.limits)
+def test_an_idle_machine_can_be_judged_by_thresholds_of_zero(name: str) -> None:
+    for zero in all_rules()[name].defaults:
+        engine = Engine([all_rules()[name]], Config(limits={name: {zero: 0.0}}))
+        for snapshot in ticks(20):
+            engine.judge(snapshot)
+
+
+@pytest.mark.parametrize("config", [Config(), ZEROS], ids=["as they are", "thresholds of zero"])
 @pytest.mark.parametrize("seed", range(16))
-def test_any_snapshot_can_be_judged(seed: int) -> None:
+def test_any_snapshot_can_be_judged(seed: int, config: Config) -> None:
     """Numbers that are unknown, zero or absurd: no rule stumbles, nor says what cannot be shown."""
-    random, engine = Random(seed), Engine()
+    random, engine = Random(seed), Engine(config=config)
     for i in range(60):
         for finding in engine.judge(by_chance(random, START_S + i)).findings:
             texts = [finding.cause, finding.advice, finding.command, finding.subject]

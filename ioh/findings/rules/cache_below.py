@@ -264,11 +264,8 @@ def _are_held(counted: Sequence[_Counted], size: int, slow: int, limits: Limits)
 def is_share_even(some: Sequence[int], every: Sequence[int], limit: float) -> bool:
     """Whether each interval has the same share of some operations, more so than chance allows.
 
-    Args:
-        some: How many of a kind there were in each interval.
-        every: How many in all.
-        limit: In standard deviations of a share by chance; two thirds lie within 1, and here most
-            of the intervals must lie within this.
+    ``limit`` is in standard deviations of a share by chance: two thirds lie within 1, and here most
+    of the intervals must lie within it.
     """
     share = sum(some) / max(1, sum(every))
     spreads = [count * share * (1 - share) for count in every]

@@ -109,7 +109,7 @@ def _more_waiting(recent: Stretch) -> tuple[float, ...]:
     Whose dirty bytes they are is not known: with others' beside them the sum does not come out.
     What an NFS client has sent and not committed is under write-back, though it was sent.
     """
-    earlier = list(recent.window)[: -len(recent)]
+    earlier = recent.before
     if not earlier:
         return (0.0,)
     first, last = earlier[-1].host, recent[-1].host

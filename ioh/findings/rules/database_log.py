@@ -9,7 +9,7 @@ from ioh.findings.format_sentence import duration, per_s, percent, rate, times
 from ioh.findings.rule import Limits, Rule, Verdict, Verdicts
 from ioh.findings.sums import sum_op
 from ioh.findings.waits import CALM_S, PROBE, RECENT_S, SHOW, Waits, waits_by_server
-from ioh.findings.window import Recall, Stretch, duration_s, rows_of, seconds_of
+from ioh.findings.window import Recall, Stretch, duration_s, number, rows_of, seconds_of
 from ioh.model.finding import Evidence
 from ioh.model.snapshot import Snapshot
 
@@ -164,7 +164,7 @@ def _device(recent: Stretch) -> tuple[str, float]:
     rows = [(s, row) for s in recent for row in rows_of(s, "block", "device")]
     moved: dict[str, float] = {}
     for snapshot, row in [pair for pair in rows if not pair[1].values.get("stacked")] or rows:
-        found = (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
+        found = number(row, "write_bytes_per_s") * seconds_of(snapshot, "block")
         moved[row.key[0]] = moved.get(row.key[0], 0.0) + found
     name, most = max(moved.items(), key=itemgetter(1), default=("", 0.0))
     return (name, most / sum(moved.values())) if most else ("", 0.0)
@@ -173,7 +173,7 @@ def _device(recent: Stretch) -> tuple[str, float]:
 def _bytes_per_s(snapshots: Sequence[Snapshot], device: str) -> float:
     seconds = sum(seconds_of(snapshot, "block") for snapshot in snapshots)
     moved = sum(
-        (row.values.get("write_bytes_per_s") or 0.0) * seconds_of(snapshot, "block")
+        number(row, "write_bytes_per_s") * seconds_of(snapshot, "block")
         for snapshot in snapshots
         for row in rows_of(snapshot, "block", "device")
         if row.key[0] == device

@@ -112,7 +112,7 @@ def slow_disk(recent: Stretch, limits: Limits) -> Verdicts:
             total = device.sum
             if total.ops_per_s < limits["ops_min_per_s"] or total.depth > limits["depth_max"]:
                 continue
-            transfer_us = total.avg_bytes / limits["transfer_bytes_per_s"] * 1e6
+            transfer_us = total.avg_bytes / max(1.0, limits["transfer_bytes_per_s"]) * 1e6
             if total.latency_us is None or total.service_us - transfer_us < least_us:
                 continue
             took = duration(total.service_us)

@@ -51,7 +51,7 @@ def _direct(recent: Stretch, limits: Limits) -> Verdicts:
     # The sum of all disks leaves these out; what they answer from memory is on no other one.
     stacked = sum(device.sum.bytes for device in devices(recent, "read") if device.is_stacked)
     reached = max(submitted, float(below.bytes), float(stacked))
-    if asked / direct.seconds < limits["bytes_min_per_s"]:
+    if not asked or asked / direct.seconds < limits["bytes_min_per_s"]:
         return
     share, least = 1 - reached / asked, limits["direct_min_pct"]
     if share * 100 < least:
@@ -122,7 +122,7 @@ def _show_files(recent: Stretch) -> str:
 def first_write(recent: Stretch, limits: Limits) -> Verdicts:
     """Write-zeroes requests compared with writes of data."""
     zeroes, least = sum_op(recent, "block", "write_zeroes"), limits["zeroes_min_per_s"]
-    if zeroes.bytes_per_s < least:
+    if not zeroes.bytes or zeroes.bytes_per_s < least:
         return
     data = sum_op(recent, "block", "write")
     share = zeroes.bytes / (zeroes.bytes + data.bytes)

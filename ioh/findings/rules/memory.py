@@ -221,7 +221,7 @@ def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
     ahead = read_ahead(recent, carrier(recent, "read", fetched, fetched / ops))
     if ahead.bytes is not None and ahead.bytes <= PAGE_BYTES:
         return  # nothing is read ahead: something else reads more than was asked
-    window = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})" if ahead.bytes else ""
+    which = f" (read_ahead_kb of {ahead.device}: {size(ahead.bytes)})" if ahead.bytes else ""
     random_pct = 100 - (metric_of(recent[-1], "block", "sequential_pct") or 0.0)
     much = f"{size(fetched)} fetched in the readers' own context for {size(buffered.bytes)}, "
     much += f"{size(wanted)} in whole pages"
@@ -231,7 +231,7 @@ def read_ahead_waste(recent: Stretch, limits: Limits) -> Verdicts:
         subject=ahead.device,
         confidence="high" if ratio >= 2 * least else "medium",
         cause=f"Reads of {size(buffered.avg_bytes)} fetch {times(ratio)} times what they need: "
-        f"{rate(fetched / recent.seconds)} from the disk for {rate(buffered.bytes_per_s)}{window}.",
+        f"{rate(fetched / recent.seconds)} from the disk for {rate(buffered.bytes_per_s)}{which}.",
         evidence=(
             Evidence(much, "read_lower_bytes_per_s", ratio, least, source),
             Evidence(order, "sequential_pct", 100 - random_pct),

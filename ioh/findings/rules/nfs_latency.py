@@ -56,7 +56,7 @@ def nfs_latency(recent: Stretch, limits: Limits) -> Verdicts:
             metric_mean(recent, "nfs_client", f"rpc_{op}_{part}_us", f"rpc_{op}s_per_s")
             for part in ("queue", "rtt", "execute")
         )
-        if queue is None or rtt is None or whole is None or whole < limits["whole_min_ms"] * 1e3:
+        if queue is None or rtt is None or not whole or whole < limits["whole_min_ms"] * 1e3:
             continue
         if _is_most(queue, whole, limits):
             yield _client(recent, op, queue, whole)

@@ -33,9 +33,8 @@ from ioh.model.snapshot import Snapshot
     recent_s=RECENT_S,
 )
 def cache_miss_storm(recent: Stretch, limits: Limits) -> Verdicts:
-    """Each server's reads for a statement now, beside the least of the time before."""
-    window = recent.window
-    before = list(window)[: len(window) - len(window.recent(2 * RECENT_S))]
+    """Each server's reads for a statement now, beside the mean of the time before."""
+    before = recent.window.recent(2 * RECENT_S).before
     if duration_s(before) < CALM_S:
         return
     calm = waits_by_server(before, "statement")
@@ -103,8 +102,7 @@ def checkpoint_burst(recent: Stretch, limits: Limits) -> Verdicts:
         pages /= recent.seconds
         if pages < limits["writes_min_per_s"]:
             continue
-        earlier = list(recent.window)[: -len(recent)]
-        calm = [s for s in earlier if not _written_per_s(s, server)]
+        calm = [s for s in recent.before if not _written_per_s(s, server)]
         before = waits_by_server(calm, "statement").get(server, Waits())
         if not before.whole_ns or duration_s(calm) < CALM_S:
             continue

@@ -95,7 +95,9 @@ def _storm(recent: Stretch, limits: Limits) -> Verdicts:
     """Many fsyncs, each soon done, and what they cost those who read from the same disks."""
     sync = sum_op(recent, "syscall", "fsync")
     written = sum_op(recent, "syscall", "write")
-    if sync.ops_per_s < limits["storm_min_per_s"] or (
+    if not sync.count or sync.ops_per_s < limits["storm_min_per_s"]:
+        return
+    if (
         written.bytes / sync.count > limits["bytes_max"]
         or (sync.latency_us or 0.0) >= limits["latency_min_ms"] * 1e3  # _calls() says it
     ):
@@ -150,7 +152,7 @@ def _busiest(recent: Stretch, time: str) -> str:
 
 def _commits(recent: Stretch, limits: Limits) -> Verdicts:
     commit, write = (sum_op(recent, "nfs_client", op) for op in ("commit", "write"))
-    if commit.ops_per_s < limits["commits_min_per_s"] or not write.count:
+    if commit.ops_per_s < limits["commits_min_per_s"] or not (write.count and commit.count):
         return
     each, most = write.count / commit.count, limits["writes_per_commit_max"]
     if each > most:

@@ -12,12 +12,12 @@ _PLAIN = str.maketrans("×µ…→←·≤≥↑↓", "xu~><-<>^v")
 
 
 def drawn_in_ascii(text: str) -> str:
-    """Text with ASCII instead of what lines and charts are drawn with; its words stay."""
+    """ASCII instead of what lines and charts are drawn with, in names from outside, too."""
     return text.translate(_DRAWN)
 
 
 def to_ascii(text: str) -> str:
-    """Text of ours for a terminal that shows ASCII only; names from outside lose to ``?``.
+    """Text of ours for a terminal that shows ASCII only; other letters become ``?``.
 
     Returns:
         As many columns as ``text`` takes: two ``?`` for a wide character, none for a mark.
