@@ -25,11 +25,9 @@ _KB = 1024 / 1e6
 
 
 def memory_mb(pid: int, field: str) -> float:
-    """``Rss`` or ``Pss`` of one process; 0 of one that has ended."""
-    with contextlib.suppress(OSError):
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        return int(re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[0]) * _KB
-    return 0.0
+    """``Rss`` or ``Pss`` of one process."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(re.findall(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[0]) * _KB
 
 
 class ControlGroup:
@@ -53,7 +51,11 @@ class ControlGroup:
 
     def memory_mb(self, field: str) -> float:
         """Sum over the processes of ``Rss`` or ``Pss``."""
-        return sum(memory_mb(pid, field) for pid in self.pids())
+        found = 0.0
+        for pid in self.pids():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                found += memory_mb(pid, field)
+        return found
 
     def maps_mb(self) -> float:
         """Kernel memory of the BPF maps that the processes hold."""

@@ -28,6 +28,7 @@ def mounted(what: str | Path, place: Path, *options: str) -> Iterator[Path]:
         yield place
     finally:
         run("umount", place)
+        place.rmdir()
 
 
 @contextlib.contextmanager

@@ -95,8 +95,9 @@ def test_by_process_in_a_container() -> None:
     """There a process has another id than the one that the kernel's probes see."""
     ioh = ioh_command("json", "-t", "0.1", "--layers", "syscall", "--pid", "1")
     command = ("unshare", "--pid", "--fork", "--mount-proc", *ioh)
-    told = ended(*command, env=ioh_environment()).stdout
-    layer = json.loads(told.splitlines()[0])["layers"]["syscall"]  # ioh itself is process 1
+    done = ended(*command, env=ioh_environment())
+    assert done.returncode == 0
+    layer = json.loads(done.stdout.splitlines()[0])["layers"]["syscall"]  # ioh itself is process 1
     assert layer["source"] == "proc"
     assert "host's ids" in layer["notes"][0]
 

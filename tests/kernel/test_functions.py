@@ -14,7 +14,7 @@ import pytest
 from tests.kernel import rig
 from tests.kernel.rig import START_S, Ioh, recording
 from tests.kernel.talker import Talker, wait_until
-from tests.kernel.test_lifecycle import Traces
+from tests.kernel.test_lifecycle import PROG_GET_NEXT_ID, Traces, ids
 
 # The interpreter exports it, never calls it itself, and it looks at no argument.
 FUNCTION = "PyFloat_GetMax"
@@ -178,8 +178,9 @@ def test_what_was_killed_leaves_nothing_attached(caller: Caller) -> None:
         wait_for_servers(ioh, 0)
         traced_s = caller.call(20_000)
         traces = Traces(ioh.process.pid)
+        assert traces.programs
+        assert traces.programs <= ids(PROG_GET_NEXT_ID)
         os.kill(ioh.process.pid, signal.SIGKILL)
-    assert traces.programs
     traces.assert_gone()
     assert caller.call(20_000) < traced_s / 2  # no trap any more
 

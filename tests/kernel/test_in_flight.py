@@ -36,7 +36,8 @@ def write_one(path: str, place: int) -> None:
 def test_writes_to_a_device_that_has_stopped(volume: Volume) -> None:
     """A loop device over a file of the volume stops when the volume's file system is frozen."""
     with contextlib.closing(Loop(volume.mount, 64 * MIB)) as upper:
-        with recording("--device", upper.path, "--layers", "syscall,block") as ioh:
+        options = ("--device", upper.path, "--layers", "syscall,block")
+        with recording(*options, cycle_s=0.25) as ioh:
             threads = [
                 threading.Thread(target=write_one, args=(upper.path, place))
                 for place in range(WRITERS)

@@ -62,6 +62,7 @@ class Prometheus:
             "scrape_configs": [{"job_name": "ioh", "static_configs": [{"targets": [*targets]}]}],
         }
         (home / "prometheus.yml").write_text(json.dumps(config))  # which is YAML, too
+        self._home = home
         program = shutil.which("prometheus")
         assert program, "prometheus is not installed: ./ioh.sh --test-servers installs it"
         with (home / "log").open("wb") as log:
@@ -81,6 +82,7 @@ class Prometheus:
         self._process.wait(30)
 
     def _is_ready(self) -> bool:
+        assert self._process.poll() is None, (self._home / "log").read_text()
         try:
             with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=1) as answer:
                 return bool(answer.status == 200)

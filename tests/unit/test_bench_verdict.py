@@ -127,9 +127,13 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
         {"fio": {"read": figures(7000 * MB)}, "layers": (below(7000 * MB),)},
         "link", "700 MB/s is more than a SATA link carries",
     ),
-    "faster than the network": (
-        over_nfs(2000 * MB), "link", "200 MB/s is more than the network carries",
-    ),
+    **{
+        f"faster than the network of {kind}": (
+            {**over_nfs(2000 * MB), "file_system": kind},
+            "link", "200 MB/s is more than the network carries",
+        )
+        for kind in ("nfs", "nfs4")
+    },
     "maintenance": ({"findings": (spoken("maintenance", "sda"),)}, "maintenance", "It is"),
     "from an NFS client's memory": (
         {

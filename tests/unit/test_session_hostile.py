@@ -88,6 +88,7 @@ def too_slow(paths: list[Path], *uses: str) -> dict[Path, float]:
         assert len(lines) <= 2 * len(uses), name  # one line of an error each, no traceback
         assert all(int(code) in {0, 1, 2} for code, _ in ends), name
         spent_s = max(float(spent) for _, spent in ends)
+        assert spent_s < 3 * LIMIT_S, name
         if spent_s >= LIMIT_S:
             slow[Path(name)] = spent_s
         assert 10_000 < int(peak_kb) < LIMIT_BYTES // 1024, name

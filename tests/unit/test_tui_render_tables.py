@@ -211,6 +211,12 @@ def test_a_breakdown_scrolls_and_says_why_it_is_empty() -> None:
     assert "nothing in this interval" in render_top(SPEC, (), TOP, 60, 5).text()
 
 
+@pytest.mark.parametrize("width", [1, 10, 23, 31, 300])
+def test_a_breakdown_is_no_higher_than_its_room(width: int) -> None:
+    for height in (1, 2, 5):
+        assert len(render_top(SPEC, ROWS, TOP, width, height).lines) <= height
+
+
 @pytest.mark.parametrize(("has_focus", "style"), [(False, "dim"), (True, "sel")])
 def test_an_empty_breakdown_shows_that_keys_go_there(has_focus: bool, style: str) -> None:
     line = render_top(SPEC, (), TOP, 60, 5, has_focus=has_focus).lines[1]

@@ -55,8 +55,14 @@ def test_a_step_stays_within_what_there_is() -> None:
     assert not trip.travel.is_following
 
 
-def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now() -> None:
-    assert Extent(30, 90).nearest(2) == 30
+def test_an_interval_that_was_dropped_meanwhile_is_the_first_one_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trip = live()
+    trip.travel.tick = 3
+    monkeypatch.setattr(FakeFeed, "extent", Extent(30, 90))
+    trip.do("step", -1)
+    assert trip.asked == [30]
 
 
 def test_the_next_moment_is_never_the_present_one_and_in_the_order_of_time() -> None:
