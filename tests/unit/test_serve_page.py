@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 from prometheus_client.samples import Sample as Point
@@ -56,14 +58,29 @@ def test_twenty_disks_and_ten_mounts_are_at_most_a_thousand_series() -> None:
     assert len({(p.name, *sorted(p.labels.items())) for p in found}) == len(found)
 
 
-def test_a_page_of_that_size_costs_a_scrape_little() -> None:
-    page, took = Page(0, RULES), []
+def cpu_s(what: Callable[[], object]) -> float:
+    """The least of five times, of this process alone: the machine may be busy."""
+    found = []
     for _ in range(5):
-        page.publish(large_host())
-        began = time.process_time()  # others' share of the CPU is not of it
+        began_s = time.process_time()
+        what()
+        found.append(time.process_time() - began_s)
+    return min(found)
+
+
+def test_a_page_of_that_size_costs_little_more_than_the_library_s_own() -> None:
+    """Which has no layers, units, findings and compression."""
+    registry = CollectorRegistry()
+    gauge = Gauge("calls", "Calls.", ("device", "op"), registry=registry)
+    for disk in range(1000):
+        gauge.labels(f"sd{disk}", "read").set(disk / 3)
+    page, sample = Page(0, RULES), large_host()
+
+    def ours() -> None:
+        page.publish(sample)
         page.encoded(OPEN, zipped=True)
-        took.append(time.process_time() - began)
-    assert min(took) < 0.02
+
+    assert cpu_s(ours) < 4 * cpu_s(lambda: generate_latest(registry))  # type: ignore[no-untyped-call]
 
 
 def sample_after(sample: Sample) -> Sample:
