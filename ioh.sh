@@ -176,7 +176,7 @@ build_venv() { # aside, then moved: whoever starts meanwhile sees the old one or
     # shellcheck disable=SC2046
     set -- $(requirements dependencies) $([ -z "$dev" ] || requirements dev)
     set +f
-    say "making $venv with Python $version and, from PyPI: $*"
+    say "making $venv with Python $version and, from PyPI, in about a minute: $*"
     needed=$*
     # python3.N: the next upgrade of the distribution will not swap it for another version.
     # ensurepip apart from venv, which would keep its reason for failing to itself.

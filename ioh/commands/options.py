@@ -99,7 +99,7 @@ def add_interval_arguments(
         what = "a recording instead of this machine; - for stdin"
         parser.add_argument("file", nargs="?", metavar="FILE", type=recording, help=what)
     add = parser.add_argument_group("when").add_argument
-    what = "run at least this long, then stop; -1 (default) forever"
+    what = "run at least this long, then stop; -1 (default): forever, or to the end of a recording"
     add("-t", dest="run_s", metavar="SECONDS", type=run_time_s, help=what)
     limits = f"seconds from {MIN_CYCLE_S} to {MAX_CYCLE_S:.0f}"
     kind = number(float, MIN_CYCLE_S, MAX_CYCLE_S, limits)
