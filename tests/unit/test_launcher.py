@@ -41,7 +41,8 @@ def test_first_use_says_what_it_does_and_runs_ioh(machine: Machine) -> None:
     assert status == 0
     assert said[0] == "ioh.sh: installing with apt-get: python3-bpfcc"
     assert said[1].startswith("ioh.sh: fetching the lists of packages")
-    assert re.fullmatch(r"ioh.sh: making .*/\.venv with Python 3\.11 and, from PyPI, in about a minute: .*", said[2])
+    made = r"ioh.sh: making .*/\.venv with Python 3\.11 and, from PyPI, in about a minute: .*"
+    assert re.fullmatch(made, said[2])
     assert len(said) == 3
     assert machine.calls[-1] == "python -I -m ioh text -c 1"
     assert machine.litter == []
