@@ -117,12 +117,19 @@ class Map:
             for at, key in enumerate(keys):
                 yield key, values[at * size : (at + 1) * size]
 
-    def entries_with_sums(self, words: int) -> Iterator[tuple[bytes, Bytes, tuple[int, ...]]]:
-        """The same of a per-CPU hash, each with its first ``words`` counters added up."""
+    def changed_entries(
+        self, words: int, before: dict[bytes, tuple[int, ...]]
+    ) -> Iterator[tuple[bytes, Bytes]]:
+        """Those of a per-CPU hash whose first ``words`` counters do not add up to what they did.
+
+        ``before`` has these sums by key, and is brought up to date.
+        """
         size = self._read_size
         for keys, values in self._batches(self._lib.bpf_map_lookup_batch):
             for at, (key, sums) in enumerate(zip(keys, self._sums_of(values, words), strict=True)):
-                yield key, values[at * size : (at + 1) * size], sums
+                if before.get(key) != sums:
+                    before[key] = sums
+                    yield key, values[at * size : (at + 1) * size]
 
     def sums(self, words: int) -> list[tuple[bytes, tuple[int, ...]]]:
         """Every entry of a per-CPU hash with its first ``words`` counters added up."""

@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ioh.bpf.counters import sum_columns
-from ioh.bpf.totals import PROGRESS, WORDS, advance_epoch, decode_lost, decode_op_totals
+from ioh.bpf.totals import PROGRESS, advance_epoch, decode_lost, decode_op_totals
 from ioh.layers.base import AttachPoint, Event, Late, Layer
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
-from ioh.layers.per_owner_totals import OwnedTotals
+from ioh.layers.per_owner_totals import Ops, OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
 from ioh.model.metric import LayerSpec, numbers, tables
@@ -156,7 +155,8 @@ class Block(Layer):
         self._diskstats = BlockFallback(SPEC, filters.device, root, self._devices)
         self._previous: dict[bytes, OpTotals] = {}
         self._progress: dict[bytes, tuple[int, ...]] = {}
-        self._seen: set[int] = set()
+        self._parts: dict[int, Ops] = {}
+        self._at_work: set[int] = set()
         self._is_full = False
         self._stacked = StackedDevices()
         self._keeps_issue_times = False
@@ -225,54 +225,60 @@ class Block(Layer):
             ),
         )
 
-    def _read_devices(self, maps: Maps) -> dict[int, dict[str, OpTotals]]:
+    def _read_devices(self, maps: Maps) -> dict[int, Ops]:
+        """Totals by device; those of a device in which nothing changed are the object of before."""
         # Nothing slow in between: a request that ends there has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
-        parts: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        count = self._decode(totals.entries_with_sums(PROGRESS), ended, parts)
+        changed: dict[int, dict[str, OpTotals]] = defaultdict(dict)
+        self._decode(totals.changed_entries(PROGRESS, self._progress), ended, changed)
+        count = len(self._progress)  # no entry goes away
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
-            self._decode(self._read_others(maps["others"]), ended, parts)
-        if not parts.keys() <= self._seen:
+            self._decode(self._read_others(maps["others"]), ended, changed)
+        if not changed.keys() <= self._parts.keys():
             self._note_hidden(maps["disk_names"])
-            self._seen |= parts.keys()
         elsewhere = () if self.filters.device is not None else self._devices.on_others()
         self._stacked.tell(maps["stacked"], elsewhere, count, totals.spec.max_entries)
-        for dev in parts.keys() - set(_BOTH_OTHERS):
-            inflight = (0, 0) if self._diskstats.is_idle(dev) else self._read_inflight(dev)
+        parts = {
+            **self._parts,
+            **{dev: {**self._parts.get(dev, {}), **ops} for dev, ops in changed.items()},
+        }
+        at_work = {dev for dev in parts if not self._diskstats.is_idle(dev)}
+        for dev in (changed.keys() | at_work | self._at_work) - set(_BOTH_OTHERS):
+            inflight = self._read_inflight(dev) if dev in at_work else (0, 0)
             for op, number in zip(("read", "write"), inflight, strict=True):
                 known = parts[dev].get(op)
                 if known is not None and known.inflight != number:
-                    now = parts[dev][op] = replace(known, inflight=number)
+                    now = replace(known, inflight=number)
+                    parts[dev] = {**parts[dev], op: now}
                     self._previous[_DEV_OP.pack(dev, SPEC.ops.index(op))] = now
+        self._parts, self._at_work = parts, at_work
         return parts
 
     def _decode(
         self,
-        entries: Iterable[tuple[bytes, Bytes, tuple[int, ...]]],
+        entries: Iterable[tuple[bytes, Bytes]],
         ended: int,
-        parts: dict[int, dict[str, OpTotals]],
-    ) -> int:
-        """Enter totals; returns how many entries there are."""
-        count = 0
-        for count, (key, value, progress) in enumerate(entries, 1):  # noqa: B007
+        changed: dict[int, dict[str, OpTotals]],
+    ) -> None:
+        for key, value in entries:
+            before = self._previous.get(key)
+            now = decode_op_totals(value, ended, queue=True, started=False, previous=before)
+            if now is before:
+                continue
+            if now.max_ns and key in self._progress:
+                self._progress[key] = ()  # its maximum is over with the next reading
             dev, op = _DEV_OP.unpack(key)
-            now = self._previous.get(key)
-            if now is None or now.max_ns or progress != self._progress.get(key):
-                self._progress[key] = progress
-                now = decode_op_totals(value, ended, queue=True, started=False, previous=now)
             if now.count_total or dev not in _BOTH_OTHERS:
-                self._previous[key] = parts[dev][SPEC.ops[op]] = now
-        return count
+                self._previous[key] = changed[dev][SPEC.ops[op]] = now
 
     @staticmethod
-    def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes, tuple[int, ...]]]:
+    def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes]]:
         """Totals by op of the devices for which there is no room."""
         count = len(SPEC.ops)
         for dev, first in ((_OTHERS, 0), (_STACKED, count)):
             for op in range(count):
-                value = others.at(first + op)
-                yield _DEV_OP.pack(dev, op), value, tuple(sum_columns(value, WORDS, PROGRESS))
+                yield _DEV_OP.pack(dev, op), others.at(first + op)
 
     def _note_hidden(self, names: Map) -> None:
         """Name device numbers that sysfs does not know, though the disk is there."""

@@ -45,7 +45,7 @@ class DeviceRows:
         bases = {key: self._base(key) for key in rows}
         merged: dict[tuple[str, ...], Row] = {}
         for key, row in rows.items():
-            is_idle = row is self._rows.get(key) and parts.get(key[0]) == self._before.get(key[0])
+            is_idle = row is self._rows.get(key) and parts.get(key[0]) is self._before.get(key[0])
             if is_idle and key in self._merged:
                 merged[key] = self._merged[key]
                 continue

@@ -57,7 +57,7 @@ class UnseenRequests:
         old_disks, old_probed = self._last
         self._last = disks, probed
         now = {
-            name: self._probed[name] if ops == old_probed.get(name) else _counts(ops)
+            name: self._probed[name] if ops is old_probed.get(name) else _counts(ops)
             for name, ops in probed.items()
         }
         if not self.has_begun:

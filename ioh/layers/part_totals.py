@@ -94,7 +94,7 @@ class Parts:
         self._before: Mapping[int, Ops] = {}  # totals of the last reading
         self._ended: set[int] = set()  # no longer mounted, and write-back has come to its end
 
-    def name(self, by_dev: Mapping[int, Ops]) -> dict[str, dict[str, OpTotals]]:
+    def name(self, by_dev: Mapping[int, Ops]) -> dict[str, Ops]:
         """Each part's running totals."""
         for dev, ops in by_dev.items():
             found = OTHERS if dev == OTHER_PARTS else self._find_name(dev)

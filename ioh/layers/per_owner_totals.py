@@ -14,7 +14,7 @@ Ops = Mapping[str, OpTotals]
 _MANY = 8  # devices of one owner: from then on only what grew is added
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Account:
     """One device: ``base`` is what it had done when it came to its owner, ``last`` has all."""
 
@@ -33,6 +33,7 @@ class OwnedTotals:
 
     def __init__(self) -> None:
         self._accounts: dict[int, _Account] = {}
+        self._owned: dict[str, list[_Account]] = {}
         self._settled: dict[str, dict[str, list[OpTotals]]] = defaultdict(lambda: defaultdict(list))
         # Of owners of many devices: the sums, and those of the devices that did something last.
         self._summed: dict[str | None, dict[str, OpTotals]] = {}
@@ -40,7 +41,7 @@ class OwnedTotals:
 
     def update(
         self, readings: Mapping[int, Ops], owner_of: Callable[[int], str | None]
-    ) -> dict[str, dict[str, OpTotals]]:
+    ) -> dict[str, Ops]:
         """Take in each device's totals by op; returns those of each owner.
 
         ``owner_of`` is asked for each device that did something since the last reading; None means
@@ -50,27 +51,27 @@ class OwnedTotals:
         for dev, ops in readings.items():
             account = self._accounts.get(dev)
             if account is None:
-                account = self._accounts[dev] = _Account(owner_of(dev), {}, ops)
-                self._summed.pop(account.owner, None)
+                account = self._accounts[dev] = _Account(None, {}, ops)
+                self._give(account, owner_of(dev))
                 continue
-            if account.last != ops and has_grown(account.last, ops):  # an idle one is itself
+            if account.last is ops:
+                continue
+            if account.last != ops and has_grown(account.last, ops):
                 before, owner = account.owner, owner_of(dev)
                 if owner != before:
                     self._hand_over(account, owner)
                 elif owner is not None:
                     grown[owner].append((account.last, ops))
             account.last = ops
-        accounts: dict[str, list[_Account]] = {owner: [] for owner in self._settled}
-        for account in self._accounts.values():
-            if account.owner is not None:
-                accounts.setdefault(account.owner, []).append(account)
-        return {owner: self._sum(owner, of, grown[owner]) for owner, of in accounts.items()}
+        return {
+            owner: self._sum(owner, of, grown.get(owner, [])) for owner, of in self._owned.items()
+        }
 
     def _sum(
         self, owner: str, accounts: list[_Account], grown: list[tuple[Ops, Ops]]
-    ) -> dict[str, OpTotals]:
+    ) -> Ops:
         if len(accounts) == 1 and owner not in self._settled and not accounts[0].base:
-            return dict(accounts[0].last)
+            return accounts[0].last
         known = self._summed.get(owner)
         if known is not None and all(newer.keys() <= known.keys() for _, newer in grown):
             before, now = self._sums_before(owner, grown), add_each(newer for _, newer in grown)
@@ -102,6 +103,8 @@ class OwnedTotals:
         for owner in owners:
             self._settled.pop(owner, None)
             self._summed.pop(owner, None)
+            if not self._owned.get(owner):
+                self._owned.pop(owner, None)
 
     def owner(self, dev: int) -> str | None:
         """Whose the device's last increment was.
@@ -114,15 +117,23 @@ class OwnedTotals:
     def __contains__(self, dev: int) -> bool:
         return dev in self._accounts
 
+    def _give(self, account: _Account, owner: str | None) -> None:
+        account.owner = owner
+        self._summed.pop(owner, None)
+        if owner is not None:
+            self._owned.setdefault(owner, []).append(account)
+
     def _hand_over(self, account: _Account, owner: str | None) -> None:
-        for each in (account.owner, owner):
-            self._summed.pop(each, None)
-        if account.owner is not None:
-            settled = self._settled[account.owner]
+        before = account.owner
+        self._summed.pop(before, None)
+        if before is not None:
+            settled = self._settled[before]
             for name, op in account.last.items():
                 past = replace(_since(account.base.get(name), op), max_ns=0, max_bytes=0)
                 settled[name] = [add_ops([*settled[name], replace(past, inflight=None)])]
-        account.owner, account.base = owner, account.last
+            self._owned[before].remove(account)
+        account.base = account.last
+        self._give(account, owner)
 
 
 def has_grown(older: Ops, newer: Ops) -> bool:
