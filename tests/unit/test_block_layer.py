@@ -234,6 +234,17 @@ def test_a_request_that_ends_while_diskstats_is_read_is_of_one_interval(
     assert (read.count_total, read.max_ns) == (2, 7_000_000)
 
 
+def test_a_maximum_is_of_one_interval_and_what_is_idle_stays_the_same_object(host: Host) -> None:
+    host.request(SDA, us=7000)
+    host.request(SDB, us=10)
+    busy, over, idle = (host.read().parts for _ in range(3))
+    assert [parts["sda"]["read"].max_ns for parts in (busy, over, idle)] == [7_000_000, 0, 0]
+    assert [parts["sda"]["read"].count_total for parts in (busy, over, idle)] == [1, 1, 1]
+    assert idle["sda"] is over["sda"]
+    host.request(SDB)
+    assert host.read().parts["sda"] is over["sda"]
+
+
 def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host: Host) -> None:
     """Its row has what it did before it was listed, too."""
     host.remove("8:16", "sdb")

@@ -93,6 +93,19 @@ def test_every_entry_by_batches(monkeypatch: pytest.MonkeyPatch, count: int, kin
     assert set(lib.calls) == {"batch", "drain"}
 
 
+def test_only_entries_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, held, _ = one(monkeypatch, PERCPU_HASH, value=16)
+    wanted = fill(held, 3000)
+    before: dict[bytes, tuple[int, ...]] = {}
+    assert [key for key, _ in opened.changed_entries(1, before)] == list(wanted)
+    assert list(opened.changed_entries(1, before)) == []
+    first, last = struct.pack(f"={2 * CPUS}Q", 9, *bytes(2 * CPUS - 1)), bytes(16 * CPUS)
+    held.entries[(7).to_bytes(4, "little")] = first
+    held.entries[(2999).to_bytes(4, "little")] = last
+    assert [bytes(value) for _, value in opened.changed_entries(1, before)] == [first, last]
+    assert len(before) == 3000
+
+
 def test_a_bucket_larger_than_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """They grow once."""
     opened, held, lib = one(monkeypatch)
