@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.output import SeekableOutput
-from ioh.session.packing import FOR_MEMORY, Packer
+from ioh.session.packing import FOR_MEMORY
 from ioh.session.reader import Session
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
@@ -56,7 +56,6 @@ class MemoryRecording:
         # Held while reading, and while a half is dropped, which must not be under a reader.
         self._lock = threading.Lock()
         self._halves: list[_Half] = []
-        self._stream = Packer(FOR_MEMORY)  # of all halves
         self._writer: SessionWriter  # into the newest
         self._ticks = 0
         self._begin_half()
@@ -131,7 +130,7 @@ class MemoryRecording:
         half = _Half(self._ticks, output, fd)
         if self._halves:
             self._writer.close()
-        self._writer = SessionWriter(output, stream=self._stream)
+        self._writer = SessionWriter(output, effort=FOR_MEMORY)
         with self._lock:
             dropped, kept = self._halves[:-1], self._halves[-1:]
             self._halves = [*kept, half]

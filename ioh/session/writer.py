@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from ioh import __version__
 from ioh.model.metric import LayerSpec
@@ -13,7 +14,7 @@ from ioh.session.encoder import Encoder
 from ioh.session.frame import Kind, make_frame
 from ioh.session.index import NOTED
 from ioh.session.output import FULL_ERRNOS, Output
-from ioh.session.packing import FOR_MEMORY, Packer
+from ioh.session.packing import FOR_FILE, FOR_MEMORY, Packer
 from ioh.session.records import (
     FORMAT_VERSION,
     MAX_ADDRESSES,
@@ -36,26 +37,31 @@ MAX_DELTA_BYTES = 64 << 10
 DELTAS_TO_WHOLE = 2
 # Index and head are repeated before the second whole sample, and before every fourth one after it.
 INDEX_WHOLES = 4
+_KINDS = {Head: Kind.HEAD, Mark: Kind.MARK, Gap: Kind.GAP, Index: Kind.INDEX}
 
 
-class _Batch:
-    """The records of one tick, not yet written; ``offset`` is where they will lie."""
+@dataclass(slots=True)
+class _Contents:
+    """What a reader of one output finds there, with ``data`` that is not written yet at its end."""
 
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.data = bytearray()
-        self.entries: list[IndexEntry] = []
-        self.index_at: int | None = None
-        self.specs: dict[str, LayerSpec] | None = None  # those of the head in it
+    end: int = 0  # offset of what comes next
+    ticks: int = 0
+    last_unix_s: float = 0.0
+    specs: dict[str, LayerSpec] = field(default_factory=dict)
+    heads: int = 0  # with these specs
+    entries: list[IndexEntry] = field(default_factory=list)  # since the last index
+    last_index: int = -1
+    whole_bytes: int = 0  # of the last whole sample
+    delta_bytes: int = 0  # of those since
+    delta_ticks: int = 0
+    data: bytearray = field(default_factory=bytearray)
 
-    @property
-    def end(self) -> int:
-        return self.offset + len(self.data)
-
-    def add(self, kind: Kind, number: int, time_unix_s: float, payload: bytes) -> None:
+    def add(self, kind: Kind, time_unix_s: float, payload: bytes) -> None:
         if kind in NOTED:
-            self.entries.append(IndexEntry(self.end, kind, number, time_unix_s))
-        self.data += make_frame(kind, number, time_unix_s, payload)
+            self.entries.append(IndexEntry(self.end, kind, self.ticks, time_unix_s))
+        frame = make_frame(kind, self.ticks, time_unix_s, payload)
+        self.data += frame
+        self.end += len(frame)
 
 
 class SessionWriter:
@@ -64,7 +70,7 @@ class SessionWriter:
     Safe to call from several threads (marks come from another one).  Where the output is full, what
     was written stays, nothing is raised, and ``paused_why`` says so until a later sample fits; the
     gap is then part of the recording.  ``part`` counts the files of an endless recording, from 1;
-    ``stream``, another session's that has ended, spares its memory.
+    ``effort`` is the Packer's.
     """
 
     def __init__(  # noqa: PLR0913
@@ -75,35 +81,38 @@ class SessionWriter:
         cycle_s: float = 1.0,
         part: int = 1,
         marks_note: bool = True,
-        stream: Packer | None = None,
+        effort: tuple[int, int] = FOR_FILE,
         addresses: Sequence[str] = (),
     ) -> None:
-        self.output = output
         self.paused_why = ""
         self._marks_note = marks_note
-        self._lock = threading.Lock()
-        self._packer, self._stream = Packer(FOR_MEMORY), stream or Packer()
+        self._lock = threading.RLock()
+        self._packer, self._stream = Packer(FOR_MEMORY), Packer(effort)
         self._encoder = Encoder()
         self._header = Header(
             format_version=FORMAT_VERSION,
             ioh_version=__version__,
             cycle_s=cycle_s,
             note=to_bytes(note)[:MAX_TEXT_BYTES],
-            part=part,
             addresses=[to_bytes(address) for address in addresses[:MAX_ADDRESSES]],
             **our_edges(),  # type: ignore[arg-type]
         )
-        self._specs: dict[str, LayerSpec] = {}
-        self._heads = 0  # written so far with these specs
-        self._entries: list[IndexEntry] = []  # since the last index
-        self._last_index = -1
-        self._whole_bytes = self._delta_bytes = self._delta_ticks = 0
         self._waiting: list[Mark] = []
         self._gap: Gap | None = None
-        self._last_unix_s: float | None = None
-        self._whole_next = True
+        self._last: Sample | None = None  # written, into whatever output
         self._closed = False
-        self.ticks = 0  # samples written
+        self._begin(output, part)
+
+    def _begin(self, output: Output, part: int) -> None:
+        """Write what comes next into an output that is empty."""
+        self.output, self._header.part = output, part
+        self._written = _Contents()
+        self._whole_next = True
+
+    @property
+    def ticks(self) -> int:
+        """Samples written into this output."""
+        return self._written.ticks
 
     def write(self, sample: Sample) -> bool:
         """Write one sample, and what has gathered with it.
@@ -113,16 +122,24 @@ class SessionWriter:
         sample that cannot be encoded, which is a bug in its source.
         """
         with self._lock:
+            contents, gap, last = self._contents(), self._gap, self._last
+            before: list[Mark | Gap] = [*self._waiting]
             whole, self._whole_next = self._whole_next, True  # should it not get there
-            batch = self._batch_of(sample, whole=whole)
-            if not self._put(batch):
+            if gap is None and self.paused_why and last is not None:
+                why = to_bytes(self.paused_why)[:MAX_TEXT_BYTES]
+                gap = Gap(last.time_unix_s, sample.time_unix_s, why)
+            if last is not None and not contents.ticks:
+                # A later part begins with it: else the interval would be in neither file.
+                self._add_sample(contents, last, before, whole=True)
+                before, whole = [], gap is not None
+            if gap is not None:
+                before.insert(0, gap)
+            self._add_sample(contents, sample, before, whole=whole)
+            self.paused_why = self._put(contents)
+            if self.paused_why:
                 return False
-            self.ticks += 1
             self._waiting.clear()
-            self._gap = None
-            self._last_unix_s = sample.time_unix_s
-            self.paused_why = ""
-            self._whole_next = False
+            self._gap, self._last, self._whole_next = None, sample, False
             return True
 
     def mark(self, text: str, time_unix_s: float | None = None) -> bool:
@@ -134,115 +151,107 @@ class SessionWriter:
         when = time.time() if time_unix_s is None else time_unix_s
         mark = Mark(when, to_bytes(text)[:MAX_TEXT_BYTES])
         with self._lock:
-            if self._last_unix_s is None or self.paused_why:
-                self._waiting.append(mark)
-                return False
-            batch = _Batch(self.output.size_bytes)
-            self._add(batch, Kind.MARK, self._last_unix_s, mark)
-            is_written = self._put(batch)
-            if not is_written:
-                self._waiting.append(mark)
-            return is_written
+            if self.ticks and not self.paused_why:
+                contents = self._contents()
+                self._add(contents, contents.last_unix_s, mark)
+                self.paused_why = self._put(contents)
+                if not self.paused_why:
+                    return True
+            self._waiting.append(mark)
+            return False
 
     def gap(self, gap: Gap) -> None:
         """Record, before the next sample, that time was not recorded."""
         with self._lock:
             self._gap, self._whole_next = gap, True
 
-    def take_marks(self) -> list[Mark]:
-        """Marks that still wait for a sample that fits; they are no longer this session's."""
-        with self._lock:
-            found, self._waiting = self._waiting, []
-            return found
-
     def close(self) -> None:
         """End the session in order; where the output is full, without a last index."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                if self._last_unix_s is not None:
-                    batch = _Batch(self.output.size_bytes)
-                    if self._heads == 1:
-                        self._add_head(batch, self._last_unix_s, self._specs)
-                    self._add_index(batch, self._last_unix_s)
-                    batch.add(Kind.END, self.ticks, self._last_unix_s, b"")
-                    self._put(batch)
-            finally:
-                self.output.close()
+            if not self._closed:
+                self._closed = True
+                self._end()
 
-    def _put(self, batch: _Batch) -> bool:
-        """Write a batch; False where the output is full, which ``paused_why`` then says."""
+    def _end(self) -> None:
+        """Write what a session ends with, and close its output."""
+        contents = self._contents()
         try:
-            self.output.write(bytes(batch.data))
+            if contents.ticks:
+                if contents.heads == 1:
+                    self._add_head(contents, contents.last_unix_s, contents.specs)
+                self._add_index(contents)
+                contents.add(Kind.END, contents.last_unix_s, b"")
+                self._put(contents)
+        finally:
+            self.output.close()
+
+    def _contents(self) -> _Contents:
+        """What was written, to be added to: it counts when that gets there."""
+        return replace(self._written, entries=self._written.entries.copy(), data=bytearray())
+
+    def _put(self, contents: _Contents) -> str:
+        """Write what was added; why the output is full, "" where it is not."""
+        try:
+            self.output.write(bytes(contents.data))
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
                 raise
-            self.paused_why = error.strerror or "the disk is full"
-            return False
-        if batch.index_at is not None:
-            self._last_index, self._entries = batch.index_at, []
-        if batch.specs is not None:
-            self._heads = self._heads + 1 if batch.specs == self._specs else 1
-            self._specs = batch.specs
-        self._entries += batch.entries
-        return True
+            return error.strerror or "the disk is full"
+        self._written = contents
+        return ""
 
-    def _add(self, batch: _Batch, kind: Kind, time_unix_s: float, record: object) -> None:
-        batch.add(kind, self.ticks, time_unix_s, self._packer.pack(encode_plain(record)))
+    def _add(
+        self, contents: _Contents, time_unix_s: float, record: Head | Mark | Gap | Index
+    ) -> None:
+        payload = self._packer.pack(encode_plain(record))
+        contents.add(_KINDS[type(record)], time_unix_s, payload)
 
-    def _batch_of(self, sample: Sample, *, whole: bool) -> _Batch:
+    def _add_sample(
+        self, contents: _Contents, sample: Sample, before: Sequence[Mark | Gap], *, whole: bool
+    ) -> None:
         """The sample, and before it whatever a reader needs for it."""
-        batch, now = _Batch(self.output.size_bytes), sample.time_unix_s
-        specs = {**self._specs, **dict(sample.specs)}
-        is_due = self._delta_ticks >= MAX_DELTA_TICKS or self._delta_bytes >= max(
-            MAX_DELTA_BYTES, DELTAS_TO_WHOLE * self._whole_bytes
-        )
-        whole = whole or is_due or specs != self._specs
+        now, specs = sample.time_unix_s, {**contents.specs, **sample.specs}
+        most_bytes = max(MAX_DELTA_BYTES, DELTAS_TO_WHOLE * contents.whole_bytes)
+        is_due = contents.delta_ticks >= MAX_DELTA_TICKS or contents.delta_bytes >= most_bytes
+        whole = whole or is_due or specs != contents.specs
         plain, is_whole = self._encoder.encode(sample, whole=whole)
         if is_whole:
-            self._add_heads(batch, sample, specs)
-        gap = self._gap
-        if gap is None and self.paused_why and self._last_unix_s is not None:
-            why = to_bytes(self.paused_why)[:MAX_TEXT_BYTES]
-            gap = Gap(self._last_unix_s, now, why)
-        if gap is not None:
-            self._add(batch, Kind.GAP, now, gap)
-        for mark in self._waiting:
-            self._add(batch, Kind.MARK, now, mark)
+            self._add_heads(contents, sample, specs)
+        for record in before:
+            self._add(contents, now, record)
         payload = self._stream.pack(plain, begins=is_whole)
-        batch.add(Kind.WHOLE if is_whole else Kind.DELTA, self.ticks, now, payload)
+        contents.add(Kind.WHOLE if is_whole else Kind.DELTA, now, payload)
         if is_whole:
-            self._whole_bytes, self._delta_bytes, self._delta_ticks = len(payload), 0, 0
+            contents.whole_bytes, contents.delta_bytes, contents.delta_ticks = len(payload), 0, 0
         else:
-            self._delta_bytes += len(payload)
-            self._delta_ticks += 1
-        return batch
+            contents.delta_bytes += len(payload)
+            contents.delta_ticks += 1
+        contents.ticks, contents.last_unix_s = contents.ticks + 1, now
 
-    def _add_heads(self, batch: _Batch, sample: Sample, specs: dict[str, LayerSpec]) -> None:
+    def _add_heads(self, contents: _Contents, sample: Sample, specs: dict[str, LayerSpec]) -> None:
         """Before a whole sample: the index where it is due, the head with it or where it is new."""
-        wholes = sum(entry.kind == Kind.WHOLE for entry in self._entries)
-        is_due = wholes >= INDEX_WHOLES or (wholes > 0 and self._last_index < 0)
-        if is_due and self._last_unix_s is not None:
-            self._add_index(batch, self._last_unix_s)
-        if is_due or specs != self._specs or not self._heads:
-            is_first = not self.ticks
-            if is_first:
-                self._header.hostname = to_bytes(sample.hostname)
-                self._header.kernel = to_bytes(sample.kernel)
-                self._header.started_unix_s = sample.time_unix_s
-            self._add_head(batch, sample.time_unix_s, specs)
-            if is_first and self._header.note and self._marks_note:
-                note = Mark(sample.time_unix_s, self._header.note)
-                self._add(batch, Kind.MARK, sample.time_unix_s, note)
+        wholes = sum(entry.kind == Kind.WHOLE for entry in contents.entries)
+        is_due = wholes >= INDEX_WHOLES or (wholes > 0 and contents.last_index < 0)
+        if is_due:
+            self._add_index(contents)
+        if is_due or specs != contents.specs or not contents.heads:
+            now, header = sample.time_unix_s, self._header
+            if not contents.ticks:
+                header.hostname, header.kernel = to_bytes(sample.hostname), to_bytes(sample.kernel)
+                header.started_unix_s = now
+            self._add_head(contents, now, specs)
+            if header.note and self._marks_note and self._last is None:
+                self._add(contents, now, Mark(now, header.note))
 
-    def _add_head(self, batch: _Batch, time_unix_s: float, specs: dict[str, LayerSpec]) -> None:
-        batch.specs = specs
-        self._add(batch, Kind.HEAD, time_unix_s, Head(self._header, list(specs.values())))
+    def _add_head(
+        self, contents: _Contents, time_unix_s: float, specs: dict[str, LayerSpec]
+    ) -> None:
+        contents.heads = contents.heads + 1 if specs == contents.specs else 1
+        contents.specs = specs
+        self._add(contents, time_unix_s, Head(self._header, list(specs.values())))
 
-    def _add_index(self, batch: _Batch, last_unix_s: float) -> None:
-        batch.index_at = batch.end
-        entries = [*self._entries, *batch.entries]
-        index = Index(batch.end, self._last_index, entries)
-        self._add(batch, Kind.INDEX, last_unix_s, index)
+    def _add_index(self, contents: _Contents) -> None:
+        begin = contents.end
+        index = Index(begin, contents.last_index, contents.entries)
+        self._add(contents, contents.last_unix_s, index)
+        contents.last_index, contents.entries = begin, []
