@@ -62,6 +62,11 @@ class Places:
             entry = IndexEntry(frame.offset, kind, frame.number, frame.time_unix_s)
             self.entries.append(entry)
 
+    def forget(self, before: int) -> int:
+        """Forget what lies before an offset; the number of the first sample from there on."""
+        self.entries = [entry for entry in self.entries if entry.offset >= before]
+        return self.entries[0].number
+
 
 def read_places(read: Read, size_bytes: int) -> Places:
     """The table of contents from the index records, the last part by looking.

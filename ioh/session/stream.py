@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ioh.model.errors import IohError
@@ -135,7 +135,7 @@ class ItemReader:
         self._from_tick = from_tick
         self._is_known = specs is not None
         self._begin = b""  # the first bytes, while they may be those of anything
-        self._fed_bytes = 0
+        self.fed_bytes = 0
         self._head: bytes | None = None  # the payload of the last one
         self._header: Header | None = None
         self._last = -1  # the last sample decoded
@@ -151,7 +151,7 @@ class ItemReader:
     def feed(self, piece: bytes) -> None:
         """Take the next bytes."""
         self._begin += piece[: BEGIN_BYTES - len(self._begin)]
-        self._fed_bytes += len(piece)
+        self.fed_bytes += len(piece)
         self._budget.earn(len(piece))
         self._scanner.feed(piece)
 
@@ -169,8 +169,17 @@ class ItemReader:
                 yield BadRecord(event.offset, event.kind, str(error))
         if at_end:
             yield from self._lost(self._seen)
-        if not self._is_known and (at_end or self._fed_bytes > MAX_FIRST_OFFSET_BYTES):
+        if not self._is_known and (at_end or self.fed_bytes > MAX_FIRST_OFFSET_BYTES):
             raise no_recording(self._name, self._begin)
+
+    def items_of(self, pieces: Iterable[bytes]) -> Iterator[Item]:
+        """The items of all that comes in pieces, or to the end of the recording; as items()."""
+        for piece in pieces:
+            self.feed(piece)
+            yield from self.items()
+            if self.ended and not self._joins:
+                return
+        yield from self.items(at_end=True)
 
     def _lost(self, until: int) -> Iterator[LostTicks]:
         """Samples before this one that were there, but cannot be read."""

@@ -165,6 +165,11 @@ class SessionWriter:
         with self._lock:
             self._gap, self._whole_next = gap, True
 
+    def begin_anew(self) -> None:
+        """See that nothing before the next sample is needed to read it."""
+        with self._lock:
+            self._written.heads, self._whole_next = 0, True
+
     def close(self) -> None:
         """End the session in order; where the output is full, without a last index."""
         with self._lock:
