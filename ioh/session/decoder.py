@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
+from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.metric import LayerSpec
 from ioh.model.sample import (
@@ -19,7 +21,6 @@ from ioh.model.sample import (
     Unavailable,
     Value,
 )
-from ioh.session.calls import FullRecord, ReadCalls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
@@ -128,10 +129,53 @@ class _Table:
     rows: _Group = field(default_factory=_Group)
 
 
+_MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # kept of client and server
 # What is made of a block takes as much memory as so many more numbers, and so much work.
 _BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
 # Rows without a counter are shown and judged whether they changed or not.
 _ROW_WORK, _GAUGES_WORK = 1, 8
+
+
+class ReadCalls:
+    """Calls as far as they have been read, by their layer's position."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, deque[CallBatch]] = {}
+
+    def take(self, record: SampleRecord, mono_ns: int) -> None:
+        """Take over what came since the sample before; RecordError where that makes no sense."""
+        for each in record.calls:
+            kept = self._kept.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
+            batch = CallBatch(
+                mono_ns + each.after_ns, tuple(map(to_text, each.peers)), tuple(each.numbers)
+            )
+            kinds, peers = batch.numbers[1::CALL_NUMBERS], batch.numbers[2::CALL_NUMBERS]
+            if (
+                len(batch.numbers) % CALL_NUMBERS
+                or max(kinds, default=0) >= len(CALL_OPS)
+                or max(peers, default=-1) >= len(batch.peers)
+                or (kept and batch.mono_ns <= kept[-1].mono_ns)
+            ):
+                refuse("calls that are none")
+            kept.append(batch)
+        if self.numbers > _MAX_CALL_NUMBERS:
+            refuse("more calls than ioh keeps")
+
+    @property
+    def numbers(self) -> int:
+        """How many there are of all calls."""
+        return sum(len(batch.numbers) for kept in self._kept.values() for batch in kept)
+
+    def onto(
+        self, layers: dict[str, LayerSample | Unavailable], *, wanted: bool
+    ) -> dict[str, LayerSample | Unavailable]:
+        """Layers with their calls; as they are where those are not wanted."""
+        names = list(layers)
+        for at, kept in self._kept.items() if wanted else ():
+            layer = layers[names[at]] if at < len(names) else None
+            if isinstance(layer, LayerSample):
+                layers[names[at]] = replace(layer, calls=tuple(kept))
+        return layers
 
 
 class Decoder:
@@ -205,8 +249,7 @@ class Decoder:
         self._change(record)
         self.mono_ns += record.mono_ns
         self.read_after = record.read_after
-        if isinstance(record, FullRecord):
-            self._calls.take(record, self.mono_ns)
+        self._calls.take(record, self.mono_ns)
         self._time_unix_s = time_unix_s
         return len(self.values) - before
 

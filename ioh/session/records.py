@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from ioh.model.calls import CALL_NUMBERS, KEPT_BATCHES, MOST_CALLS
 from ioh.model.errors import IohError
 from ioh.model.hist import (
     FINE_BUCKETS,
@@ -37,6 +38,7 @@ MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
 MAX_ADDRESSES = 256  # of the host
 MAX_ENTRIES = 1 << 16  # of an index
+MAX_AGO_NS = 1 << 62  # between a sample and calls in it
 # Of a layer's description.
 _MAX_SPEC_NAME = 256
 _MAX_SPEC_HELP = 4096
@@ -145,6 +147,18 @@ class Start(Struct, array_like=True):
     tables: Annotated[list[tuple[_At, _Text]], Meta(max_length=MAX_OPS)]
 
 
+class CallRecord(Struct, array_like=True, frozen=True):
+    """A batch of a layer's calls, as in CallBatch; ``after_ns`` since the sample's ``mono_ns``."""
+
+    layer: Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
+    after_ns: Annotated[int, Meta(ge=-MAX_AGO_NS, le=MAX_AGO_NS)]
+    peers: Annotated[list[Annotated[bytes, Meta(max_length=64)]], Meta(max_length=MOST_CALLS)]
+    numbers: Annotated[
+        list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]],
+        Meta(max_length=MOST_CALLS * CALL_NUMBERS),
+    ]
+
+
 class SampleRecord(Struct, array_like=True):
     """A sample as changes since the one before; a whole one, since nothing.
 
@@ -162,6 +176,7 @@ class SampleRecord(Struct, array_like=True):
     sets: _Values = []
     read_after: _Steps = []
     start: Start | None = None
+    calls: Annotated[list[CallRecord], Meta(max_length=MAX_LAYERS * KEPT_BATCHES)] = []
 
 
 class Mark(Struct, array_like=True):
@@ -217,6 +232,12 @@ def encode_plain(record: object) -> bytes:
         return _encoder.encode(record)
     except OverflowError as error:
         raise ValueError(str(error)) from error
+
+
+def encode_sample(record: SampleRecord) -> bytes:
+    """As encode_plain(); the calls are left out where there are none."""
+    fields = msgspec.structs.astuple(record)
+    return encode_plain(fields if record.calls else fields[:-1])
 
 
 def decode_plain(plain: bytes, kind: type[_T]) -> _T:

@@ -9,7 +9,6 @@ from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.calls import FullRecord
 from ioh.session.decoder import Decoder
 from ioh.session.frame import SAMPLE_KINDS, Damage, Frame, FrameScanner, Kind
 from ioh.session.packing import Unpacker
@@ -19,6 +18,7 @@ from ioh.session.records import (
     Header,
     Mark,
     RecordError,
+    SampleRecord,
     decode_head,
     decode_plain,
     refuse,
@@ -261,7 +261,7 @@ class ItemReader:
             return
         plain = self._stream.unpack(frame.payload, begins=is_whole)
         self._budget.spend(len(plain))
-        record = decode_plain(plain, FullRecord)
+        record = decode_plain(plain, SampleRecord)
         if record.start is not None:
             decoder = Decoder(record.start, self._specs, **self._with)
         if decoder is None or is_whole != (record.start is not None):
