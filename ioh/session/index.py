@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,7 +34,7 @@ _MAX_FRAMES = 1 << 18
 NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 
-@dataclass
+@dataclass(slots=True)
 class Places:
     """The table of contents of a session, as far as the file has been looked at: ``scanned_bytes``.
 
@@ -79,13 +80,13 @@ def read_places(read: Read, size_bytes: int) -> Places:
     if last is None and next(_frames(read, 0, begin_bytes), None) is None:
         return Places()
     places = _from_index(read, last) or Places()
-    look_on(places, read, size_bytes)
+    look_on(places, read)
     return places
 
 
-def look_on(places: Places, read: Read, size_bytes: int) -> None:
+def look_on(places: Places, read: Read) -> None:
     """Take in what lies behind ``scanned_bytes``, whole records only."""
-    for frame in _frames(read, places.scanned_bytes, size_bytes):
+    for frame in _frames(read, places.scanned_bytes):
         places.take(frame)
 
 
@@ -112,7 +113,7 @@ def frame_at(read: Read, offset: int) -> Frame | None:
     return Frame(offset, kind, number, time_unix_s, payload) if is_whole else None
 
 
-def _frames(read: Read, begin: int, end: int) -> Iterator[Frame]:
+def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
     """Records between two offsets, _MAX_FRAMES at most."""
     scanner, at, left = FrameScanner(begin), begin, _MAX_FRAMES
     while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):

@@ -74,7 +74,16 @@ class MemoryRecording(Recording):
         self._half_bytes = max(1, max_bytes // 2)
         self._halves = _Halves()
         self._writer = SessionWriter(self._halves, effort=FOR_MEMORY)
-        super().__init__(_NAME, self._halves)
+        super().__init__(_NAME, self._halves.read)
+
+    def close(self) -> None:
+        """Give all of the memory back."""
+        self._halves.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """What is held."""
+        return self._halves.size_bytes - self.begin_bytes
 
     def write(self, sample: Sample) -> bool:
         """Take one sample; False when there is no memory for it.

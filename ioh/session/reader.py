@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
@@ -17,7 +17,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Kind
-from ioh.session.index import Places, frame_at, last_tick_until, look_on, read_places
+from ioh.session.index import Places, Read, frame_at, last_tick_until, look_on, read_places
 from ioh.session.packing import Unpacker
 from ioh.session.recorded_file import RecordedFile
 from ioh.session.records import (
@@ -54,20 +54,6 @@ class Moment:
     until_unix_s: float | None = None
 
 
-class Source(Protocol):
-    """Where the bytes of a recording are."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Offset of the end, as of now."""
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Bytes from an offset on: fewer at the end, none where they are gone."""
-
-    def close(self) -> None:
-        """Nothing more will be read."""
-
-
 class Recording(Closing):
     """Samples by their numbers; a context manager.  Only what is asked for is read.
 
@@ -76,28 +62,19 @@ class Recording(Closing):
 
     first_tick = begin_bytes = 0
 
-    def __init__(self, path: str, source: Source) -> None:
-        self.path, self._source = path, source
+    def __init__(self, path: str, read: Read) -> None:
+        self.path, self._read = path, read
         self._places = Places()
         self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
-
-    def close(self) -> None:
-        """Close the file."""
-        self._source.close()
 
     def __len__(self) -> int:
         """One more than the number of the last sample known; see refresh()."""
         return self._places.ticks
 
-    @property
-    def size_bytes(self) -> int:
-        """How large the recording is now."""
-        return self._source.size_bytes - self.begin_bytes
-
     def refresh(self) -> int:
         """Look for what was appended since; returns the number of samples now known."""
         if not self._places.is_ended:
-            look_on(self._places, self._source.read, self._source.size_bytes)
+            look_on(self._places, self._read)
         return len(self)
 
     def items(
@@ -132,7 +109,7 @@ class Recording(Closing):
 
     def _pieces(self, at: int, end: int, awaits_more: Callable[[int], bool]) -> Iterator[bytes]:
         while at < end:
-            piece = self._source.read(at, _CHUNK_BYTES)
+            piece = self._read(at, _CHUNK_BYTES)
             at += len(piece)
             if piece:
                 yield piece
@@ -161,7 +138,7 @@ class Recording(Closing):
         return [entry for entry in self._places.entries if entry.kind in kinds]
 
     def _payload(self, entry: IndexEntry) -> bytes:
-        frame = frame_at(self._source.read, entry.offset)
+        frame = frame_at(self._read, entry.offset)
         if frame is None or frame.kind != entry.kind:
             refuse("damaged")
         return frame.payload
@@ -186,21 +163,21 @@ class Recording(Closing):
 class Session(Recording):
     """A recorded session in a file that allows seeking.
 
-    Nothing is ever written.  ``path`` and ``fd`` are those of a RecordedFile.  Raises IohError where
-    it is no recording, or one that this ioh cannot read.
+    Nothing is ever written.  ``path`` and ``fd`` as of a RecordedFile.  Raises IohError where it
+    is no recording, or one that this ioh cannot read.
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
         self._file = RecordedFile(path, fd)
-        super().__init__(path, self._file)
+        super().__init__(path, self._file.read)
         try:
             if not self._file.seeks:
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
-            self._places = read_places(self._file.read, self.size_bytes)
+            self._places = read_places(self._read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self._file.read(0, BEGIN_BYTES))  # noqa: TRY301
+                raise no_recording(path, self._read(0, BEGIN_BYTES))  # noqa: TRY301
             self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one behind the other"
@@ -209,6 +186,15 @@ class Session(Recording):
         except BaseException:
             self.close()
             raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the recording is now."""
+        return self._file.size_bytes
 
     @property
     def is_ended(self) -> bool:
@@ -260,7 +246,7 @@ class Session(Recording):
         # The first record of that time: before those that a clock set back gave none of their own.
         begin = whole[bisect_left(times, times[behind - 1])]
         end = whole[behind].offset if behind < len(whole) else self.size_bytes
-        return last_tick_until(self._source.read, begin, end, time_unix_s)
+        return last_tick_until(self._read, begin, end, time_unix_s)
 
     def pieces(self) -> Iterator[bytes]:
         """All bytes of it as they lie in the file; to be read once."""

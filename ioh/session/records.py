@@ -9,6 +9,7 @@ from dataclasses import fields
 from itertools import accumulate, count
 from operator import add
 from typing import Annotated, NoReturn, TypeVar
+from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct
@@ -260,10 +261,8 @@ def to_bytes(text: str) -> bytes:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= MAX_NAME_BYTES:
         return data
-    import zlib  # noqa: PLC0415 (rare)
-
     cut = data[: MAX_NAME_BYTES - 16].decode("utf-8", "ignore").encode()
-    return cut + b"~%08x" % zlib.crc32(data)
+    return cut + b"~%08x" % crc32(data)
 
 
 def to_text(data: bytes) -> str:
@@ -288,24 +287,19 @@ def places_of(gaps: Sequence[int]) -> list[int]:
     return list(map(add, accumulate(gaps), count()))
 
 
-def _check_header(header: Header) -> None:
-    """Refuse a newer format, or other bucket edges, by an IohError."""
-    if header.format_version > FORMAT_VERSION:
-        cause = (
-            f"the recording has format {header.format_version}, this ioh reads up to "
-            f"{FORMAT_VERSION}"
-        )
+def decode_head(plain: bytes) -> Head:
+    """The header and specs of a HEAD record.
+
+    Raises RecordError where it is none, IohError for a newer format, or other bucket edges.
+    """
+    head = decode_plain(plain, Head)
+    version, edges = head.header.format_version, our_edges()
+    if version > FORMAT_VERSION:
+        cause = f"the recording has format {version}, this ioh reads up to {FORMAT_VERSION}"
         raise IohError(cause, "Update ioh")
-    edges = our_edges()
-    if any(getattr(header, name) != edges[name] for name in edges):
+    if any(getattr(head.header, name) != edges[name] for name in edges):
         cause = "the recording counts in other histogram buckets than this ioh"
         raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
-
-
-def decode_head(plain: bytes) -> Head:
-    """The header and specs of a HEAD record; RecordError where it is none."""
-    head = decode_plain(plain, Head)
-    _check_header(head.header)
     for spec in head.specs:
         _check_spec(spec)
     return head
@@ -316,9 +310,8 @@ def _check_spec(spec: LayerSpec) -> None:
 
     Raises RecordError where the description is of no use.
     """
-    lists: list[Sequence[str]] = [spec.ops, tuple(spec.groups), spec.lost]
-    lists += [[metric.name for metric in metrics] for metrics in (spec.metrics, spec.gauge_hists)]
-    lists.append([table.name for table in spec.tables])
+    lists = [[spec.name], spec.ops, tuple(spec.groups), *spec.groups.values(), spec.lost]
+    lists += [[each.name for each in of] for of in (spec.metrics, spec.gauge_hists, spec.tables)]
     for table in spec.tables:
         lists += [table.keys, [column.name for column in table.columns], table.sort_by]
         _check_metrics(table.columns, table=True)
@@ -328,12 +321,10 @@ def _check_spec(spec: LayerSpec) -> None:
         if len(table.keys) > 16 or len(table.columns) > 64:
             refuse("a layer's description with a table that is too wide")
     _check_metrics(spec.metrics, table=False)
-    lists += spec.groups.values()
     if sum(map(len, spec.groups.values())) > _MAX_SPEC_MEMBERS:
         refuse("a layer's description with groups of too many operations")
     for names in lists:
         _check_names(names)
-    _check_names([spec.name])
     is_short = max(len(spec.title), len(spec.part)) <= _MAX_SPEC_NAME
     if not is_short or not -(1 << 31) < spec.rank < 1 << 31:
         refuse("a layer's description with a title that is too long")
