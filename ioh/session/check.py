@@ -119,7 +119,8 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
             while held and writer is not None:
                 if not _copy(held.pop(0), writer):
                     found.leave_out()
-        found.last_part, found.size_bytes = reader.part, reader.fed_bytes
+        found.size_bytes = reader.fed_bytes
+        found.last_part = reader.header.part if reader.header is not None else 0
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.metric import LayerSpec
+from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.sample import (
     READ_STEP_US,
     HostSample,
@@ -119,14 +119,14 @@ class _Layer:
         )
 
 
-@dataclass(slots=True, eq=False)
-class _Table:
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Table(_Group):
+    """The rows of a table; each has so many ``columns``."""
+
     layer: int
-    name: str
-    keys: int
+    spec: TableSpec
     columns: int
     row_work: int
-    rows: _Group = field(default_factory=_Group)
 
 
 _MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # kept of client and server
@@ -196,7 +196,7 @@ class Decoder:
         self._calls = ReadCalls()
         self.layers: dict[str, _Layer] = {}
         self.tables: list[_Table] = []
-        self._rows: list[tuple[_Group, tuple[str, ...]] | None] = []  # by number; None: removed
+        self._rows: list[tuple[_Table, tuple[str, ...]] | None] = []  # by number; None: removed
         self.values: list[Value] = []
         # Blocks do not know their group: the two would be garbage that only a collection finds.
         self._blocks: list[tuple[_Block, _Group]] = []
@@ -239,10 +239,10 @@ class Decoder:
             row = self._rows[number] if number < len(self._rows) else None
             if row is None:
                 refuse(f"no row {number}")
-            group, key = row
-            del group.blocks[key]
-            group.shown = self._rows[number] = None
-        if len(record.added) + sum(len(table.rows.blocks) for table in self.tables) > MAX_ROWS:
+            table, key = row
+            del table.blocks[key]
+            table.shown = self._rows[number] = None
+        if len(record.added) + sum(len(table.blocks) for table in self.tables) > MAX_ROWS:
             refuse("too many rows")
         for at, names in record.added:
             self._add_row(at, tuple(map(to_text, names)))
@@ -264,8 +264,8 @@ class Decoder:
         if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
             refuse("more ops than any sample has")
         parts = [part for part, _ in shape.parts]
-        names = (parts, shape.metrics, shape.lost, shape.gauge_hists)
-        layer = _Layer(shape, [list(map(to_text, each)) for each in names])
+        lists = (parts, shape.metrics, shape.lost, shape.gauge_hists)
+        layer = _Layer(shape, [list(map(to_text, each)) for each in lists])
         for ops in owners_of(shape):
             group = _Group()
             for op in ops:
@@ -293,17 +293,17 @@ class Decoder:
             table = found[0]
             is_counted = any(column.kind == "counter" for column in table.columns)
             work = _ROW_WORK if is_counted else _GAUGES_WORK
-            sizes = len(table.keys), len(table.raw_columns)
-            self.tables.append(_Table(at, table.name, *sizes, work))
+            columns = len(table.raw_columns)
+            self.tables.append(_Table(layer=at, spec=table, columns=columns, row_work=work))
 
     def _add_row(self, at: int, key: tuple[str, ...]) -> None:
         table = self.tables[at] if at < len(self.tables) else None
-        if table is None or len(key) != table.keys or key in table.rows.blocks:
+        if table is None or len(key) != len(table.spec.keys) or key in table.blocks:
             refuse("a row that fits no table, or comes twice")
-        size, rows = table.columns, table.rows
-        rows.blocks[key] = self._place(rows, size, size, size)
-        rows.shown = None
-        self._rows.append((rows, key))
+        size = table.columns
+        table.blocks[key] = self._place(table, size, size, size)
+        table.shown = None
+        self._rows.append((table, key))
 
     def _change(self, record: SampleRecord) -> None:
         values, at = self.values, -1
@@ -347,11 +347,11 @@ class Decoder:
             shape = layer.shape
             ops = sum(len(group.blocks) for group in layer.groups)
             self.work += ops + len(shape.metrics) + len(shape.lost)
-        self.work += sum(table.row_work * len(table.rows.blocks) for table in self.tables)
+        self.work += sum(table.row_work * len(table.blocks) for table in self.tables)
         values: list[Any] = self.values
         tables: list[dict[str, Any]] = [{} for _ in self.layers]
         for table in self.tables if self._with_tables else ():
-            tables[table.layer][table.name] = table.rows.mapping(values)
+            tables[table.layer][table.spec.name] = table.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
         layers = {
             name: layer.sample(values, of, us * READ_STEP_US, with_parts=self._with_parts)

@@ -8,8 +8,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -38,13 +37,7 @@ class HostList(Struct, array_like=True):
     hosts: Annotated[list[tuple[_Name, _Size]], Meta(max_length=MAX_HOSTS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One host's recording: ``size_bytes`` from ``offset`` on; ``name`` as it comes."""
-
-    name: str
-    offset: int
-    size_bytes: int
+Member = tuple[int, int]  # one host's recording: where it begins, and its bytes
 
 
 def split_name(path: str) -> tuple[str, str]:
@@ -62,63 +55,57 @@ def hosts_of(path: str) -> tuple[str, ...]:
         if path == "-" or not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return ()
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            return tuple(each.name for each in _members_in(file.fileno()))
+            return tuple(_members_in(file.fileno()))
     except (OSError, ValueError):  # said when it is read
         return ()
 
 
-def _members_in(fd: int) -> tuple[Member, ...]:
-    """The hosts of a joined file; () of any other, and of what allows no seeking."""
+def _members_in(fd: int) -> dict[str, Member]:
+    """The hosts of a joined file, as they come; of any other, and of a pipe, none."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        return ()
-    size_bytes = os.fstat(fd).st_size
-    if (found := _list_at(fd, 0)) is not None:
-        listed, at = found
-    else:
+        return {}
+    size_bytes, found = os.fstat(fd).st_size, _list_at(fd, 0)
+    if found is not None:
+        sizes, at = found
+    else:  # the list at the end leads to the begin, too
         begin = max(0, size_bytes - _MAX_LIST_BYTES)
         at_list = os.pread(fd, _MAX_LIST_BYTES, begin).rfind(MARKER + bytes([Kind.JOINED]))
         found = _list_at(fd, begin + at_list) if at_list >= 0 else None
-        if found is None:
-            return ()
-        listed = found[0]
-        at = begin + at_list - sum(size for _, size in listed.hosts)
-    made = []
-    for name, size in listed.hosts:
+        sizes = found[0] if found is not None else []
+        at = begin + at_list - sum(size for _, size in sizes)
+    members: dict[str, Member] = {}
+    for name, size in sizes:
         if at >= 0:
-            made.append(Member(to_text(name), at, min(size, size_bytes - at)))
+            members.setdefault(to_text(name), (at, min(size, size_bytes - at)))
         at = min(at + size, size_bytes)
-    return tuple(made)
+    return members
 
 
-def _list_at(fd: int, offset: int) -> tuple[HostList, int] | None:
+def _list_at(fd: int, offset: int) -> tuple[list[tuple[bytes, int]], int] | None:
     """The list that begins there, and where it ends."""
     frame = frame_at(lambda at, length: os.pread(fd, length, at), offset)
     if frame is None or frame.kind != Kind.JOINED:
         return None
     try:
         plain = Unpacker().unpack(frame.payload, most_bytes=_MAX_LIST_BYTES)
-        return decode_plain(plain, HostList), frame.end
+        return decode_plain(plain, HostList).hosts, frame.end
     except RecordError:
         return None
 
 
-def _member_of(found: Sequence[Member], host: str, path: str) -> Member | None:
+def _member_of(found: dict[str, Member], host: str, path: str) -> Member | None:
     """The host asked for; None where the file is of one alone, and none was asked for.
 
     Raises IohError where the host is not in the file, or the file has several.
     """
-    names = ", ".join(printable(each.name) for each in found)
-    shown = printable(path)
-    if not found and not host:
-        return None
-    for each in found:
-        if each.name == host:
-            return each
+    names, shown = ", ".join(map(printable, found)), printable(path)
+    if host in found or not (found or host):
+        return found.get(host)
     if host:
         cause = f"no host {printable(host)} in {shown}"
         raise IohError(cause, f"Its hosts: {names}" if names else "It is of one host: leave #… out")
     cause = f"{shown} is of several hosts: {names}"
-    hint = f"Give one: {shlex.quote(f'{shown}#{printable(found[0].name)}')}"
+    hint = f"Give one: {shlex.quote(f'{shown}#{printable(next(iter(found)))}')}"
     raise IohError(cause, hint, ExitCode.USAGE)
 
 
@@ -195,8 +182,7 @@ class RecordedFile(Closing):
     @property
     def size_bytes(self) -> int:
         """How large the recording is now."""
-        member = self._member
-        return os.fstat(self._fd).st_size if member is None else member.size_bytes
+        return os.fstat(self._fd).st_size if self._member is None else self._member[1]
 
     @property
     def is_locked(self) -> bool:
@@ -212,9 +198,10 @@ class RecordedFile(Closing):
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from an offset of the recording on: fewer at its end; IohError where it fails."""
-        if (member := self._member) is not None:
-            length = max(0, min(length, member.size_bytes - offset))
-            offset += member.offset
+        if self._member is not None:
+            begin, size_bytes = self._member
+            length = max(0, min(length, size_bytes - offset))
+            offset += begin
         try:
             return os.pread(self._fd, length, offset)
         except OSError as error:
@@ -225,8 +212,8 @@ class RecordedFile(Closing):
         left = sys.maxsize
         try:
             if self._member is not None:
-                os.lseek(self._fd, self._member.offset, os.SEEK_SET)
-                left = self._member.size_bytes
+                begin, left = self._member
+                os.lseek(self._fd, begin, os.SEEK_SET)
             while piece := os.read(self._fd, min(_PIECE_BYTES, left)):
                 yield piece
                 left -= len(piece)

@@ -27,6 +27,7 @@ from ioh.model.hist import (
 )
 from ioh.model.metric import LayerSpec, MetricSpec
 from ioh.model.sample import HostSample, OpTotals, Value
+from ioh.session.frame import Kind
 
 FORMAT_VERSION = 2
 MAX_LAYERS = 32
@@ -193,6 +194,9 @@ class Gap(Struct, array_like=True):
     from_unix_s: float
     to_unix_s: float
     reason: Annotated[bytes, Meta(max_length=MAX_TEXT_BYTES)]
+
+
+MOMENTS: dict[int, type[Mark | Gap]] = {Kind.MARK: Mark, Kind.GAP: Gap}
 
 
 class IndexEntry(Struct, array_like=True, frozen=True):
