@@ -90,6 +90,7 @@ class _Layer:
 
     shape: LayerShape
     names: list[list[str]]  # of parts, metrics, lost, gauge_hists
+    work: int  # to look at all of it, see WorkBudget
     groups: list[_Group] = field(default_factory=list)
     rest: int = 0  # where the rest begins
 
@@ -265,7 +266,8 @@ class Decoder:
             refuse("more ops than any sample has")
         parts = [part for part, _ in shape.parts]
         lists = (parts, shape.metrics, shape.lost, shape.gauge_hists)
-        layer = _Layer(shape, [list(map(to_text, each)) for each in lists])
+        work = sum(map(len, owners_of(shape))) + len(shape.metrics) + len(shape.lost)
+        layer = _Layer(shape, [list(map(to_text, each)) for each in lists], work)
         for ops in owners_of(shape):
             group = _Group()
             for op in ops:
@@ -343,10 +345,7 @@ class Decoder:
         fresh, self._fresh_numbers = self._fresh_numbers, 0
         self.work = self._fresh_blocks * _BLOCK_WORK + fresh // 8 + self._calls.numbers
         self._fresh_blocks = 0
-        for layer in self.layers.values():
-            shape = layer.shape
-            ops = sum(len(group.blocks) for group in layer.groups)
-            self.work += ops + len(shape.metrics) + len(shape.lost)
+        self.work += sum(layer.work for layer in self.layers.values())
         self.work += sum(table.row_work * len(table.blocks) for table in self.tables)
         values: list[Any] = self.values
         tables: list[dict[str, Any]] = [{} for _ in self.layers]

@@ -33,7 +33,7 @@ class Kind(IntEnum):
     GAP = ord("G")
     INDEX = ord("I")
     END = ord("E")
-    JOINED = ord("J")  # which hosts' recordings lie in the file; see joined.py
+    JOINED = ord("J")  # which hosts' recordings lie in the file; see recorded_file.py
 
 
 SAMPLE_KINDS = frozenset({Kind.WHOLE, Kind.DELTA})

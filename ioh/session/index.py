@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from zlib import crc32
 
 from ioh.session.frame import (
@@ -79,7 +79,7 @@ def read_places(read: Read, size_bytes: int) -> Places:
     begin_bytes = min(size_bytes, MAX_FIRST_OFFSET_BYTES)
     if last is None and next(_frames(read, 0, begin_bytes), None) is None:
         return Places()
-    places = _from_index(read, last) or Places()
+    places = (_from_index(read, last) if last is not None else None) or Places()
     look_on(places, read)
     return places
 
@@ -127,11 +127,12 @@ def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
                     return
 
 
-def _from_index(read: Read, last: Frame | None) -> Places | None:
-    """What the chain of index records says; None where there is none or one is damaged."""
-    left, room, frame = _MAX_INDEX_BYTES, MAX_ENTRIES, last
+def _from_index(read: Read, last: Frame) -> Places | None:
+    """What the chain of index records says that ends there; None where one is damaged."""
+    left, room = _MAX_INDEX_BYTES, MAX_ENTRIES
     spans: list[list[IndexEntry]] = []
-    while frame is not None:
+    frame: Frame | None = last
+    while frame is not None and frame.kind == Kind.INDEX:
         try:
             plain = Unpacker().unpack(frame.payload, most_bytes=left)
             index = decode_plain(plain, Index)
@@ -139,24 +140,16 @@ def _from_index(read: Read, last: Frame | None) -> Places | None:
             return None
         left -= len(plain) + _INDEX_COST_BYTES
         room -= len(index.entries)
-        at = frame.offset
-        offsets = [index.previous, *(entry.offset for entry in index.entries), at]
-        if (
-            index.offset != at
-            or not all(a < b for a, b in pairwise(offsets))
-            or min(left, room) < 0
-        ):
+        offsets = [index.previous, *(entry.offset for entry in index.entries), frame.offset]
+        is_rising = all(a < b for a, b in pairwise(offsets))
+        if index.offset != frame.offset or not is_rising or min(left, room) < 0:
             return None  # it counts from where its own recording begins, behind another one
         spans.append(index.entries)
         if index.previous < 0:
-            break
+            entries = list(chain(*reversed(spans)))
+            return Places(entries, last.number, last.time_unix_s, last.end)
         frame = frame_at(read, index.previous)
-        if frame is None or frame.kind != Kind.INDEX:
-            return None
-    if last is None:
-        return None
-    entries = [entry for span in reversed(spans) for entry in span]
-    return Places(entries, last.number, last.time_unix_s, last.end)
+    return None
 
 
 def _last_index_frame(read: Read, size_bytes: int) -> Frame | None:

@@ -17,7 +17,7 @@ from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.session.frame import Kind
-from ioh.session.index import Places, Read, frame_at, last_tick_until, look_on, read_places
+from ioh.session.index import Places, frame_at, last_tick_until, look_on, read_places
 from ioh.session.packing import Unpacker
 from ioh.session.recorded_file import RecordedFile
 from ioh.session.records import (
@@ -62,10 +62,14 @@ class Recording(Closing):
 
     first_tick = begin_bytes = 0
 
-    def __init__(self, path: str, read: Read) -> None:
-        self.path, self._read = path, read
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._places = Places()
         self._head: tuple[bytes, Head] | None = None  # the payload last decoded, and what it held
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset of the recording on: fewer at its end, none where they are gone."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         """One more than the number of the last sample known; see refresh()."""
@@ -74,7 +78,7 @@ class Recording(Closing):
     def refresh(self) -> int:
         """Look for what was appended since; returns the number of samples now known."""
         if not self._places.is_ended:
-            look_on(self._places, self._read)
+            look_on(self._places, self.read)
         return len(self)
 
     def items(
@@ -109,7 +113,7 @@ class Recording(Closing):
 
     def _pieces(self, at: int, end: int, awaits_more: Callable[[int], bool]) -> Iterator[bytes]:
         while at < end:
-            piece = self._read(at, _CHUNK_BYTES)
+            piece = self.read(at, _CHUNK_BYTES)
             at += len(piece)
             if piece:
                 yield piece
@@ -138,7 +142,7 @@ class Recording(Closing):
         return [entry for entry in self._places.entries if entry.kind in kinds]
 
     def _payload(self, entry: IndexEntry) -> bytes:
-        frame = frame_at(self._read, entry.offset)
+        frame = frame_at(self.read, entry.offset)
         if frame is None or frame.kind != entry.kind:
             refuse("damaged")
         return frame.payload
@@ -160,7 +164,7 @@ class Recording(Closing):
         return self._head[1] if self._head is not None else None
 
 
-class Session(Recording):
+class Session(RecordedFile, Recording):
     """A recorded session in a file that allows seeking.
 
     Nothing is ever written.  ``path`` and ``fd`` as of a RecordedFile.  Raises IohError where it
@@ -168,16 +172,16 @@ class Session(Recording):
     """
 
     def __init__(self, path: str, fd: int | None = None) -> None:
-        self._file = RecordedFile(path, fd)
-        super().__init__(path, self._file.read)
+        RecordedFile.__init__(self, path, fd)
+        Recording.__init__(self, path)
         try:
-            if not self._file.seeks:
+            if not self.seeks:
                 cause = f"{printable(path)} allows no seeking"
                 raise IohError(cause, "Read it as a stream: ioh replay -", ExitCode.USAGE)  # noqa: TRY301
-            self._places = read_places(self._read, self.size_bytes)
+            self._places = read_places(self.read, self.size_bytes)
             head = self._head_before(0)
             if head is None:
-                raise no_recording(path, self._read(0, BEGIN_BYTES))  # noqa: TRY301
+                raise no_recording(path, self.read(0, BEGIN_BYTES))  # noqa: TRY301
             self.header = head.header
             if self._places.has_others:
                 cause = f"{printable(path)} holds several recordings, one behind the other"
@@ -187,15 +191,6 @@ class Session(Recording):
             self.close()
             raise
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    @property
-    def size_bytes(self) -> int:
-        """How large the recording is now."""
-        return self._file.size_bytes
-
     @property
     def is_ended(self) -> bool:
         """Whether the recording ended in order, so that nothing more will come."""
@@ -204,7 +199,7 @@ class Session(Recording):
     @property
     def is_growing(self) -> bool:
         """Whether somebody is still recording into this file."""
-        return not self.is_ended and self._file.is_locked
+        return not self.is_ended and self.is_locked
 
     @property
     def start_unix_s(self) -> float:
@@ -246,11 +241,7 @@ class Session(Recording):
         # The first record of that time: before those that a clock set back gave none of their own.
         begin = whole[bisect_left(times, times[behind - 1])]
         end = whole[behind].offset if behind < len(whole) else self.size_bytes
-        return last_tick_until(self._read, begin, end, time_unix_s)
-
-    def pieces(self) -> Iterator[bytes]:
-        """All bytes of it as they lie in the file; to be read once."""
-        return self._file.pieces()
+        return last_tick_until(self.read, begin, end, time_unix_s)
 
     def _records(self, kind: Kind, made: type[_T]) -> Iterator[tuple[IndexEntry, _T]]:
         """Marks or gaps with what points at them, without those that are damaged."""
