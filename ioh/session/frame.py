@@ -135,8 +135,8 @@ class FrameScanner:
             # The head's own check shows that the length is right: else only this record is lost.
             if crc32(payload) == check:
                 yield from self._damage(self._offset + at)
-                yield Frame(self._offset + at, kind, number, time_unix_s, payload)
                 self._good_until = self._offset + end
+                yield Frame(self._offset + at, kind, number, time_unix_s, payload)
             at = end
         at = len(data) if at_end else at
         del data[:at]
