@@ -181,7 +181,7 @@ def run_recording(  # noqa: PLR0913
     with_parts: bool = True,
 ) -> int:
     """Print a recording of one host or of several; all else as run_replay()."""
-    from ioh.session.reader import hosts_of
+    from ioh.session.recorded_file import hosts_of
 
     if names := hosts_of(args.file):
         return _run_joined(args, names, make_hosts_sink, speed=speed, remarks=remarks)

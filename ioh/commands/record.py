@@ -19,11 +19,10 @@ from ioh.commands.run import Ending, Signalled, live_source
 from ioh.model.errors import IohError, refuse_if
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
-from ioh.session.rotated_files import default_names, part_name
+from ioh.session.rotated_files import default_names
 
 if TYPE_CHECKING:
     from ioh.live.source import LiveSource
-    from ioh.session.output import Output
     from ioh.session.rotation import Recorder
 
 MIN_PART_BYTES = 64_000
@@ -116,19 +115,16 @@ def _kept(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
 def _new_recorder(args: argparse.Namespace) -> Recorder:
     """Under the name asked for, else under the first default one that is free."""
     from ioh.procfs.network import read_addresses
-    from ioh.session.output import FileOutput, Output, first_free
-    from ioh.session.rotated_files import EarlierFiles, earlier_files
+    from ioh.session.output import Output, first_free
+    from ioh.session.rotated_files import EarlierFiles, earlier_files, parts_of
     from ioh.session.rotation import Recorder
 
-    def make(path: str) -> Recorder:
-        def output(part: int) -> Output:
-            if path == "-":
-                return Output(sys.stdout.fileno())
-            is_numbered = args.max_size or part > 1
-            return FileOutput(part_name(path, part) if is_numbered else path)
+    def stdout(_: int) -> Output:
+        return Output(sys.stdout.fileno())
 
+    def make(path: str) -> Recorder:
         return Recorder(
-            output,
+            stdout if path == "-" else parts_of(path, is_numbered=args.max_size is not None),
             earlier=earlier_files(path) if args.max_size else EarlierFiles(),
             max_bytes=args.max_size,
             keep=args.keep,

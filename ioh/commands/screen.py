@@ -206,7 +206,7 @@ def show_replay(args: argparse.Namespace, mode: Mode = "replay") -> int:
     """
     refuse_live_options(args)
     from ioh.playback.replay import ReplaySource
-    from ioh.session.reader import hosts_of
+    from ioh.session.recorded_file import hosts_of
 
     span, speed, run_s = span_from(args), args.speed, args.run_s
     choose, make_judge = partial(choose_layers, args), partial(engine_from, args)

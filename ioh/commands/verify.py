@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check it, host by host, and print what was found."""
-    from ioh.session.reader import hosts_of
+    from ioh.session.recorded_file import hosts_of
 
     names = hosts_of(args.file)
     if not names:

@@ -11,8 +11,7 @@ from ioh.model.closing import Closing
 from ioh.model.feed import Extent, FeedEnded, Mode, News
 from ioh.model.snapshot import Snapshot
 from ioh.playback.cursor import Cursor, walk
-from ioh.session.memory import MemoryRecording
-from ioh.session.reader import Session
+from ioh.session.reader import Recording
 
 JOIN_TIMEOUT_S = 5.0
 
@@ -64,7 +63,7 @@ class RunningFeed(Closing):
 class RecordedFeed(RunningFeed):
     """A Feed whose intervals can be visited: ``n`` lies between the samples ``n - 1`` and ``n``."""
 
-    def __init__(self, mode: Mode, kept: Session | MemoryRecording) -> None:
+    def __init__(self, mode: Mode, kept: Recording) -> None:
         super().__init__()
         self.mode = mode
         self._visits = Cursor(kept)

@@ -18,8 +18,8 @@ from ioh.model.sample import Sample
 from ioh.rights.files import can_create_here, remove
 from ioh.session.join import Joining
 from ioh.session.marks import MarkServer
-from ioh.session.output import FileOutput, first_free
-from ioh.session.rotated_files import default_names, part_name
+from ioh.session.output import first_free
+from ioh.session.rotated_files import default_names, parts_of
 from ioh.session.rotation import Recorder
 
 _BEFORE_NS = 1_000_000
@@ -82,11 +82,12 @@ class ScreenRecorder:
             return f"recorded {recorder.size_bytes:,} bytes into {printable(recorder.name)}"
         try:
             folder, remark = recording_folder()
-            output = new_output(folder, hostname, time.time())
+            paths = paths_in(folder, hostname, time.time())
+            recorder = first_free(paths, lambda path: Recorder(parts_of(path), cycle_s=cycle_s))
         except (OSError, IohError) as error:
             return f"not recording: {printable(reason_of(error))}"
-        self._start(output, cycle_s)
-        return f"recording into {printable(output.name)}{remark}"
+        self._start(recorder)
+        return f"recording into {printable(recorder.name)}{remark}"
 
     def mark(self, text: str) -> str:
         """Mark this moment of the recording under way; returns what was done, printable."""
@@ -122,9 +123,8 @@ class ScreenRecorder:
             self._marks.close()
         self._marks = None
 
-    def _start(self, output: FileOutput, cycle_s: float) -> None:
-        self._told_path = output.name
-        recorder = Recorder(parts_of(output), cycle_s=cycle_s)
+    def _start(self, recorder: Recorder) -> None:
+        self._told_path = recorder.name
 
         def mark(text: str) -> bool:
             self._on_mark(text)
@@ -179,20 +179,6 @@ def recording_folder() -> tuple[str, str]:
 def paths_in(folder: str, hosts: str, now_unix_s: float) -> Iterator[str]:
     """What a recording may be called, the first choice first."""
     return (os.path.join(folder, name) for name in default_names(hosts, now_unix_s))  # noqa: PTH118
-
-
-def new_output(folder: str, hosts: str, now_unix_s: float) -> FileOutput:
-    """A new file for a recording.
-
-    Raises:
-        IohError: None can be made.
-    """
-    return first_free(paths_in(folder, hosts, now_unix_s), FileOutput)
-
-
-def parts_of(first: FileOutput) -> Callable[[int], FileOutput]:
-    """Makes the file of each part, as a Recorder wants it."""
-    return lambda part: first if part == 1 else FileOutput(part_name(first.name, part))
 
 
 class HostsRecorder:
@@ -251,9 +237,12 @@ class HostsRecorder:
 
     def _write(self, part: HostInterval, older: Sample, newer: Sample) -> None:
         if (recorder := self._recorders.get(part.name)) is None:
-            first = new_output(self._folder, part.name, self._since_unix_s)
-            recorder = Recorder(parts_of(first), cycle_s=self._cycle_s, addresses=part.addresses)
-            self._recorders[part.name] = recorder
+            recorder = self._recorders[part.name] = first_free(
+                paths_in(self._folder, part.name, self._since_unix_s),
+                lambda path: Recorder(
+                    parts_of(path), cycle_s=self._cycle_s, addresses=part.addresses
+                ),
+            )
         last = self._last.get(part.name)
         if last is not None and last is not older:
             # Its ioh may have begun anew, and its totals with it: the time since then stays empty.

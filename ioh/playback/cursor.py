@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from ioh.model.intervals import interval
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.session.memory import MemoryRecording
-from ioh.session.reader import Session
+from ioh.session.reader import Recording
 from ioh.session.stream import Tick
 
 # Samples read on from the last position rather than from a whole one, which lies farther away.
@@ -22,7 +21,7 @@ _KEPT = _BACK_TICKS + 4
 class Cursor:
     """Keeps what a step on or back from the last interval needs; used by one thread."""
 
-    def __init__(self, session: Session | MemoryRecording) -> None:
+    def __init__(self, session: Recording) -> None:
         self.session = session
         self._kept: dict[int, Sample] = {}
         self._ahead: Iterator[Tick] = iter(())
@@ -71,7 +70,7 @@ class Cursor:
 
 
 def walk(
-    session: Session | MemoryRecording, first: int, last: int, *, is_whole: bool = False
+    session: Recording, first: int, last: int, *, is_whole: bool = False
 ) -> Iterator[tuple[int, Snapshot]]:
     """The intervals that end with the samples ``first`` to ``last``, each with its number.
 

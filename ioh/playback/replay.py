@@ -13,7 +13,8 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.playback.time_range import Part, When, check_order, clock_unix_s, is_mark, part_of
-from ioh.session.reader import STDIN, Session, unreadable
+from ioh.session.reader import Session
+from ioh.session.recorded_file import STDIN, unreadable
 from ioh.session.records import Gap, Header, Mark
 from ioh.session.stream import Item, ItemReader, Tick
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ioh.model.errors import IohError
 from ioh.model.sample import Sample
 from ioh.session.frame import Damage
-from ioh.session.joined import Member, split_name
 from ioh.session.output import FileOutput
-from ioh.session.reader import STDIN, Session, member_in, open_for_reading, unreadable
+from ioh.session.reader import Session
+from ioh.session.recorded_file import STDIN, RecordedFile
 from ioh.session.records import End, Gap, Header, Mark, to_text
 from ioh.session.stream import BadRecord, Item, ItemReader, LostTicks, Tick
 from ioh.session.writer import SessionWriter
 
-_CHUNK_BYTES = 1 << 18
 MAX_FAULTS = 1000
 MAX_MOMENTS = 10_000
 
@@ -109,52 +106,31 @@ def check(path: str, repaired: str | None = None) -> CheckResult:
     found = CheckResult()
     writer: SessionWriter | None = None
     held: list[Item] = []
-    name = STDIN if path == "-" else path
     with contextlib.ExitStack() as stack:
-        file, host = split_name(path)
-        fd = open_for_reading(file) if path != "-" else os.dup(0)
-        stack.callback(os.close, fd)
-        pieces = _pieces(fd, name, None if path == "-" else member_in(fd, file, host))
-        reader = _reader(path, fd, builds=repaired is not None)
-        at_end = False
-        while not at_end:
-            piece = next(pieces, b"")
-            at_end = not piece
-            found.size_bytes += len(piece)
-            reader.feed(piece)
-            for item in reader.items(at_end=at_end):
-                found.take(item)
-                held += [item] if repaired is not None else []
-                if held and writer is None and isinstance(item, Tick) and found.header is not None:
-                    writer = _new_writer(found.header, str(repaired))
-                    stack.callback(writer.close)
-                while held and writer is not None:
-                    if not _copy(held.pop(0), writer):
-                        found.leave_out()
-        found.last_part = reader.part
+        file = RecordedFile(STDIN, os.dup(0)) if path == "-" else RecordedFile(path)
+        stack.enter_context(file)
+        reader = _reader(path, builds=repaired is not None)
+        for item in reader.items_of(file.pieces()):
+            found.take(item)
+            held += [item] if repaired is not None else []
+            if held and writer is None and isinstance(item, Tick) and found.header is not None:
+                writer = _new_writer(found.header, str(repaired))
+                stack.callback(writer.close)
+            while held and writer is not None:
+                if not _copy(held.pop(0), writer):
+                    found.leave_out()
+        found.size_bytes = reader.fed_bytes
+        found.last_part = reader.header.part if reader.header is not None else 0
     return found
 
 
-def _reader(path: str, fd: int, *, builds: bool) -> ItemReader:
+def _reader(path: str, *, builds: bool) -> ItemReader:
     """A reader, which knows the layers even where the first head is damaged."""
-    name, specs = STDIN if path == "-" else path, None
-    with contextlib.suppress(IohError), Session(name, os.dup(fd) if path == "-" else None) as found:
+    name, fd = (STDIN, os.dup(0)) if path == "-" else (path, None)
+    specs = None
+    with contextlib.suppress(IohError), Session(name, fd) as found:
         specs = found.specs_before(0)
     return ItemReader(specs=specs, with_tables=builds, with_parts=builds, joins=True, name=name)
-
-
-def _pieces(fd: int, name: str, member: Member | None) -> Iterator[bytes]:
-    """The bytes of a recording; what fails here is not the copy."""
-    left = sys.maxsize
-    try:
-        if member is not None:
-            os.lseek(fd, member.offset, os.SEEK_SET)
-            left = member.size_bytes
-        while piece := os.read(fd, min(_CHUNK_BYTES, left)):
-            yield piece
-            left -= len(piece)
-    except OSError as error:
-        raise unreadable(name, error) from error
 
 
 def _new_writer(header: Header, path: str) -> SessionWriter:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any
 
+from ioh.model.calls import CALL_NUMBERS, CALL_OPS, KEPT_BATCHES, MOST_CALLS, CallBatch
 from ioh.model.hist import LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
-from ioh.model.metric import LayerSpec
+from ioh.model.metric import LayerSpec, TableSpec
 from ioh.model.sample import (
     READ_STEP_US,
     HostSample,
@@ -19,7 +21,6 @@ from ioh.model.sample import (
     Unavailable,
     Value,
 )
-from ioh.session.calls import FullRecord, ReadCalls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
@@ -89,6 +90,7 @@ class _Layer:
 
     shape: LayerShape
     names: list[list[str]]  # of parts, metrics, lost, gauge_hists
+    work: int  # to look at all of it, see WorkBudget
     groups: list[_Group] = field(default_factory=list)
     rest: int = 0  # where the rest begins
 
@@ -118,20 +120,63 @@ class _Layer:
         )
 
 
-@dataclass(slots=True, eq=False)
-class _Table:
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Table(_Group):
+    """The rows of a table; each has so many ``columns``."""
+
     layer: int
-    name: str
-    keys: int
+    spec: TableSpec
     columns: int
     row_work: int
-    rows: _Group = field(default_factory=_Group)
 
 
+_MAX_CALL_NUMBERS = 2 * KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS  # kept of client and server
 # What is made of a block takes as much memory as so many more numbers, and so much work.
 _BLOCK_NUMBERS, _BLOCK_WORK = 64, 16
 # Rows without a counter are shown and judged whether they changed or not.
 _ROW_WORK, _GAUGES_WORK = 1, 8
+
+
+class ReadCalls:
+    """Calls as far as they have been read, by their layer's position."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, deque[CallBatch]] = {}
+
+    def take(self, record: SampleRecord, mono_ns: int) -> None:
+        """Take over what came since the sample before; RecordError where that makes no sense."""
+        for each in record.calls:
+            kept = self._kept.setdefault(each.layer, deque(maxlen=KEPT_BATCHES))
+            batch = CallBatch(
+                mono_ns + each.after_ns, tuple(map(to_text, each.peers)), tuple(each.numbers)
+            )
+            kinds, peers = batch.numbers[1::CALL_NUMBERS], batch.numbers[2::CALL_NUMBERS]
+            if (
+                len(batch.numbers) % CALL_NUMBERS
+                or max(kinds, default=0) >= len(CALL_OPS)
+                or max(peers, default=-1) >= len(batch.peers)
+                or (kept and batch.mono_ns <= kept[-1].mono_ns)
+            ):
+                refuse("calls that are none")
+            kept.append(batch)
+        if self.numbers > _MAX_CALL_NUMBERS:
+            refuse("more calls than ioh keeps")
+
+    @property
+    def numbers(self) -> int:
+        """How many there are of all calls."""
+        return sum(len(batch.numbers) for kept in self._kept.values() for batch in kept)
+
+    def onto(
+        self, layers: dict[str, LayerSample | Unavailable], *, wanted: bool
+    ) -> dict[str, LayerSample | Unavailable]:
+        """Layers with their calls; as they are where those are not wanted."""
+        names = list(layers)
+        for at, kept in self._kept.items() if wanted else ():
+            layer = layers[names[at]] if at < len(names) else None
+            if isinstance(layer, LayerSample):
+                layers[names[at]] = replace(layer, calls=tuple(kept))
+        return layers
 
 
 class Decoder:
@@ -152,7 +197,7 @@ class Decoder:
         self._calls = ReadCalls()
         self.layers: dict[str, _Layer] = {}
         self.tables: list[_Table] = []
-        self._rows: list[tuple[_Group, tuple[str, ...]] | None] = []  # by number; None: removed
+        self._rows: list[tuple[_Table, tuple[str, ...]] | None] = []  # by number; None: removed
         self.values: list[Value] = []
         # Blocks do not know their group: the two would be garbage that only a collection finds.
         self._blocks: list[tuple[_Block, _Group]] = []
@@ -195,18 +240,17 @@ class Decoder:
             row = self._rows[number] if number < len(self._rows) else None
             if row is None:
                 refuse(f"no row {number}")
-            group, key = row
-            del group.blocks[key]
-            group.shown = self._rows[number] = None
-        if len(record.added) + sum(len(table.rows.blocks) for table in self.tables) > MAX_ROWS:
+            table, key = row
+            del table.blocks[key]
+            table.shown = self._rows[number] = None
+        if len(record.added) + sum(len(table.blocks) for table in self.tables) > MAX_ROWS:
             refuse("too many rows")
         for at, names in record.added:
             self._add_row(at, tuple(map(to_text, names)))
         self._change(record)
         self.mono_ns += record.mono_ns
         self.read_after = record.read_after
-        if isinstance(record, FullRecord):
-            self._calls.take(record, self.mono_ns)
+        self._calls.take(record, self.mono_ns)
         self._time_unix_s = time_unix_s
         return len(self.values) - before
 
@@ -221,8 +265,9 @@ class Decoder:
         if sum(len(ops) for each in (shape, *others) for ops in owners_of(each)) > MAX_ALL_OPS:
             refuse("more ops than any sample has")
         parts = [part for part, _ in shape.parts]
-        names = (parts, shape.metrics, shape.lost, shape.gauge_hists)
-        layer = _Layer(shape, [list(map(to_text, each)) for each in names])
+        lists = (parts, shape.metrics, shape.lost, shape.gauge_hists)
+        work = sum(map(len, owners_of(shape))) + len(shape.metrics) + len(shape.lost)
+        layer = _Layer(shape, [list(map(to_text, each)) for each in lists], work)
         for ops in owners_of(shape):
             group = _Group()
             for op in ops:
@@ -250,17 +295,17 @@ class Decoder:
             table = found[0]
             is_counted = any(column.kind == "counter" for column in table.columns)
             work = _ROW_WORK if is_counted else _GAUGES_WORK
-            sizes = len(table.keys), len(table.raw_columns)
-            self.tables.append(_Table(at, table.name, *sizes, work))
+            columns = len(table.raw_columns)
+            self.tables.append(_Table(layer=at, spec=table, columns=columns, row_work=work))
 
     def _add_row(self, at: int, key: tuple[str, ...]) -> None:
         table = self.tables[at] if at < len(self.tables) else None
-        if table is None or len(key) != table.keys or key in table.rows.blocks:
+        if table is None or len(key) != len(table.spec.keys) or key in table.blocks:
             refuse("a row that fits no table, or comes twice")
-        size, rows = table.columns, table.rows
-        rows.blocks[key] = self._place(rows, size, size, size)
-        rows.shown = None
-        self._rows.append((rows, key))
+        size = table.columns
+        table.blocks[key] = self._place(table, size, size, size)
+        table.shown = None
+        self._rows.append((table, key))
 
     def _change(self, record: SampleRecord) -> None:
         values, at = self.values, -1
@@ -300,15 +345,12 @@ class Decoder:
         fresh, self._fresh_numbers = self._fresh_numbers, 0
         self.work = self._fresh_blocks * _BLOCK_WORK + fresh // 8 + self._calls.numbers
         self._fresh_blocks = 0
-        for layer in self.layers.values():
-            shape = layer.shape
-            ops = sum(len(group.blocks) for group in layer.groups)
-            self.work += ops + len(shape.metrics) + len(shape.lost)
-        self.work += sum(table.row_work * len(table.rows.blocks) for table in self.tables)
+        self.work += sum(layer.work for layer in self.layers.values())
+        self.work += sum(table.row_work * len(table.blocks) for table in self.tables)
         values: list[Any] = self.values
         tables: list[dict[str, Any]] = [{} for _ in self.layers]
         for table in self.tables if self._with_tables else ():
-            tables[table.layer][table.name] = table.rows.mapping(values)
+            tables[table.layer][table.spec.name] = table.mapping(values)
         after = [*self.read_after, *[0] * len(self.layers)]
         layers = {
             name: layer.sample(values, of, us * READ_STEP_US, with_parts=self._with_parts)

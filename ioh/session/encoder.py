@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import ne
 
+from ioh.model.calls import KEPT_BATCHES
 from ioh.model.hist import FINE_BUCKETS, LATENCY_BUCKETS, LatencyHist, SizeLatencyHist
 from ioh.model.sample import READ_STEP_US, LayerSample, OpTotals, Sample, Table, Unavailable, Value
-from ioh.session.calls import add_calls
 from ioh.session.records import (
     HOST_FIELDS,
     HOST_NUMBERS,
+    MAX_AGO_NS,
     MAX_ALL_OPS,
     MAX_CELLS,
     MAX_PARTS,
     MAX_ROWS,
     SIZE_LAT_CELLS,
+    CallRecord,
     LayerShape,
     OpShape,
     SampleRecord,
     Start,
-    encode_plain,
+    encode_sample,
     gaps_of,
     to_bytes,
-    to_text,
 )
 
 # Of all rows; those beyond stay out of the recording.
@@ -129,45 +130,86 @@ class _Block:
     row: int = -1
 
 
-class _Known:
-    """What a reader of the records so far knows: after none, numbers of the host that are all 0."""
+def _tables_of(sample: Sample) -> tuple[list[tuple[int, bytes]], list[Table]]:
+    """Every table that its layer's spec describes, by the layer's position and name; their rows."""
+    names: list[tuple[int, bytes]] = []
+    tables: list[Table] = []
+    for at, (layer_name, layer) in enumerate(sample.layers.items()):
+        if isinstance(layer, LayerSample):
+            described = {table.name for table in sample.specs[layer_name].tables}
+            found = [name for name in layer.tables if name in described]
+            names += [(at, to_bytes(name)) for name in found]
+            tables += [layer.tables[name] for name in found]
+    return names, tables
 
-    def __init__(self, start: Start) -> None:
-        self.start = start
-        self.mono_ns = 0
-        self.size = self.live = 0  # numbers, and those of what is still there
-        self.layers: list[tuple[LayerShape, list[_Block]]] = []
+
+class Encoder:
+    """Turns Samples into the plain bytes of WHOLE and DELTA records.
+
+    It knows what a reader of the records so far knows.  Where a record did not get out, or encode()
+    raised, the next one must be whole.
+    """
+
+    def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, start: Start | None) -> None:
+        """Begin with what a reader knows before a whole sample: a host's numbers, all 0."""
+        self._start = start
+        self._mono_ns = 0
+        self._size = self._live = 0  # numbers, and those of what is still there
+        self._layers: list[tuple[LayerShape, list[_Block]]] = []
         self._host = self._place(HOST_NUMBERS)
-        self._tables: list[dict[tuple[str, ...], _Block]] = [{} for _ in start.tables]
+        tables = start.tables if start is not None else ()
+        self._tables: list[dict[tuple[str, ...], _Block]] = [{} for _ in tables]
         self._rows = 0  # those removed included
         self._room = _MAX_ROW_CHARACTERS
         self._incs: dict[int, int] = {}  # what changed, by place
         self._sets: dict[int, Value] = {}
-        self.newest_calls_ns: dict[int, int] = {}  # by layer's position
+        self._newest_calls_ns: dict[int, int] = {}  # by layer's position
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether most of the numbers are of what is no longer there, or there are too many."""
-        most = min(MAX_CELLS, 2 * self.live + MAX_CELLS // 64)
-        return self.size > most or self._rows > 2 * MAX_ROWS
+    def encode(self, sample: Sample, *, whole: bool = False) -> tuple[bytes, bool]:
+        """The next sample; True where the record needs no other one.
+
+        Raises ValueError for bugs in the source: an integer beyond 64 bits, a histogram of another
+        size, a text that is no Unicode.
+        """
+        room = _Room()
+        flat = [_flatten(name, layer, room) for name, layer in sample.layers.items()]
+        names, tables = _tables_of(sample)
+        start = Start(to_bytes(sample.hostname), to_bytes(sample.kernel), names)
+        if (
+            not whole
+            and self._start == start
+            and self._mono_ns < sample.mono_ns
+            and [shape.name for shape, _ in flat] == [shape.name for shape, _ in self._layers]
+        ):
+            record = self._take(sample, flat, tables)
+            # Most of the numbers may be of what is no longer there, or there are too many.
+            most = min(MAX_CELLS, 2 * self._live + MAX_CELLS // 64)
+            if self._size <= most and self._rows <= 2 * MAX_ROWS:
+                return encode_sample(record), False
+        self._begin(start)
+        record = self._take(sample, flat, tables)
+        record.start = start
+        return encode_sample(record), True
 
     def _place(self, size: int, row: int = -1) -> _Block:
-        block = _Block(self.size, (0,) * size, row)
-        self.size += size
-        self.live += size
+        block = _Block(self._size, (0,) * size, row)
+        self._size += size
+        self._live += size
         return block
 
-    def take(self, sample: Sample, flat: list[Flat]) -> SampleRecord:
+    def _take(self, sample: Sample, flat: list[Flat], tables: list[Table]) -> SampleRecord:
         """The record that gives a reader this sample."""
         incs, sets = self._incs, self._sets
         incs.clear()
         sets.clear()
-        record = SampleRecord(sample.mono_ns - self.mono_ns)
-        self.mono_ns = sample.mono_ns
+        record = SampleRecord(sample.mono_ns - self._mono_ns)
+        self._mono_ns = sample.mono_ns
         host = (getattr(sample.host, name) for name in HOST_FIELDS)
         self._change(self._host, (*host, sample.self_cpu_ns_total, sample.bpf_ns_total))
         record.layers = self._take_layers(flat)
-        tables = _tables_of(sample, self.start)
         record.removed = gaps_of(self._remove(tables))
         record.added = self._take_rows(tables)
         places, set_places = sorted(incs), sorted(sets)
@@ -175,6 +217,7 @@ class _Known:
         record.set_gaps, record.sets = gaps_of(set_places), [sets[at] for at in set_places]
         after = [getattr(layer, "read_after_us", 0) for layer in sample.layers.values()]
         record.read_after = [us // READ_STEP_US for us in after] if any(after) else []
+        record.calls = self._take_calls(sample)
         return record
 
     def _change(self, block: _Block, newer: Chunk) -> None:
@@ -197,13 +240,13 @@ class _Known:
     def _take_layers(self, flat: list[Flat]) -> list[tuple[int, LayerShape]]:
         new = []
         for at, (shape, chunks) in enumerate(flat):
-            known = self.layers[at] if at < len(self.layers) else None
+            known = self._layers[at] if at < len(self._layers) else None
             if known is None or known[0] != shape:
                 new.append((at, shape))
                 if known is not None:
-                    self.live -= sum(len(block.numbers) for block in known[1])
+                    self._live -= sum(len(block.numbers) for block in known[1])
                 known = (shape, [self._place(len(chunk)) for chunk in chunks])
-                self.layers[at : at + 1] = [known]
+                self._layers[at : at + 1] = [known]
             for block, chunk in zip(known[1], chunks, strict=True):
                 self._change(block, chunk)
         return new
@@ -216,7 +259,7 @@ class _Known:
                 if key not in table or len(table[key]) != len(block.numbers):
                     del known[key]
                     removed.append(block.row)
-                    self.live -= len(block.numbers)
+                    self._live -= len(block.numbers)
                     self._room += sum(map(len, key))
         return sorted(removed)
 
@@ -239,54 +282,14 @@ class _Known:
                 self._change(block, columns)
         return added
 
-
-def _start_of(sample: Sample) -> Start:
-    """What a whole sample holds: its host, and every table that its layers' specs describe."""
-    tables = []
-    for at, (name, layer) in enumerate(sample.layers.items()):
-        if isinstance(layer, LayerSample):
-            described = {table.name for table in sample.specs[name].tables}
-            tables += [(at, to_bytes(table)) for table in layer.tables if table in described]
-    return Start(to_bytes(sample.hostname), to_bytes(sample.kernel), tables)
-
-
-def _tables_of(sample: Sample, start: Start) -> list[Table]:
-    layers = list(sample.layers.values())
-    return [
-        layer.tables[to_text(name)] if isinstance(layer := layers[at], LayerSample) else {}
-        for at, name in start.tables
-    ]
-
-
-class Encoder:
-    """Turns Samples into the plain bytes of WHOLE and DELTA records.
-
-    Where a record did not get out, or encode() raised, the next one must be whole.
-    """
-
-    def __init__(self) -> None:
-        self._known: _Known | None = None
-
-    def encode(self, sample: Sample, *, whole: bool = False) -> tuple[bytes, bool]:
-        """The next sample; True where the record needs no other one.
-
-        Raises ValueError for bugs in the source: an integer beyond 64 bits, a histogram of another
-        size, a text that is no Unicode.
-        """
-        room = _Room()
-        flat = [_flatten(name, layer, room) for name, layer in sample.layers.items()]
-        start, known = _start_of(sample), self._known
-        if (
-            not whole
-            and known is not None
-            and known.start == start
-            and known.mono_ns < sample.mono_ns
-            and [shape.name for shape, _ in flat] == [shape.name for shape, _ in known.layers]
-        ):
-            record = known.take(sample, flat)
-            if not known.is_crowded:
-                return encode_plain(add_calls(record, sample, known.newest_calls_ns)), False
-        self._known = known = _Known(start)
-        record = known.take(sample, flat)
-        record.start = start
-        return encode_plain(add_calls(record, sample, known.newest_calls_ns)), True
+    def _take_calls(self, sample: Sample) -> list[CallRecord]:
+        """The calls that a reader lacks."""
+        calls = []
+        for at, layer in enumerate(sample.layers.values()):
+            for batch in layer.calls[-KEPT_BATCHES:] if isinstance(layer, LayerSample) else ():
+                if batch.mono_ns > self._newest_calls_ns.get(at, -MAX_AGO_NS):
+                    self._newest_calls_ns[at] = batch.mono_ns
+                    peers = list(map(to_bytes, batch.peers))
+                    after_ns = batch.mono_ns - sample.mono_ns
+                    calls.append(CallRecord(at, after_ns, peers, list(batch.numbers)))
+        return calls

@@ -33,7 +33,7 @@ class Kind(IntEnum):
     GAP = ord("G")
     INDEX = ord("I")
     END = ord("E")
-    JOINED = ord("J")  # which hosts' recordings lie in the file; see joined.py
+    JOINED = ord("J")  # which hosts' recordings lie in the file; see recorded_file.py
 
 
 SAMPLE_KINDS = frozenset({Kind.WHOLE, Kind.DELTA})
@@ -105,7 +105,7 @@ class FrameScanner:
     def __init__(self, offset: int = 0) -> None:
         self._data = bytearray()
         self._offset = offset  # of _data[0]
-        self._bad_from: int | None = None
+        self._good_until = offset  # behind the last whole record: from there on, it is damage
         self._false_heads = 0
 
     def feed(self, piece: bytes) -> None:
@@ -132,20 +132,18 @@ class FrameScanner:
                 at = self._skip(at, at_end=True)  # a false head may hide whole records
                 continue
             payload = bytes(data[at + HEAD_BYTES : end])
+            # The head's own check shows that the length is right: else only this record is lost.
             if crc32(payload) == check:
-                if self._bad_from is not None:
-                    yield from self._close_damage(self._offset + at)
+                yield from self._damage(self._offset + at)
+                self._good_until = self._offset + end
                 yield Frame(self._offset + at, kind, number, time_unix_s, payload)
-            else:  # the head's own check shows that the length is right: only this record is lost
-                self._note_bad(at)
             at = end
-        if at_end and at < len(data):
-            self._note_bad(at)
-            at = len(data)
+        at = len(data) if at_end else at
         del data[:at]
         self._offset += at
         if at_end:
-            yield from self._close_damage(self._offset, is_tail=True)
+            yield from self._damage(self._offset, is_tail=True)
+            self._good_until = self._offset
 
     def _skip(self, at: int, *, at_end: bool) -> int:
         """The next place where a record may begin; IohError as events()."""
@@ -157,14 +155,9 @@ class FrameScanner:
         if to < 0:
             # The last bytes may be the beginning of a marker.
             to = len(self._data) if at_end else max(at + 1, len(self._data) - len(MARKER) + 1)
-        self._note_bad(at)
         return to
 
-    def _note_bad(self, at: int) -> None:
-        if self._bad_from is None:
-            self._bad_from = self._offset + at
-
-    def _close_damage(self, to: int, *, is_tail: bool = False) -> Iterator[Damage]:
-        if self._bad_from is not None:
-            yield Damage(self._bad_from, to - self._bad_from, is_tail=is_tail)
-            self._bad_from = None
+    def _damage(self, to: int, *, is_tail: bool = False) -> Iterator[Damage]:
+        """What lies between the last whole record and this offset."""
+        if to > self._good_until:
+            yield Damage(self._good_until, to - self._good_until, is_tail=is_tail)

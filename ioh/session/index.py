@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from zlib import crc32
 
 from ioh.session.frame import (
@@ -33,7 +34,7 @@ _MAX_FRAMES = 1 << 18
 NOTED = frozenset({Kind.HEAD, Kind.WHOLE, Kind.MARK, Kind.GAP})
 
 
-@dataclass
+@dataclass(slots=True)
 class Places:
     """The table of contents of a session, as far as the file has been looked at: ``scanned_bytes``.
 
@@ -62,6 +63,11 @@ class Places:
             entry = IndexEntry(frame.offset, kind, frame.number, frame.time_unix_s)
             self.entries.append(entry)
 
+    def forget(self, before: int) -> int:
+        """Forget what lies before an offset; the number of the first sample from there on."""
+        self.entries = [entry for entry in self.entries if entry.offset >= before]
+        return self.entries[0].number
+
 
 def read_places(read: Read, size_bytes: int) -> Places:
     """The table of contents from the index records, the last part by looking.
@@ -73,14 +79,14 @@ def read_places(read: Read, size_bytes: int) -> Places:
     begin_bytes = min(size_bytes, MAX_FIRST_OFFSET_BYTES)
     if last is None and next(_frames(read, 0, begin_bytes), None) is None:
         return Places()
-    places = _from_index(read, last) or Places()
-    look_on(places, read, size_bytes)
+    places = (_from_index(read, last) if last is not None else None) or Places()
+    look_on(places, read)
     return places
 
 
-def look_on(places: Places, read: Read, size_bytes: int) -> None:
+def look_on(places: Places, read: Read) -> None:
     """Take in what lies behind ``scanned_bytes``, whole records only."""
-    for frame in _frames(read, places.scanned_bytes, size_bytes):
+    for frame in _frames(read, places.scanned_bytes):
         places.take(frame)
 
 
@@ -107,7 +113,7 @@ def frame_at(read: Read, offset: int) -> Frame | None:
     return Frame(offset, kind, number, time_unix_s, payload) if is_whole else None
 
 
-def _frames(read: Read, begin: int, end: int) -> Iterator[Frame]:
+def _frames(read: Read, begin: int, end: int = sys.maxsize) -> Iterator[Frame]:
     """Records between two offsets, _MAX_FRAMES at most."""
     scanner, at, left = FrameScanner(begin), begin, _MAX_FRAMES
     while at < end and (piece := read(at, min(SCAN_BYTES, end - at))):
@@ -121,11 +127,12 @@ def _frames(read: Read, begin: int, end: int) -> Iterator[Frame]:
                     return
 
 
-def _from_index(read: Read, last: Frame | None) -> Places | None:
-    """What the chain of index records says; None where there is none or one is damaged."""
-    left, room, frame = _MAX_INDEX_BYTES, MAX_ENTRIES, last
+def _from_index(read: Read, last: Frame) -> Places | None:
+    """What the chain of index records says that ends there; None where one is damaged."""
+    left, room = _MAX_INDEX_BYTES, MAX_ENTRIES
     spans: list[list[IndexEntry]] = []
-    while frame is not None:
+    frame: Frame | None = last
+    while frame is not None and frame.kind == Kind.INDEX:
         try:
             plain = Unpacker().unpack(frame.payload, most_bytes=left)
             index = decode_plain(plain, Index)
@@ -133,24 +140,16 @@ def _from_index(read: Read, last: Frame | None) -> Places | None:
             return None
         left -= len(plain) + _INDEX_COST_BYTES
         room -= len(index.entries)
-        at = frame.offset
-        offsets = [index.previous, *(entry.offset for entry in index.entries), at]
-        if (
-            index.offset != at
-            or not all(a < b for a, b in pairwise(offsets))
-            or min(left, room) < 0
-        ):
+        offsets = [index.previous, *(entry.offset for entry in index.entries), frame.offset]
+        is_rising = all(a < b for a, b in pairwise(offsets))
+        if index.offset != frame.offset or not is_rising or min(left, room) < 0:
             return None  # it counts from where its own recording begins, behind another one
         spans.append(index.entries)
         if index.previous < 0:
-            break
+            entries = list(chain(*reversed(spans)))
+            return Places(entries, last.number, last.time_unix_s, last.end)
         frame = frame_at(read, index.previous)
-        if frame is None or frame.kind != Kind.INDEX:
-            return None
-    if last is None:
-        return None
-    entries = [entry for span in reversed(spans) for entry in span]
-    return Places(entries, last.number, last.time_unix_s, last.end)
+    return None
 
 
 def _last_index_frame(read: Read, size_bytes: int) -> Frame | None:

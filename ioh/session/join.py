@@ -1,4 +1,4 @@
-"""Makes one file of several hosts' recordings; see joined.py."""
+"""Makes one file of several hosts' recordings, one behind the other; see recorded_file.py."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.rounds import MAX_HOSTS
 from ioh.rights.files import remove
-from ioh.session.joined import list_record
+from ioh.session.frame import Kind, make_frame
 from ioh.session.output import FileOutput, first_free
-from ioh.session.reader import Session, hosts_of
-from ioh.session.records import to_text
+from ioh.session.packing import Packer
+from ioh.session.reader import Session
+from ioh.session.recorded_file import MAX_HOST_BYTES, HostList, hosts_of
+from ioh.session.records import encode_plain, to_bytes, to_text
 
 
 class Joining(contextlib.ExitStack):
@@ -66,7 +68,9 @@ class Joining(contextlib.ExitStack):
 
     def _write(self, output: FileOutput) -> None:
         sizes = {name: session.size_bytes for name, session in self.sessions.items()}
-        output.write(record := list_record(sizes.items()))
+        listed = HostList([(to_bytes(name)[:MAX_HOST_BYTES], size) for name, size in sizes.items()])
+        record = make_frame(Kind.JOINED, 0, 0.0, Packer().pack(encode_plain(listed)))
+        output.write(record)
         for name, session in self.sessions.items():
             before = output.size_bytes
             for piece in session.pieces():

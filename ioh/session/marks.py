@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import selectors
 import socket
 import struct
 import threading
@@ -27,6 +26,7 @@ _NAME = re.compile(rf"@({_PREFIX}(\d{{1,10}})-[0-9a-f]{{16}})$")
 _MAX_MESSAGE_BYTES = 8192
 _TIMEOUT_S = 2.0
 _CREDENTIALS = struct.Struct("3i")
+_TIMEVAL = struct.Struct("@ll")
 
 
 def _peer_uid(connection: socket.socket) -> int:
@@ -144,40 +144,32 @@ def _ask(
     None for one that does not answer in time; one that has ended is left out.
     """
     answers: dict[str, dict[str, object] | None] = {}
-    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
+    asked: dict[str, socket.socket] = {}
+    with contextlib.ExitStack() as stack:
         for address in addresses:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            stack.enter_context(connection).setblocking(False)  # noqa: FBT003 (of socket)
+            stack.enter_context(connection)
+            # How long connect() stands in line behind others, which no timeout of Python's tells.
+            wait_us = max(1, int((deadline - time.monotonic()) * 1e6))
+            wait = _TIMEVAL.pack(*divmod(wait_us, 1_000_000))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
             with contextlib.suppress(OSError):
-                if _is_connected(connection, address, deadline):
+                connection.connect("\0" + address)
+                if _peer_uid(connection) in recording_uids():
                     connection.send(json.dumps(request).encode())
-                    waiting.register(connection, selectors.EVENT_READ, address)
-                    answers[address] = None
-        while answers and waiting.get_map() and (left_s := deadline - time.monotonic()) > 0:
-            for key, _ in waiting.select(left_s):
-                waiting.unregister(key.fileobj)
-                del answers[key.data]
-                with contextlib.suppress(OSError, ValueError, RecursionError):
-                    answer = json.loads(os.read(key.fd, _MAX_MESSAGE_BYTES))
-                    if isinstance(answer, dict):
-                        answers[key.data] = answer
+                    asked[address] = connection
+        for address, connection in asked.items():
+            connection.settimeout(max(0.0, deadline - time.monotonic()))
+            try:
+                answer = json.loads(connection.recv(_MAX_MESSAGE_BYTES))
+            except (TimeoutError, BlockingIOError):
+                answers[address] = None
+            except (OSError, ValueError, RecursionError):
+                continue
+            else:
+                if isinstance(answer, dict):
+                    answers[address] = answer
     return answers
-
-
-def _is_connected(connection: socket.socket, address: str, deadline: float) -> bool:
-    """Connect, waiting where others stand in line; False where a stranger listens.
-
-    Raises OSError where nobody listens, or the line does not move.
-    """
-    while True:
-        try:
-            connection.connect("\0" + address)
-        except BlockingIOError:  # noqa: PERF203 (it is the loop's purpose)
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return _peer_uid(connection) in recording_uids()
 
 
 def running_recordings(deadline: float | None = None) -> list[RunningRecording]:

@@ -5,45 +5,64 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ioh.model.errors import IohError
 from ioh.model.sample import Sample
-from ioh.session.output import SeekableOutput
-from ioh.session.packing import FOR_MEMORY, Packer
-from ioh.session.reader import Session
+from ioh.session.output import Output, SeekableOutput
+from ioh.session.packing import FOR_MEMORY
+from ioh.session.reader import Recording
 from ioh.session.stream import Tick
 from ioh.session.writer import SessionWriter
 
 _NAME = "live"
 
 
-@dataclass(slots=True, eq=False)
-class _Half:
-    """One session of the two that a recording in memory holds; its sample 0 is ``first_tick``."""
+class _Halves(Output):
+    """Two files in memory, the older of which is dropped; offsets count what was dropped, too."""
 
-    first_tick: int
-    output: SeekableOutput
-    fd: int
-    session: Session | None = None
+    def __init__(self) -> None:
+        super().__init__(-1, _NAME)
+        # Held while reading, and while a half is dropped, which must not be under a reader.
+        self._lock = threading.Lock()
+        self._halves: list[tuple[int, SeekableOutput]] = []  # and where each begins
+        self.turn_over()
 
-    def read(self) -> Session | None:
-        """The session, as far as it is written; None before its first sample."""
-        if self.session is None:
-            try:
-                self.session = Session(_NAME, os.dup(self.fd))
-            except IohError:  # nothing written yet
-                return None
-        self.session.refresh()
-        return self.session
+    def turn_over(self) -> None:
+        """Drop the older half and begin another one; OSError where none can be made."""
+        newer = SeekableOutput(os.memfd_create("ioh-history"), _NAME)
+        with self._lock:
+            dropped, kept = self._halves[:-1], self._halves[-1:]
+            self._halves = [*kept, (self.size_bytes, newer)]
+            for _, half in dropped:
+                half.close()
+
+    @property
+    def newer_begin(self) -> int:
+        """Where the newer half begins."""
+        return self._halves[-1][0]
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data`` into the newer half, or nothing; OSError where that failed."""
+        begin, half = self._halves[-1]
+        half.write(data)
+        self.size_bytes = begin + half.size_bytes
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset on, of one half; none where that is dropped."""
+        with self._lock:
+            for begin, half in reversed(self._halves):
+                if offset >= begin:
+                    return half.read(offset - begin, length)
+        return b""
 
     def close(self) -> None:
-        if self.session is not None:
-            self.session.close()
-        os.close(self.fd)
+        """Give all of the memory back."""
+        with self._lock:
+            for _, half in self._halves:
+                half.close()
+            self._halves = []
 
 
-class MemoryRecording:
+class MemoryRecording(Recording):
     """Takes Samples as a SessionWriter does, and is read as a Session is, in the same process.
 
     Samples keep their numbers: when the older half is dropped, since ``max_bytes`` are full but for
@@ -53,87 +72,42 @@ class MemoryRecording:
 
     def __init__(self, max_bytes: int) -> None:
         self._half_bytes = max(1, max_bytes // 2)
-        # Held while reading, and while a half is dropped, which must not be under a reader.
-        self._lock = threading.Lock()
-        self._halves: list[_Half] = []
-        self._stream = Packer(FOR_MEMORY)  # of all halves
-        self._writer: SessionWriter  # into the newest
-        self._ticks = 0
-        self._begin_half()
+        self._halves = _Halves()
+        self._writer = SessionWriter(self._halves, effort=FOR_MEMORY)
+        super().__init__(_NAME)
+
+    def close(self) -> None:
+        """Give all of the memory back."""
+        self._halves.close()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """As of any Recording."""
+        return self._halves.read(offset, length)
+
+    @property
+    def size_bytes(self) -> int:
+        """What is held."""
+        return self._halves.size_bytes - self.begin_bytes
 
     def write(self, sample: Sample) -> bool:
         """Take one sample; False when there is no memory for it.
 
         Raises OSError where a new half cannot be made, ValueError as SessionWriter.write().
         """
-        if self._halves[-1].output.size_bytes >= self._half_bytes:
-            self._begin_half()
-        written = self._writer.write(sample)
-        if written:
-            self._ticks += 1
-        return written
-
-    def close(self) -> None:
-        """Give all of the memory back."""
-        with self._lock:
-            self._writer.close()
-            for half in self._halves:
-                half.close()
-            self._halves = []
-
-    def __len__(self) -> int:
-        """One more than the number of the newest sample."""
-        return self._ticks
-
-    @property
-    def first_tick(self) -> int:
-        """Number of the oldest sample held."""
-        with self._lock:
-            return self._halves[0].first_tick if self._halves else self._ticks
-
-    @property
-    def size_bytes(self) -> int:
-        """What is held."""
-        with self._lock:
-            return sum(half.output.size_bytes for half in self._halves)
-
-    def sample_at(self, tick: int) -> Sample | None:
-        """One sample by its number; None where it is dropped or not there (yet)."""
-        with self._lock:
-            for half, session in reversed(self._sessions()):
-                if tick >= half.first_tick:
-                    return session.sample_at(tick - half.first_tick)
-        return None
+        halves = self._halves
+        if halves.size_bytes - halves.newer_begin >= self._half_bytes:
+            # Known before it is so: a reader does not look for what is gone.
+            self.begin_bytes = halves.newer_begin
+            self.first_tick = self._places.forget(self.begin_bytes)
+            halves.turn_over()
+            self._writer.begin_anew()
+        is_written = self._writer.write(sample)
+        self.refresh()
+        return is_written
 
     def ticks(self, from_tick: int, *, is_brief: bool = False) -> Iterator[Tick]:
         """Samples from one on, to the newest; ends early when they are dropped meanwhile."""
-        with self._lock:
-            sessions = self._sessions()
-        for at, (half, session) in enumerate(sessions):
-            if at + 1 < len(sessions) and sessions[at + 1][0].first_tick <= from_tick:
-                continue
-            found = session.ticks(max(0, from_tick - half.first_tick), is_brief=is_brief)
-            while True:
-                with self._lock:
-                    if half not in self._halves:
-                        return
-                    item = next(found, None)
-                if item is None:
-                    break
-                yield Tick(item.tick + half.first_tick, item.sample)
-
-    def _sessions(self) -> list[tuple[_Half, Session]]:
-        return [(half, session) for half in self._halves if (session := half.read()) is not None]
-
-    def _begin_half(self) -> None:
-        fd = os.memfd_create("ioh-history")
-        output = SeekableOutput(os.dup(fd), _NAME)
-        half = _Half(self._ticks, output, fd)
-        if self._halves:
-            self._writer.close()
-        self._writer = SessionWriter(output, stream=self._stream)
-        with self._lock:
-            dropped, kept = self._halves[:-1], self._halves[-1:]
-            self._halves = [*kept, half]
-            for old in dropped:
-                old.close()
+        for item in super().ticks(from_tick, is_brief=is_brief) if len(self) else ():
+            if item.tick < self.first_tick:
+                return
+            yield item

@@ -96,6 +96,10 @@ class SeekableOutput(Output):
                 self._is_ragged = False
             raise
 
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes from an offset on, of a descriptor that can be read, too."""
+        return os.pread(self._fd, length, offset)
+
     def close(self) -> None:
         """Give the lock back."""
         if self._fd >= 0:

@@ -68,18 +68,13 @@ class Unpacker:
             stream = self._zstd.decompressobj()
         if stream is None:
             refuse("a piece of a stream that began elsewhere")
+        plain = bytearray()
         try:
-            plain = stream.decompress(payload[:_PIECE_BYTES])
-            if len(payload) > _PIECE_BYTES:
-                grown = bytearray(plain)
-                for at in range(_PIECE_BYTES, len(payload), _PIECE_BYTES):
-                    grown += stream.decompress(payload[at : at + _PIECE_BYTES])
-                    if len(grown) > most_bytes:
-                        break
-                plain = bytes(grown)
+            for at in range(0, len(payload), _PIECE_BYTES):
+                plain += stream.decompress(payload[at : at + _PIECE_BYTES])
+                if len(plain) > most_bytes:
+                    refuse(f"a record of more than {most_bytes} bytes")
         except (zstandard.ZstdError, EOFError) as error:
             raise RecordError(str(error)) from None
-        if len(plain) > most_bytes:
-            refuse(f"a record of more than {most_bytes} bytes")
         self._stream = stream
-        return plain
+        return bytes(plain)

@@ -9,10 +9,12 @@ from dataclasses import fields
 from itertools import accumulate, count
 from operator import add
 from typing import Annotated, NoReturn, TypeVar
+from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct
 
+from ioh.model.calls import CALL_NUMBERS, KEPT_BATCHES, MOST_CALLS
 from ioh.model.errors import IohError
 from ioh.model.hist import (
     FINE_BUCKETS,
@@ -25,6 +27,7 @@ from ioh.model.hist import (
 )
 from ioh.model.metric import LayerSpec, MetricSpec
 from ioh.model.sample import HostSample, OpTotals, Value
+from ioh.session.frame import Kind
 
 FORMAT_VERSION = 2
 MAX_LAYERS = 32
@@ -37,6 +40,7 @@ MAX_NAME_BYTES = 4096
 MAX_TEXT_BYTES = 1024
 MAX_ADDRESSES = 256  # of the host
 MAX_ENTRIES = 1 << 16  # of an index
+MAX_AGO_NS = 1 << 62  # between a sample and calls in it
 # Of a layer's description.
 _MAX_SPEC_NAME = 256
 _MAX_SPEC_HELP = 4096
@@ -145,6 +149,18 @@ class Start(Struct, array_like=True):
     tables: Annotated[list[tuple[_At, _Text]], Meta(max_length=MAX_OPS)]
 
 
+class CallRecord(Struct, array_like=True, frozen=True):
+    """A batch of a layer's calls, as in CallBatch; ``after_ns`` since the sample's ``mono_ns``."""
+
+    layer: Annotated[int, Meta(ge=0, lt=MAX_LAYERS)]
+    after_ns: Annotated[int, Meta(ge=-MAX_AGO_NS, le=MAX_AGO_NS)]
+    peers: Annotated[list[Annotated[bytes, Meta(max_length=64)]], Meta(max_length=MOST_CALLS)]
+    numbers: Annotated[
+        list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]],
+        Meta(max_length=MOST_CALLS * CALL_NUMBERS),
+    ]
+
+
 class SampleRecord(Struct, array_like=True):
     """A sample as changes since the one before; a whole one, since nothing.
 
@@ -162,6 +178,7 @@ class SampleRecord(Struct, array_like=True):
     sets: _Values = []
     read_after: _Steps = []
     start: Start | None = None
+    calls: Annotated[list[CallRecord], Meta(max_length=MAX_LAYERS * KEPT_BATCHES)] = []
 
 
 class Mark(Struct, array_like=True):
@@ -177,6 +194,9 @@ class Gap(Struct, array_like=True):
     from_unix_s: float
     to_unix_s: float
     reason: Annotated[bytes, Meta(max_length=MAX_TEXT_BYTES)]
+
+
+MOMENTS: dict[int, type[Mark | Gap]] = {Kind.MARK: Mark, Kind.GAP: Gap}
 
 
 class IndexEntry(Struct, array_like=True, frozen=True):
@@ -219,6 +239,12 @@ def encode_plain(record: object) -> bytes:
         raise ValueError(str(error)) from error
 
 
+def encode_sample(record: SampleRecord) -> bytes:
+    """As encode_plain(); the calls are left out where there are none."""
+    fields = msgspec.structs.astuple(record)
+    return encode_plain(fields if record.calls else fields[:-1])
+
+
 def decode_plain(plain: bytes, kind: type[_T]) -> _T:
     """A record, all of it of the types and lengths that it must be; RecordError where it is not."""
     decoder = _decoders.get(kind)
@@ -239,10 +265,8 @@ def to_bytes(text: str) -> bytes:
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= MAX_NAME_BYTES:
         return data
-    import zlib  # noqa: PLC0415 (rare)
-
     cut = data[: MAX_NAME_BYTES - 16].decode("utf-8", "ignore").encode()
-    return cut + b"~%08x" % zlib.crc32(data)
+    return cut + b"~%08x" % crc32(data)
 
 
 def to_text(data: bytes) -> str:
@@ -267,24 +291,19 @@ def places_of(gaps: Sequence[int]) -> list[int]:
     return list(map(add, accumulate(gaps), count()))
 
 
-def _check_header(header: Header) -> None:
-    """Refuse a newer format, or other bucket edges, by an IohError."""
-    if header.format_version > FORMAT_VERSION:
-        cause = (
-            f"the recording has format {header.format_version}, this ioh reads up to "
-            f"{FORMAT_VERSION}"
-        )
+def decode_head(plain: bytes) -> Head:
+    """The header and specs of a HEAD record.
+
+    Raises RecordError where it is none, IohError for a newer format, or other bucket edges.
+    """
+    head = decode_plain(plain, Head)
+    version, edges = head.header.format_version, our_edges()
+    if version > FORMAT_VERSION:
+        cause = f"the recording has format {version}, this ioh reads up to {FORMAT_VERSION}"
         raise IohError(cause, "Update ioh")
-    edges = our_edges()
-    if any(getattr(header, name) != edges[name] for name in edges):
+    if any(getattr(head.header, name) != edges[name] for name in edges):
         cause = "the recording counts in other histogram buckets than this ioh"
         raise IohError(cause, "Read it with the version of ioh that `ioh verify` names")
-
-
-def decode_head(plain: bytes) -> Head:
-    """The header and specs of a HEAD record; RecordError where it is none."""
-    head = decode_plain(plain, Head)
-    _check_header(head.header)
     for spec in head.specs:
         _check_spec(spec)
     return head
@@ -295,9 +314,8 @@ def _check_spec(spec: LayerSpec) -> None:
 
     Raises RecordError where the description is of no use.
     """
-    lists: list[Sequence[str]] = [spec.ops, tuple(spec.groups), spec.lost]
-    lists += [[metric.name for metric in metrics] for metrics in (spec.metrics, spec.gauge_hists)]
-    lists.append([table.name for table in spec.tables])
+    lists = [[spec.name], spec.ops, tuple(spec.groups), *spec.groups.values(), spec.lost]
+    lists += [[each.name for each in of] for of in (spec.metrics, spec.gauge_hists, spec.tables)]
     for table in spec.tables:
         lists += [table.keys, [column.name for column in table.columns], table.sort_by]
         _check_metrics(table.columns, table=True)
@@ -307,12 +325,10 @@ def _check_spec(spec: LayerSpec) -> None:
         if len(table.keys) > 16 or len(table.columns) > 64:
             refuse("a layer's description with a table that is too wide")
     _check_metrics(spec.metrics, table=False)
-    lists += spec.groups.values()
     if sum(map(len, spec.groups.values())) > _MAX_SPEC_MEMBERS:
         refuse("a layer's description with groups of too many operations")
     for names in lists:
         _check_names(names)
-    _check_names([spec.name])
     is_short = max(len(spec.title), len(spec.part)) <= _MAX_SPEC_NAME
     if not is_short or not -(1 << 31) < spec.rank < 1 << 31:
         refuse("a layer's description with a title that is too long")

@@ -8,13 +8,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ioh.model.errors import ExitCode
 from ioh.model.printable import printable
 from ioh.session.frame import MARKER
-from ioh.session.output import NameTakenError
+from ioh.session.output import FileOutput, NameTakenError
 
 MAX_NAMES = 99  # tried for one second
 
@@ -31,6 +31,14 @@ def part_name(path: str, part: int) -> str:
     """The name of one file of an endless recording: ``x.ioh`` gives ``x-0001.ioh``."""
     stem, extension = os.path.splitext(path)  # noqa: PTH122
     return f"{stem}-{part:04}{extension}"
+
+
+def parts_of(path: str, *, is_numbered: bool = False) -> Callable[[int], FileOutput]:
+    """What makes the file of each part; the first has the plain name unless that is numbered, too.
+
+    Raises as FileOutput does.
+    """
+    return lambda part: FileOutput(part_name(path, part) if is_numbered or part > 1 else path)
 
 
 def part_of_name(name: str, path: str) -> int | None:

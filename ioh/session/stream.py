@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ioh.model.errors import IohError
 from ioh.model.metric import LayerSpec
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.session.calls import FullRecord
 from ioh.session.decoder import Decoder
 from ioh.session.frame import SAMPLE_KINDS, Damage, Frame, FrameScanner, Kind
 from ioh.session.packing import Unpacker
 from ioh.session.records import (
+    MOMENTS,
     End,
     Gap,
     Header,
     Mark,
     RecordError,
+    SampleRecord,
     decode_head,
     decode_plain,
     refuse,
@@ -76,8 +77,8 @@ class WorkBudget:
     """What reading may cost: a share of each byte's, which no recording of ioh comes near.
 
     Of records: bytes before compression, _RECORD_WORK more where they are no samples, and 8 numbers
-    that a layer or a row begins with.  Of
-    samples: Decoder.work, about 0.2 µs each for whoever looks at them.
+    that a layer or a row begins with.  Of samples: Decoder.work, about 0.2 µs each for whoever
+    looks at them.
     """
 
     _AT_ONCE, _PER_BYTE = 8 << 20, 32
@@ -130,14 +131,13 @@ class ItemReader:
         self._scanner = FrameScanner(offset)
         self._stream, self._unpacker, self._budget = Unpacker(), Unpacker(), WorkBudget()
         self._with = {"with_tables": with_tables, "with_parts": with_parts}
-        self._specs = dict(specs or {})
+        self._specs = specs  # None: no head came yet
         self._decoder: Decoder | None = None  # None: only a whole sample helps
         self._from_tick = from_tick
-        self._is_known = specs is not None
         self._begin = b""  # the first bytes, while they may be those of anything
-        self._fed_bytes = 0
+        self.fed_bytes = 0
         self._head: bytes | None = None  # the payload of the last one
-        self._header: Header | None = None
+        self.header: Header | None = None
         self._last = -1  # the last sample decoded
         self._deltas = 0  # since the last whole one
         # Of this file, the sample that must come next; None: any may.
@@ -145,13 +145,12 @@ class ItemReader:
         self._seen = 0  # so many samples are known to have been there
         self._ticks_before = 0  # of the files before this one
         self._joint: tuple[bytes, int, float] | None = None  # the sample that it must begin with
-        self.part = 0
         self.ended = False
 
     def feed(self, piece: bytes) -> None:
         """Take the next bytes."""
         self._begin += piece[: BEGIN_BYTES - len(self._begin)]
-        self._fed_bytes += len(piece)
+        self.fed_bytes += len(piece)
         self._budget.earn(len(piece))
         self._scanner.feed(piece)
 
@@ -169,8 +168,17 @@ class ItemReader:
                 yield BadRecord(event.offset, event.kind, str(error))
         if at_end:
             yield from self._lost(self._seen)
-        if not self._is_known and (at_end or self._fed_bytes > MAX_FIRST_OFFSET_BYTES):
+        if self._specs is None and (at_end or self.fed_bytes > MAX_FIRST_OFFSET_BYTES):
             raise no_recording(self._name, self._begin)
+
+    def items_of(self, pieces: Iterable[bytes]) -> Iterator[Item]:
+        """The items of all that comes in pieces, or to the end of the recording; as items()."""
+        for piece in pieces:
+            self.feed(piece)
+            yield from self.items()
+            if self.ended and not self._joins:
+                return
+        yield from self.items(at_end=True)
 
     def _lost(self, until: int) -> Iterator[LostTicks]:
         """Samples before this one that were there, but cannot be read."""
@@ -182,20 +190,17 @@ class ItemReader:
         kind = frame.kind
         if kind == Kind.HEAD:
             yield from self._take_head(frame)
-        elif kind == Kind.JOINED and not self._is_known:
-            cause = (
-                f"{printable(self._name)} is of several hosts, and those are read from files only"
-            )
+        elif kind == Kind.JOINED and self._specs is None:
+            what = f"{printable(self._name)} is of several hosts"
+            cause = f"{what}, and those are read from files only"
             raise IohError(cause, "Give the file by its name")
         self._seen = max(self._seen, frame.number + (kind in SAMPLE_KINDS))
-        if not self._is_known:
+        if self._specs is None:
             return
         if kind in SAMPLE_KINDS:
-            yield from self._take_sample(frame)
-        elif kind == Kind.MARK:
-            yield decode_plain(self._plain(frame), Mark)
-        elif kind == Kind.GAP:
-            yield decode_plain(self._plain(frame), Gap)
+            yield from self._take_sample(frame, self._specs)
+        elif kind in MOMENTS:
+            yield decode_plain(self._plain(frame), MOMENTS[kind])
         elif kind == Kind.END:
             yield from self._lost(self._seen)
             self.ended = True
@@ -211,15 +216,14 @@ class ItemReader:
         if frame.payload == self._head and not is_next_file:
             return
         head = decode_head(self._plain(frame))
-        self._is_known = True
-        if self._joins and self._header is not None and self._header != head.header:
+        if self._joins and self.header is not None and self.header != head.header:
             is_next_file = True
         if is_next_file:
             yield from self._lost(self._seen - 1)  # it begins with the last one once more
             self._begin_file()
-        if self._header is None and self._next is not None:
+        if self.header is None and self._next is not None:
             yield head.header
-        self._head, self._header, self.part = frame.payload, head.header, head.header.part
+        self._head, self.header = frame.payload, head.header
         specs = {spec.name: spec for spec in head.specs}
         if specs != self._specs:
             self._decoder, self._specs = None, specs
@@ -242,7 +246,7 @@ class ItemReader:
             cause = f"{printable(self._name)} goes on with another recording"
             raise IohError(cause, "Give it the files of one recording, each once and in order")
 
-    def _take_sample(self, frame: Frame) -> Iterator[Item]:
+    def _take_sample(self, frame: Frame, specs: Mapping[str, LayerSpec]) -> Iterator[Item]:
         decoder, tick, is_whole = self._decoder, frame.number, frame.kind == Kind.WHOLE
         if decoder is None and not is_whole:
             return
@@ -252,9 +256,9 @@ class ItemReader:
             return
         plain = self._stream.unpack(frame.payload, begins=is_whole)
         self._budget.spend(len(plain))
-        record = decode_plain(plain, FullRecord)
+        record = decode_plain(plain, SampleRecord)
         if record.start is not None:
-            decoder = Decoder(record.start, self._specs, **self._with)
+            decoder = Decoder(record.start, specs, **self._with)
         if decoder is None or is_whole != (record.start is not None):
             refuse("a whole sample that is none")
         self._budget.spend(decoder.take(record, frame.time_unix_s) // 8)

@@ -27,8 +27,8 @@ from ioh.model.derive import derive
 from ioh.model.hist import FINE_EDGES_US
 from ioh.model.sample import LayerSample, OpTotals, Sample
 from ioh.model.snapshot import LayerSnapshot
-from ioh.session.calls import CallRecord, FullRecord, ReadCalls
-from ioh.session.records import RecordError
+from ioh.session.decoder import ReadCalls
+from ioh.session.records import CallRecord, RecordError, SampleRecord
 from tests.sessions import recorded, samples_of
 from tests.two_hosts import host
 from tests.unit.fake_kernel import install
@@ -195,7 +195,7 @@ def test_calls_that_make_no_sense_are_refused(
 ) -> None:
     calls = ReadCalls()
     good = CallRecord(0, 0, [b"::1"], [7, READ, 0, 5])
-    empty = FullRecord(0, [], [], [], [], [], [], [], [], None, [good])
+    empty = SampleRecord(0, [], [], [], [], [], [], [], [], None, [good])
     calls.take(empty, 10)
     bad = CallRecord(0, after_ns, peers, numbers)
     with pytest.raises(RecordError):
@@ -205,7 +205,7 @@ def test_calls_that_make_no_sense_are_refused(
 def test_of_calls_that_come_without_end_few_are_kept() -> None:
     calls = ReadCalls()
     full = CallRecord(0, 0, [b"::1"], [7, READ, 0, 5] * MOST_CALLS)
-    record = FullRecord(0, [], [], [], [], [], [], [], [], None, [full])
+    record = SampleRecord(0, [], [], [], [], [], [], [], [], None, [full])
     for at in range(1, 3 * KEPT_BATCHES):
         calls.take(record, at)
     assert calls.numbers == KEPT_BATCHES * MOST_CALLS * CALL_NUMBERS

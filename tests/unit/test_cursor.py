@@ -13,7 +13,7 @@ from ioh.model.derive import derive
 from ioh.model.sample import LayerSample
 from ioh.playback.cursor import Cursor
 from ioh.session.memory import MemoryRecording
-from ioh.session.reader import Session
+from ioh.session.reader import Recording, Session
 from tests import fakes
 from tests.sessions import recorded
 
@@ -23,7 +23,7 @@ SAMPLES = fakes.first(150)
 @pytest.fixture(params=["file", "memory"], scope="module")
 def history(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Session | MemoryRecording]:
+) -> Iterator[Recording]:
     if request.param == "file":
         path = tmp_path_factory.mktemp("cursor") / "s.ioh"
         path.write_bytes(recorded(SAMPLES))
@@ -38,7 +38,7 @@ def history(
 
 
 @pytest.fixture
-def begun(history: Session | MemoryRecording, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def begun(history: Recording, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The samples from which reading began."""
     found: list[int] = []
     ticks: Any = type(history).ticks
@@ -55,7 +55,7 @@ def assert_shows(cursor: Cursor, tick: int) -> None:
     assert cursor.snapshot(tick) == derive(SAMPLES[tick - 1], SAMPLES[tick])
 
 
-def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> None:
+def test_it_steps_and_jumps_both_ways(history: Recording) -> None:
     cursor = Cursor(history)
     assert cursor.snapshot(0) is None
     for tick in (*range(1, 150), 143, 142, 141, 144, 84, 104, 105, 5, 7, 99):
@@ -63,7 +63,7 @@ def test_it_steps_and_jumps_both_ways(history: Session | MemoryRecording) -> Non
 
 
 def test_a_step_forward_does_not_read_from_a_whole_sample_again(
-    history: Session | MemoryRecording, begun: list[int]
+    history: Recording, begun: list[int]
 ) -> None:
     cursor = Cursor(history)
     for tick in range(50, 70):
@@ -72,7 +72,7 @@ def test_a_step_forward_does_not_read_from_a_whole_sample_again(
 
 
 def test_steps_back_do_not_each_read_from_a_whole_sample(
-    history: Session | MemoryRecording, begun: list[int]
+    history: Recording, begun: list[int]
 ) -> None:
     cursor = Cursor(history)
     for tick in range(140, 100, -1):
@@ -81,7 +81,7 @@ def test_steps_back_do_not_each_read_from_a_whole_sample(
 
 
 def test_a_step_back_after_a_jump_builds_few_samples_more(
-    history: Session | MemoryRecording, begun: list[int]
+    history: Recording, begun: list[int]
 ) -> None:
     """Each takes milliseconds, and who stepped back once waits for all of them."""
     cursor = Cursor(history)
@@ -93,7 +93,7 @@ def test_a_step_back_after_a_jump_builds_few_samples_more(
     assert begun == [134]
 
 
-def test_a_brief_reading_tells_the_same_of_each_layer(history: Session | MemoryRecording) -> None:
+def test_a_brief_reading_tells_the_same_of_each_layer(history: Recording) -> None:
     brief = list(history.ticks(140, is_brief=True))
     assert [item.tick for item in brief] == list(range(140, 150))
     for item in brief:

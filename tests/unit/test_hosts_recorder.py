@@ -15,7 +15,8 @@ from ioh.model.intervals import interval
 from ioh.model.snapshot import LayerSnapshot
 from ioh.session.check import check
 from ioh.session.join import Joining
-from ioh.session.reader import Session, hosts_of
+from ioh.session.reader import Session
+from ioh.session.recorded_file import hosts_of
 from ioh.session.rotation import Recorder
 from tests.two_hosts import ADDRESSES, host, parts
 

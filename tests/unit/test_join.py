@@ -24,7 +24,8 @@ from ioh.session.check import check
 from ioh.session.frame import Kind, make_frame
 from ioh.session.join import Joining
 from ioh.session.packing import Packer
-from ioh.session.reader import Session, hosts_of
+from ioh.session.reader import Session
+from ioh.session.recorded_file import hosts_of
 from ioh.session.records import encode_plain
 from tests.pty_screen import ROOT, PtyScreen
 from tests.sessions import recorded, samples_of, small
