@@ -50,6 +50,11 @@ def inside(path: Path) -> str:
     return str("/" / path.relative_to(ROOT))
 
 
+def give_to(user: str, path: Path) -> None:
+    """A directory to the server's user, whose number is another one in another system."""
+    run("chroot", str(ROOT), "chown", f"{user}:{user}", inside(path))
+
+
 def _free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -65,7 +70,7 @@ class Postgres:
         self.home, self.data = home, home / "data"
         self.port = settings.get("port", 5432)
         self._settings = {"unix_socket_directories": inside(home), **settings}
-        shutil.chown(home, "postgres", "postgres")
+        give_to("postgres", home)
         self.as_user("initdb", "-D", self.data, "-A", "trust", "--no-sync", "--no-locale")
         if hba:
             (self.data / "pg_hba.conf").write_text(hba)
