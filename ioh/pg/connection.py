@@ -38,7 +38,7 @@ _HINTS = {
     "3D": "Name the database: dbname=… in --pg",
     "53": "The server has no connection left; ioh tries again",
     "57": "It is starting, stopping or was restarted; ioh tries again",
-    "42": "PostgreSQL 12 to 17 are known; see docs/postgresql.md",
+    "42": "PostgreSQL 12 to 18 are known; see docs/postgresql.md",
 }
 _UNREACHED = "Is it running, and are host and port those of --pg? ioh tries again"
 

@@ -39,10 +39,14 @@ def wal(version: int) -> str:
     """Bytes, full pages, writes, syncs, and ms of both; "" where there is no such view."""
     if version < _WAL_VIEW:
         return ""
-    writes = "wal_write, wal_sync, wal_write_time, wal_sync_time"
-    if version >= _WAL_WRITES_MOVED:
-        writes = "null, null, null, null"
-    return f"select wal_bytes::bigint, wal_fpi, {writes} from pg_catalog.pg_stat_wal"  # noqa: S608
+    if version < _WAL_WRITES_MOVED:
+        return """\
+select wal_bytes::bigint, wal_fpi, wal_write, wal_sync, wal_write_time, wal_sync_time
+  from pg_catalog.pg_stat_wal"""
+    return """\
+select wal_bytes::bigint, wal_fpi, io.* from pg_catalog.pg_stat_wal, (
+  select sum(writes)::bigint, sum(fsyncs)::bigint, sum(write_time), sum(fsync_time)
+  from pg_catalog.pg_stat_io where object = 'wal' and context = 'normal') io"""
 
 
 def statements(version: int, schema: str) -> str:

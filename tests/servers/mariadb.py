@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.kernel.rig import run
 from tests.kernel.talker import wait_until
-from tests.servers.postgres import ROOT, inside
+from tests.servers.postgres import ROOT, give_to, inside
 
 _START_S = 60.0
 # Debian has no MySQL: one of another system, in ROOT, is tested with the tests of MariaDB.
@@ -24,14 +24,16 @@ class MariaDB:
     def __init__(self, *options: str, home: Path | None = None) -> None:
         self.home = home or Path(tempfile.mkdtemp(prefix="ioh-mariadb-", dir=ROOT / "tmp"))
         self.home.chmod(0o755)
-        shutil.chown(self.home, "mysql", "mysql")
+        give_to("mysql", self.home)
         self.options = options
         if IS_MYSQL:
             run(*self._server, "--initialize-insecure")
         else:
-            assert shutil.which("mariadbd"), "no mariadbd: ./ioh.sh --test-servers installs it"
+            is_there = (ROOT / "usr/sbin/mariadbd").exists() or shutil.which("mariadbd")
+            assert is_there, "no mariadbd: ./ioh.sh --test-servers installs it"
             how = ("--user=mysql", "--skip-test-db", "--auth-root-authentication-method=normal")
-            run("mariadb-install-db", "--no-defaults", f"--datadir={self.home}/data", *how)
+            here = f"--datadir={inside(self.home)}/data"
+            run("chroot", str(ROOT), "mariadb-install-db", "--no-defaults", here, *how)
         self.start()
         self.sql("create database bench", "")
 

@@ -50,6 +50,11 @@ def inside(path: Path) -> str:
     return str("/" / path.relative_to(ROOT))
 
 
+def give_to(user: str, path: Path) -> None:
+    """A directory to the server's user, whose number is another one in another system."""
+    run("chroot", str(ROOT), "chown", f"{user}:{user}", inside(path))
+
+
 def _free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -64,8 +69,8 @@ class Postgres:
     def __init__(self, home: Path, settings: Mapping[str, object], hba: str = "") -> None:
         self.home, self.data = home, home / "data"
         self.port = settings.get("port", 5432)
-        self._settings = {"unix_socket_directories": inside(home), **settings}
-        shutil.chown(home, "postgres", "postgres")
+        self._settings: dict[str, object] = {"unix_socket_directories": inside(home), **settings}
+        give_to("postgres", home)
         self.as_user("initdb", "-D", self.data, "-A", "trust", "--no-sync", "--no-locale")
         if hba:
             (self.data / "pg_hba.conf").write_text(hba)
@@ -84,8 +89,8 @@ class Postgres:
     def as_user(self, name: str, *words: str | Path) -> str:
         return run(*self.words(name, *words))
 
-    def start(self) -> None:
-        settings = " ".join(f"-c {name}={value}" for name, value in self._settings.items())
+    def start(self, **more: object) -> None:
+        settings = " ".join(f"-c {name}={value}" for name, value in (self._settings | more).items())
         self.as_user(
             "pg_ctl", "-D", self.data, "-w", "-l", self.home / "log", "-o", settings, "start"
         )

@@ -20,7 +20,7 @@ from ioh.bpf.sites import find_sites
 from tests.kernel.rig import Ioh, recording
 from tests.kernel.talker import Talker, wait_until
 from tests.kernel.test_lifecycle import children
-from tests.servers.postgres import Cluster
+from tests.servers.postgres import Cluster, give_to, inside
 
 LAYER = ("--layers", "db")
 COUNTERS = {
@@ -41,9 +41,9 @@ def counters(cluster: Cluster) -> dict[str, int]:
     time.sleep(2)  # what sessions and the log writer did is handed over
     asked = dict(COUNTERS)
     if cluster.version >= 18:
-        asked["log_sync"] = (
-            "select sum(fsyncs) from pg_stat_io where object = 'wal' and context = 'normal'"
-        )
+        io = "from pg_stat_io where object {} 'wal'"
+        asked["log_sync"] = f"select sum(fsyncs) {io.format('=')} and context = 'normal'"
+        asked |= {name: f"select sum({name}) {io.format('<>')}" for name in ("reads", "read_bytes")}
     found = cluster.sql("select " + ", ".join(f"({sql})" for sql in asked.values()))
     return dict(zip(asked, map(int, found.split("|")), strict=True))
 
@@ -136,6 +136,42 @@ def test_reads_of_data_and_their_bytes(cluster: Cluster) -> None:
     assert ioh.total("db", "data_read", "bytes") == server["data_read"] * 8192 > 500 * 8192
     if cluster.version < 17:  # one read for each block
         assert ioh.sizes("db", "data_read") == {8192: server["data_read"]}
+
+
+@pytest.mark.parametrize("method", ["worker", "sync", "io_uring"])
+def test_reads_of_several_sessions_by_each_io_method(cluster: Cluster, method: str) -> None:
+    """Where they ask for the same blocks at once, blks_read has more than was read."""
+    if cluster.version < 18:
+        pytest.skip("PostgreSQL 18 was the first to have it")
+    query = "set max_parallel_workers_per_gather = 0; select max(bid) from pgbench_accounts"
+    scan = cluster.psql("-d", "bench", "-o", "/dev/null", "-c", query)
+    cluster.stop()
+    cluster.start(io_method=method)
+    try:
+        counters(cluster)
+        with counted(cluster) as server, watched() as ioh:
+            scans = [subprocess.Popen(scan) for _ in range(4)]
+            assert {each.wait(60) for each in scans} == {0}
+    finally:
+        cluster.stop()
+        cluster.start()
+    assert ioh.total("db", "data_read", "bytes") == server["read_bytes"] > 3000 * 8192
+    assert ioh.total("db", "data_read") == server["reads"]
+
+
+def test_reads_of_a_file_that_is_copied(cluster: Cluster) -> None:
+    """Past the buffers; no statistics view knows them."""
+    place = cluster.home / "place"
+    place.mkdir()
+    give_to("postgres", place)
+    cluster.sql(f"create tablespace place location '{inside(place)}'")
+    cluster.sql("create table copied as select generate_series(1, 100000)")
+    size = int(cluster.sql("select pg_relation_size('copied')"))
+    with watched() as ioh:
+        cluster.sql("alter table copied set tablespace place")
+    cluster.sql("drop table copied")
+    cluster.sql("drop tablespace place")
+    assert size <= ioh.total("db", "data_read", "bytes") < size + 100 * 8192
 
 
 def test_time_of_reads_is_what_explain_says(cluster: Cluster) -> None:

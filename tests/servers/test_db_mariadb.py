@@ -21,6 +21,7 @@ _STATEMENTS = re.compile(r"Com_(?!stmt_)\w+")
 def server() -> Iterator[MariaDB]:
     made = MariaDB()
     made.sql("create table t (id int primary key auto_increment, v int) engine=innodb")
+    made.sql("create table m (i int) engine=myisam")
     run(*made.sysbench("oltp_read_write", "prepare"))
     yield made
     made.close()
@@ -62,6 +63,9 @@ def errors(ioh: Ioh) -> int:
         ("xa start 'c'; insert t values (1,1); xa end 'c'; xa prepare 'c'; xa rollback 'c'", 5, 0),
         ("set @a=1; prepare x from 'insert t values (?,?)'; execute x using @a,@a; drop prepare x",
          4, 1),
+        # MariaDB reads its own tables of statistics when it opens a table for the first time.
+        ("flush tables; prepare x from 'update t set v = 1'; begin; do sleep(1); rollback", 5, 0),
+        ("flush tables; select * from m", 2, 0),
     ],
 )  # fmt: skip
 def test_statements_and_commits_are_those_asked_for(
@@ -127,7 +131,7 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int) ->
             table.sql(waiter)
         after = table.status()
     assert ioh.total("db", "lock_wait") == 1  # and the sleep is none
-    assert 0.6e6 < ioh.latency_us("db", "lock_wait") < 1.4e6
+    assert 0.1e6 < ioh.latency_us("db", "lock_wait") < 1.5e6
     assert after["Innodb_row_lock_waits"] - before["Innodb_row_lock_waits"] == rows
     told_ms = after["Innodb_row_lock_time"] - before["Innodb_row_lock_time"]
     assert not rows or ioh.latency_us("db", "lock_wait") == pytest.approx(told_ms * 1000, 0.05)

@@ -45,7 +45,9 @@ def test_totals_are_those_of_all_databases() -> None:
 def test_versions_differ_in_their_columns() -> None:
     assert queries.wal(130005) == ""
     assert "wal_sync_time" in queries.wal(140000)
+    assert "pg_stat_io" not in queries.wal(170009)
     assert "wal_sync" not in queries.wal(180000)
+    assert "sum(fsyncs)" in queries.wal(180000)
     assert " sum(total_time)" in queries.statements(120009, "public")
     assert " sum(total_exec_time)" in queries.statements(130000, "public")
     assert "from s.pg_stat_statements(false)" in queries.statements(170002, "s")
@@ -64,15 +66,17 @@ def test_too_old_a_server_is_refused() -> None:
         Looks(FakeServer(110022))
 
 
-def test_only_statistics_views_are_asked() -> None:
+@pytest.mark.parametrize("version", [150004, 180006])
+def test_only_statistics_views_are_asked(version: int) -> None:
     """A table's lock keeps nobody from a view over the server's own memory."""
-    server = FakeServer()
+    server = FakeServer(version)
     looks = Looks(server)
     looks.look()
     server.statements, server.texts = b"5 42 3 1.5 3 0", {42: b"select 1"}
     looks.look()
     sources = {name for sql in server.asked for name in re.findall(r"(?:from|join) ([\w.]+)", sql)}
-    assert sources - {"clock_timestamp"} == {
+    since_18 = {"pg_catalog.pg_stat_io"} if version >= 180000 else set()
+    assert sources - {"clock_timestamp"} == since_18 | {
         "pg_catalog.pg_extension",
         "pg_catalog.pg_namespace",
         "pg_catalog.pg_stat_activity",
