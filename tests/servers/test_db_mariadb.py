@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -128,10 +129,13 @@ def test_waits_for_locks(table: MariaDB, holder: str, waiter: str, rows: int) ->
         before = table.status()
         with subprocess.Popen(table.client("bench", "-e", holder), stdout=subprocess.DEVNULL):
             time.sleep(0.5)
-            table.sql(waiter)
+            clock = "select sysdate(6)"
+            said = table.sql(f"{clock}; {waiter}; {clock}").splitlines()
         after = table.status()
+    begun, ended = (datetime.fromisoformat(line) for line in said if line.startswith("20"))
+    waited_us = (ended - begun) / timedelta(microseconds=1)
     assert ioh.total("db", "lock_wait") == 1  # and the sleep is none
-    assert 0.1e6 < ioh.latency_us("db", "lock_wait") < 1.5e6
+    assert 0.8 * waited_us < ioh.latency_us("db", "lock_wait") < waited_us
     assert after["Innodb_row_lock_waits"] - before["Innodb_row_lock_waits"] == rows
     told_ms = after["Innodb_row_lock_time"] - before["Innodb_row_lock_time"]
     assert not rows or ioh.latency_us("db", "lock_wait") == pytest.approx(told_ms * 1000, 0.05)
