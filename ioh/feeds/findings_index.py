@@ -140,13 +140,14 @@ class FindingsIndex:
         found: list[Finding] = []
         until_unix_s, told_unix_s, told_s = -1.0, -1.0, time.monotonic()
 
-        def report() -> None:
+        def report() -> bool:
             nonlocal told_unix_s, told_s
             if until_unix_s != told_unix_s:
                 told = [asdict(finding) for finding in found]
                 tell(json.dumps([until_unix_s, told]).encode() + b"\n")
                 found.clear()
             told_unix_s, told_s = until_unix_s, time.monotonic()
+            return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
             for item in source:

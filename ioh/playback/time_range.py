@@ -151,13 +151,25 @@ def unix_s_of(
     Raises:
         IohError: No mark has that text, or several have.
     """
-    start = session.start_unix_s
+    if is_mark(when):
+        return _marks_of(when, session)[0].time_unix_s
+    start_unix_s, end_unix_s = session.start_unix_s, session.end_unix_s
+    return unmarked_unix_s(when, start_unix_s, after_unix_s, end_unix_s, utc=utc)
+
+
+def unmarked_unix_s(
+    when: When,
+    start_unix_s: float,
+    after_unix_s: float | None = None,
+    end_unix_s: float | None = None,
+    *,
+    utc: bool = False,
+) -> float:
+    """Unix time of a moment that is no mark; times as of unix_s_of() and clock_unix_s()."""
     if when.offset_s is not None:
-        return start + when.offset_s
-    if when.clock is not None:
-        since = start if after_unix_s is None else max(start, after_unix_s)
-        return clock_unix_s(when, since, session.end_unix_s, utc=utc)
-    return _marks_of(when, session)[0].time_unix_s
+        return start_unix_s + when.offset_s
+    since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
+    return clock_unix_s(when, since, end_unix_s, utc=utc)
 
 
 def _tick_of(when: When | None, session: Session) -> int | None:
