@@ -21,7 +21,6 @@ from ioh.model.finding import Evidence, Finding
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.snapshot import Snapshot
 from ioh.playback.replay import ReplaySource, Span
-from ioh.session.stream import Tick
 
 TELL_S = 0.25
 # More than a time line can show; what they are is found again where one goes.
@@ -150,16 +149,14 @@ class FindingsIndex:
             return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
-            for item in source:
-                if not isinstance(item, Tick):
-                    continue
-                snapshot = intervals.take(item.sample)
+            for sample in source.samples():
+                snapshot = intervals.take(sample)
                 for finding in () if snapshot is None else judge.judge(snapshot).findings:
                     begin = (finding.rule, finding.subject, finding.since_unix_s)
                     if begin not in known:
                         known.add(begin)
                         found.append(finding)
-                until_unix_s = item.sample.time_unix_s
+                until_unix_s = sample.time_unix_s
                 if time.monotonic() - told_s >= TELL_S:
                     report()
         report()

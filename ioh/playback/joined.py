@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
@@ -19,7 +20,7 @@ from ioh.playback.replay import ReplaySource, Span
 from ioh.playback.time_range import When, check_order, sane_cycle_s, unix_s_of
 from ioh.session.reader import Session
 from ioh.session.records import to_text
-from ioh.session.stream import Item, Tick
+from ioh.session.stream import Item
 
 
 def path_of(path: str, host: str) -> str:
@@ -80,7 +81,8 @@ def addresses_of(session: Session) -> tuple[str, ...]:
 class JoinedRounds:
     """Plays all hosts of a file; an iterator of Rounds.
 
-    ``cycle_s`` is how long an interval is; ``take`` gets every item with its host's name, in order.
+    ``cycle_s`` is how long an interval is; ``take`` gets all that is no sample, in order, with its
+    host's name.
     """
 
     def __init__(
@@ -120,10 +122,8 @@ class JoinedRounds:
         intervals = self._make_intervals()
         session = source.session
         addresses = () if session is None else addresses_of(session)
-        for item in source:
-            self._take(name, item)
-            if isinstance(item, Tick) and (found := intervals.take(item.sample)) is not None:
-                yield HostInterval(name, addresses, found)
+        samples = source.samples(partial(self._take, name))
+        return (HostInterval(name, addresses, each) for each in intervals.each(samples))
 
 
 # Another host's interval that goes with one, and its number there, by host.

@@ -148,6 +148,14 @@ class ReplaySource(Closing):
         self.part = part_of(span.begin, span.end, self.session, utc=span.utc)
         return self.play(self.session, self.part.begin_tick)
 
+    def samples(self, take: Callable[[Item], object] = lambda _: None) -> Iterator[Sample]:
+        """The samples of the same; all else that comes is given to ``take``."""
+        for item in self:
+            if isinstance(item, Tick):
+                yield item.sample
+            else:
+                take(item)
+
     def play(self, session: Session, first: int, paced_from: int = 0) -> Iterator[Item]:
         """Yield what the file has from a sample to the end of ``part``.
 
