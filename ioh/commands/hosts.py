@@ -22,7 +22,7 @@ from ioh.commands.playback import (
     run_replay,
     span_from,
 )
-from ioh.commands.run import Ending, Signalled, refuse_span, run_live
+from ioh.commands.run import Ending, refuse_span, run_live
 from ioh.model.errors import refuse_if
 from ioh.model.pairs import Round, pairs
 from ioh.model.printable import printable
@@ -90,7 +90,7 @@ def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
     from ioh.hosts.stack import HostStack
 
     told = dict.fromkeys(args.hosts, "")  # why a host is lost, once for each reason
-    with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
+    with Ending() as ending, HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
         def rounds() -> Iterator[Round]:
@@ -217,7 +217,7 @@ def _run_joined(
         waiting.clear()
         return text
 
-    with Ending() as ending, contextlib.suppress(Signalled), contextlib.ExitStack() as stack:
+    with Ending() as ending, contextlib.ExitStack() as stack:
         sources = {
             name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
             for name, part in spans_of(args.file, names, span).items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import LIVE_ONLY, engine_from, select_layers
 from ioh.commands.output import say
-from ioh.commands.run import Ending, Signalled
+from ioh.commands.run import Ending
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.intervals import Intervals
 from ioh.model.printable import printable
@@ -19,7 +18,7 @@ from ioh.model.sample import Sample
 from ioh.pipeline import SnapshotSink, judged, until
 
 if TYPE_CHECKING:
-    from ioh.playback.replay import Span
+    from ioh.playback.time_range import Span
     from ioh.session.stream import Item
 
 # What a command says on its output about a mark or a gap, in whole lines; "" for nothing.
@@ -112,7 +111,7 @@ def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | 
 
 def span_from(args: argparse.Namespace) -> Span:
     """The part of a recording that is asked for."""
-    from ioh.playback.replay import Span
+    from ioh.playback.time_range import Span
 
     return Span(
         getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
@@ -143,7 +142,6 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
     with (
         few_collections(),
         Ending() as ending,
-        contextlib.suppress(Signalled),
         ReplaySource(
             args.file,
             span,

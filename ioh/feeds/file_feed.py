@@ -25,8 +25,8 @@ from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import chosen_layers
 from ioh.playback.cursor import Cursor, consecutive
-from ioh.playback.replay import ReplaySource, Span, no_interval
-from ioh.playback.time_range import part_of, sane_cycle_s
+from ioh.playback.replay import ReplaySource, no_interval
+from ioh.playback.time_range import Span, part_of, sane_cycle_s
 from ioh.session.reader import Session
 from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
@@ -123,8 +123,8 @@ class FileFeed(RecordedFeed):
         self._visited.close()
 
     def _find_span(self, played: Played) -> None:
-        session, span = self._playing, played.span
-        part = part_of(span.begin, span.end, session, utc=span.utc)
+        session = self._playing
+        part = part_of(played.span, session)
         if played.run_s is not None:
             begin_s = max(part.begin_unix_s, session.start_unix_s)
             part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + played.run_s))

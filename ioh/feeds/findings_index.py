@@ -20,7 +20,8 @@ from ioh.model.feed import MAX_FOUND, Overview
 from ioh.model.finding import Evidence, Finding
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.snapshot import Snapshot
-from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span
 
 TELL_S = 0.25
 # More than a time line can show; what they are is found again where one goes.

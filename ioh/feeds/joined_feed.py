@@ -14,7 +14,7 @@ from ioh.model.feed import News, Overview
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
 from ioh.playback.joined import Companions, path_of, spans_of, with_own_pairs
-from ioh.playback.replay import Span
+from ioh.playback.time_range import Span
 
 _AGAIN_S = 10.0  # farther apart, intervals that are played do not follow each other
 

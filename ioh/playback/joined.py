@@ -16,8 +16,8 @@ from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.rounds import round_edge, take_round
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.playback.cursor import Cursor
-from ioh.playback.replay import ReplaySource, Span
-from ioh.playback.time_range import When, check_order, sane_cycle_s, unix_s_of
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span, When, check_order, sane_cycle_s, unix_s_of
 from ioh.session.reader import Session
 from ioh.session.records import to_text
 from ioh.session.stream import Item
@@ -39,7 +39,7 @@ def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
         begin_s = _first_known(span.begin, in_order, utc=span.utc)
         end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
-        check_order(span.begin, span.end, begin_s, end_s)
+        check_order(span, begin_s, end_s)
         return {
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
             for name, session in zip(names, sessions, strict=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
+from ioh.model.waking import WakePipe
 from ioh.playback.time_range import (
     Part,
+    Span,
     When,
     check_order,
     is_mark,
@@ -30,20 +30,6 @@ POLL_S = 0.2
 GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
 MAX_DEBT_S = 0.5  # what playing may be late and still make up for
 _PIPE_CHUNK_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Which part of a session; None: from its first sample, to its last or what will come.
-
-    Shape:
-        The interval that begins with the last sample not later than ``begin`` comes first.
-        ``utc``: whether clock times are UTC, else local.
-    """
-
-    begin: When | None = None
-    end: When | None = None
-    utc: bool = False
 
 
 class ReplaySource(Closing):
@@ -88,12 +74,11 @@ class ReplaySource(Closing):
         self.session: Session | None = None
         # Of a file, known with its first item.
         self.part = Part()
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waking = WakePipe()
         self._fd = -1
         if path == "-":
             self._fd = stdin_fd
-            marks = [w for w in (self._span.begin, self._span.end) if w and is_mark(w)]
-            if marks:
+            if marks := list(filter(is_mark, self._span.ends)):
                 cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
                 raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
         else:
@@ -103,31 +88,28 @@ class ReplaySource(Closing):
         """Close what was opened."""
         if self.session is not None:
             self.session.close()
-        if self._wake_read >= 0:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_read = self._wake_write = -1
+        self._waking.close()
 
     def stop(self) -> None:
         """End the iteration at once; safe to call from a signal handler."""
         self._stopped = True
-        self._wake()
+        self._waking.wake()
 
     def set_speed(self, speed: float) -> None:
         """Go on at another pace."""
         self._speed = speed
-        self._wake()
+        self._waking.wake()
 
     def hold(self) -> None:
         """Give no more of a file until play_from()."""
         self._is_held = True
-        self._wake()
+        self._waking.wake()
 
     def play_from(self, tick: int) -> None:
         """End the iteration of a file at once, and next_start() with that sample."""
         self._asked.append(tick)
         self._is_held = False
-        self._wake()
+        self._waking.wake()
 
     @property
     def is_interrupted(self) -> bool:
@@ -144,8 +126,7 @@ class ReplaySource(Closing):
         """Yield everything of the span in order, each sample when its time has come."""
         if self.session is None:
             return self._paced(self._pipe_items(), 0)
-        span = self._span
-        self.part = part_of(span.begin, span.end, self.session, utc=span.utc)
+        self.part = part_of(self._span, self.session)
         return self.play(self.session, self.part.begin_tick)
 
     def samples(self, take: Callable[[Item], object] = lambda _: None) -> Iterator[Sample]:
@@ -193,7 +174,7 @@ class ReplaySource(Closing):
         if not (session.is_growing and self._on_wait()):
             # What was written between the last read and the end of the lock is still to come.
             return session.size_bytes > at
-        self._sleep(POLL_S)
+        self._waking.wait(POLL_S)
         return not self.is_interrupted
 
     def _pipe_items(self) -> Iterator[Item]:
@@ -203,9 +184,9 @@ class ReplaySource(Closing):
         begin = end = None
         held: Tick | None = None
         while not self._stopped:
-            ready, _, _ = select.select([self._fd, self._wake_read], [], [])
-            if self._wake_read in ready:
-                self._forget_waking()
+            watched: list[int | WakePipe] = [self._fd, self._waking]
+            if self._waking in select.select(watched, [], [])[0]:
+                self._waking.forget()
                 continue
             piece = self._read_pipe()
             reader.feed(piece)
@@ -240,7 +221,7 @@ class ReplaySource(Closing):
 
         begin_s = unix_s(self._span.begin)
         end_s = unix_s(self._span.end, begin_s)
-        check_order(self._span.begin, self._span.end, begin_s, end_s)
+        check_order(self._span, begin_s, end_s)
         return begin_s, end_s
 
     def _wait_for(self, sample: Sample) -> None:
@@ -257,32 +238,17 @@ class ReplaySource(Closing):
             if due <= now:
                 self._due_s = max(due, now - MAX_DEBT_S)
                 return
-            self._sleep(due - now)
+            self._waking.wait(due - now)
 
     def _pause(self) -> None:
         """Wait for what is asked next; meanwhile the recording may grow."""
-        self._sleep(GROWTH_S if self._on_wait() else math.inf)
-
-    def _sleep(self, seconds: float) -> None:
-        """Wait so long, or less where something is asked."""
-        timeout_s = None if math.isinf(seconds) else seconds
-        if select.select([self._wake_read], [], [], timeout_s)[0]:
-            self._forget_waking()
-
-    def _wake(self) -> None:
-        try:
-            os.write(self._wake_write, b"x")
-        except OSError:  # full: it is awake already; or closed
-            return
-
-    def _forget_waking(self) -> None:
-        os.read(self._wake_read, _PIPE_CHUNK_BYTES)
+        self._waking.wait(GROWTH_S if self._on_wait() else None)
 
 
-def no_interval(path: str, span: Span | None = None) -> IohError:
+def no_interval(path: str, span: Span) -> IohError:
     """What to raise where there is nothing to show."""
     cause = f"no interval in that part of {printable(path)}"
-    ends = (("from", span.begin), ("to", span.end)) if span is not None else ()
+    ends = (("from", span.begin), ("to", span.end))
     if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
         cause += f" ({' '.join(said)})"
     return IohError(cause, "See what it holds with: ioh verify", ExitCode.USAGE)

@@ -21,8 +21,8 @@ from ioh.model.feed import Feed, FeedEnded, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.playback import replay
-from ioh.playback.replay import ReplaySource, Span
-from ioh.playback.time_range import parse_when
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
