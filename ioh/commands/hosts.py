@@ -200,7 +200,7 @@ def _run_joined(
     speed: float | None,
 ) -> int:
     refuse_live_options(args)
-    from ioh.playback.joined import JoinedRounds, path_of, spans_of
+    from ioh.playback.joined import joined_rounds, path_of, spans_of
     from ioh.playback.replay import ReplaySource, no_interval
     from ioh.playback.time_range import sane_cycle_s
 
@@ -224,8 +224,13 @@ def _run_joined(
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)
-        rounds = JoinedRounds(sources, partial(intervals_from, args), cycle_s, take)
-        ending.stop = rounds.stop
+        rounds = joined_rounds(sources, partial(intervals_from, args), cycle_s, take)
+
+        def stop() -> None:
+            for source in sources.values():
+                source.stop()
+
+        ending.stop = stop
         has_any = _write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)
         if not has_any and ending.received is None:
             raise no_interval(args.file, span)

@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from typing import Protocol
 
 from ioh.model.feed import IsWanted
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.snapshot import Snapshot
+from ioh.pipeline import Judge
 
 MAX_KEPT = 100_000
 MAX_LOOK_BACK_TICKS = 600  # at ten intervals a second a minute, which takes two seconds to judge
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]
-
-
-class Judge(Protocol):
-    """Judges intervals one after another, as findings.Engine does."""
-
-    @property
-    def look_back_s(self) -> float:
-        """Of this time before an interval depends what is found in it."""
-        ...
-
-    def judge(self, snapshot: Snapshot) -> Snapshot:
-        """The same with what the rules find."""
-        ...
 
 
 MakeJudge = Callable[[], "Judge | None"]

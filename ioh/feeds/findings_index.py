@@ -20,6 +20,7 @@ from ioh.model.feed import MAX_FOUND, Overview
 from ioh.model.finding import Evidence, Finding
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.snapshot import Snapshot
+from ioh.pipeline import judged
 from ioh.playback.replay import ReplaySource
 from ioh.playback.time_range import Span
 
@@ -135,7 +136,6 @@ class FindingsIndex:
         judge = self._make_judge()
         if judge is None:
             return
-        intervals = Intervals(self._choose)
         known: set[tuple[str, str, float]] = set()
         found: list[Finding] = []
         until_unix_s, told_unix_s, told_s = -1.0, -1.0, time.monotonic()
@@ -150,14 +150,14 @@ class FindingsIndex:
             return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
-            for sample in source.samples():
-                snapshot = intervals.take(sample)
-                for finding in () if snapshot is None else judge.judge(snapshot).findings:
+            intervals = Intervals(self._choose).each(source.samples())
+            for snapshot in judged(intervals, judge):
+                for finding in snapshot.findings:
                     begin = (finding.rule, finding.subject, finding.since_unix_s)
                     if begin not in known:
                         known.add(begin)
                         found.append(finding)
-                until_unix_s = sample.time_unix_s
+                until_unix_s = snapshot.time_unix_s
                 if time.monotonic() - told_s >= TELL_S:
                     report()
         report()

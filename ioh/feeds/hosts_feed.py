@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from ioh.feeds.findings_cache import Judge, MakeJudge
+from ioh.feeds.findings_cache import MakeJudge
 from ioh.feeds.recorded_feed import RunningFeed
 from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
@@ -18,6 +18,7 @@ from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, Snapshot
+from ioh.pipeline import Judge
 from ioh.playback.joined import with_own_pairs
 
 _STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds

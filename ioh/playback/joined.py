@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
@@ -78,52 +79,38 @@ def addresses_of(session: Session) -> tuple[str, ...]:
     return tuple(map(to_text, session.header.addresses))
 
 
-class JoinedRounds:
-    """Plays all hosts of a file; an iterator of Rounds.
+def joined_rounds(
+    sources: Mapping[str, ReplaySource],
+    make_intervals: Callable[[], Intervals],
+    cycle_s: float,
+    take: Callable[[str, Item], object],
+) -> Iterator[Round]:
+    """Play all hosts of a file; yields rounds in the order of time, until all sources have ended.
 
     ``cycle_s`` is how long an interval is; ``take`` gets all that is no sample, in order, with its
     host's name.
     """
 
-    def __init__(
-        self,
-        sources: Mapping[str, ReplaySource],
-        make_intervals: Callable[[], Intervals],
-        cycle_s: float,
-        take: Callable[[str, Item], object],
-    ) -> None:
-        self._sources, self._make_intervals = sources, make_intervals
-        self._cycle_s, self._take = cycle_s, take
+    def intervals(name: str, source: ReplaySource) -> Iterator[HostInterval]:
+        addresses = () if source.session is None else addresses_of(source.session)
+        for found in make_intervals().each(source.samples(partial(take, name))):
+            yield HostInterval(name, addresses, found)
 
-    def stop(self) -> None:
-        """End the iteration; safe to call from a signal handler."""
-        for source in self._sources.values():
-            source.stop()
-
-    def __iter__(self) -> Iterator[Round]:
-        """Yield rounds in the order of time."""
-        played = {name: self._intervals(name, source) for name, source in self._sources.items()}
-        ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
-        edge_s = math.nan
-        while True:
-            for name, waiting in ready.items():
-                if not waiting:
-                    waiting.extend(found for found in [next(played[name], None)] if found)
-            ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
-            if not ends_s:
-                return
-            edge_s = round_edge(ends_s, self._cycle_s, edge_s)
-            taken = take_round(ready, self._cycle_s, edge_s)
-            names = {part.name for part in taken}
-            states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
-            yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
-
-    def _intervals(self, name: str, source: ReplaySource) -> Iterator[HostInterval]:
-        intervals = self._make_intervals()
-        session = source.session
-        addresses = () if session is None else addresses_of(session)
-        samples = source.samples(partial(self._take, name))
-        return (HostInterval(name, addresses, each) for each in intervals.each(samples))
+    played = {name: intervals(name, source) for name, source in sources.items()}
+    ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
+    edge_s = math.nan
+    while True:
+        for name, waiting in ready.items():
+            if not waiting:
+                waiting.extend(islice(played[name], 1))
+        ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
+        if not ends_s:
+            return
+        edge_s = round_edge(ends_s, cycle_s, edge_s)
+        taken = take_round(ready, cycle_s, edge_s)
+        names = {part.name for part in taken}
+        states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
+        yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
 
 
 # Another host's interval that goes with one, and its number there, by host.
