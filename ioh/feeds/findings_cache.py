@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 
-from ioh.model.feed import IsWanted
+from ioh.model.feed import MAX_FOUND, IsWanted, Overview
 from ioh.model.finding import Finding, NotEvaluated
 from ioh.model.snapshot import Snapshot
 from ioh.pipeline import Judge
 
 MAX_KEPT = 100_000
 MAX_LOOK_BACK_TICKS = 600  # at ten intervals a second a minute, which takes two seconds to judge
+# More than a time line can show; what they are is found again where one goes.
+MAX_BEGINS = 10_000
+_Begin = tuple[str, str, float]  # rule, subject, since when
 _Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]
 
 
@@ -52,6 +55,36 @@ class FindingsCache:
         """Drop what cannot be visited any more."""
         while self._kept and (oldest := next(iter(self._kept))) < tick:
             del self._kept[oldest]
+
+
+class KnownFindings:
+    """When findings began, in the order found, and the newest of them whole; used by one thread."""
+
+    def __init__(self) -> None:
+        self._begins: dict[_Begin, None] = {}
+        self._found: dict[_Begin, Finding] = {}
+
+    def add(self, finding: Finding) -> bool:
+        """Note a finding as it is now; whether it has only begun."""
+        begin = finding.rule, finding.subject, finding.since_unix_s
+        is_new = begin not in self._begins
+        self._begins[begin], self._found[begin] = None, finding
+        for kept, most in ((self._begins, MAX_BEGINS), (self._found, MAX_FOUND)):
+            if len(kept) > most:
+                del kept[next(iter(kept))]
+        return is_new
+
+    def dated(self, finding: Finding, at_unix_s: float) -> Finding:
+        """The same with the time at which it began, as far as that is known."""
+        which = finding.rule, finding.subject
+        begins = (since for rule, subject, since in self._begins if (rule, subject) == which)
+        before = [since for since in begins if since <= at_unix_s]
+        return replace(finding, since_unix_s=max(before, default=finding.since_unix_s))
+
+    def overview(self, until_unix_s: float, *, is_under_way: bool = False) -> Overview:
+        """All that is known, ``until_unix_s`` being how far was looked."""
+        begins = tuple(since for *_, since in self._begins)
+        return Overview(begins, until_unix_s, is_under_way, tuple(self._found.values()))
 
 
 class Rejudge:
