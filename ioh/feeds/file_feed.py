@@ -23,7 +23,6 @@ from ioh.model.intervals import ChooseLayers, all_layers, interval
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.model.span import chosen_layers
 from ioh.playback.cursor import Cursor, consecutive
 from ioh.playback.replay import ReplaySource, no_interval
 from ioh.playback.time_range import Span, part_of, sane_cycle_s
@@ -186,9 +185,8 @@ class FileFeed(RecordedFeed):
                 tell(News(tick, snapshot))
 
     def _between(self, older: Sample | None, newer: Sample) -> Snapshot | None:
-        if older is None:
-            return None
-        return interval(chosen_layers(older, self._names), chosen_layers(newer, self._names))
+        found = interval(older, newer)
+        return None if found is None else self.chosen(found)
 
     def _is_to_tell(self, tick: int) -> bool:
         """Whether a screen could show one more interval by now; the last one always."""
