@@ -1,4 +1,4 @@
-"""What the rules found in each interval, kept by its number, so that going back finds it again."""
+"""What was found in each interval, kept by its number, so that going back finds it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import ceil
 
 from ioh.model.feed import MAX_FOUND, IsWanted, Overview
 from ioh.model.finding import Finding, NotEvaluated
-from ioh.model.snapshot import Snapshot
+from ioh.model.snapshot import Pair, Snapshot
 from ioh.pipeline import Judge
 
 MAX_KEPT = 100_000
@@ -16,7 +16,7 @@ MAX_LOOK_BACK_TICKS = 600  # at ten intervals a second a minute, which takes two
 # More than a time line can show; what they are is found again where one goes.
 MAX_BEGINS = 10_000
 _Begin = tuple[str, str, float]  # rule, subject, since when
-_Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...]]
+_Judgement = tuple[tuple[Finding, ...], tuple[NotEvaluated, ...], tuple[Pair, ...]]
 
 
 MakeJudge = Callable[[], "Judge | None"]
@@ -27,18 +27,18 @@ def no_judge() -> None:
 
 
 class FindingsCache:
-    """Findings by the number of their interval; the ones entered first are dropped first."""
+    """Findings, and pairs of hosts, by the number of their interval; the first ones go first."""
 
     def __init__(self) -> None:
         self._kept: dict[int, _Judgement] = {}
-        self._last: _Judgement = ((), ())
+        self._last: _Judgement = ((), (), ())
 
     def __contains__(self, tick: int) -> bool:
         return tick in self._kept
 
-    def keep(self, tick: int, judged: Snapshot) -> None:
+    def keep(self, tick: int, judged: Snapshot, pairs: tuple[Pair, ...] = ()) -> None:
         """Note what was found in an interval; most of them say what the one before said."""
-        made = (judged.findings, judged.not_evaluated)
+        made = (judged.findings, judged.not_evaluated, pairs)
         self._last = self._last if made == self._last else made
         self._kept[tick] = self._last
         if len(self._kept) > MAX_KEPT:
@@ -49,7 +49,7 @@ class FindingsCache:
         found = self._kept.get(tick)
         if found is None:
             return snapshot
-        return replace(snapshot, findings=found[0], not_evaluated=found[1])
+        return replace(snapshot, findings=found[0], not_evaluated=found[1], pairs=found[2])
 
     def forget_before(self, tick: int) -> None:
         """Drop what cannot be visited any more."""

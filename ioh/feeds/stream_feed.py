@@ -125,7 +125,9 @@ class StreamFeed(RecordedFeed):
             found = intervals.take(sample)
             tick = self._keep(intervals.newest)
             if found is not None:
-                snapshot = self._judged(tick, found)
+                snapshot = self._judged(found)
+                if self._judge is not None:
+                    self._judgements.keep(tick, snapshot)
                 elapsed_s += snapshot.interval_s
                 tell(News(tick, snapshot, self._status() or self._remark(snapshot)))
                 if self._run_s is not None and elapsed_s >= self._run_s - snapshot.interval_s / 10:
@@ -135,11 +137,10 @@ class StreamFeed(RecordedFeed):
             if self._is_stopped:
                 return
 
-    def _judged(self, tick: int, snapshot: Snapshot) -> Snapshot:
+    def _judged(self, snapshot: Snapshot) -> Snapshot:
         if self._judge is None:
             return snapshot
         judged = self._judge.judge(snapshot)
-        self._judgements.keep(tick, judged)
         with self._lock:
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
