@@ -82,7 +82,7 @@ class StreamFeed(RecordedFeed):
         self._choose, self._awaited, self.set_speed = choose, awaited, set_speed
         self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
         self._judge = make_judge()
-        self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
+        self._samples, self._recorder = samples, ScreenRecorder(self.mark, sample_soon)
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
         self._known = KnownFindings()
@@ -121,7 +121,8 @@ class StreamFeed(RecordedFeed):
             tell(News(status=status))
         elapsed_s = 0.0
         intervals = Intervals(self._choose)
-        for sample in self._recorder:
+        for sample in self._samples:
+            self._recorder.write(sample)
             found = intervals.take(sample)
             tick = self._keep(intervals.newest)
             if found is not None:
