@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -164,11 +164,14 @@ def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None)
             waiting.append(form.remarks(item))
             write_remarks()
 
+        def samples() -> Iterator[Sample]:
+            for sample in source.samples(take):
+                yield sample
+                write_remarks()
+
         is_empty = True
-        shown = judged(intervals.each(source.samples(take)), engine)
-        for snapshot in until(shown, args.run_s):
+        for snapshot in until(judged(intervals.each(samples()), engine), args.run_s):
             is_empty = False
-            write_remarks()
             ending.write(sink.render(snapshot))
             if ending.received is not None:
                 break

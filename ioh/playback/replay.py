@@ -29,6 +29,7 @@ from ioh.session.stream import Item, ItemReader, LostTicks, Tick
 POLL_S = 0.2
 GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
 MAX_DEBT_S = 0.5  # what playing may be late and still make up for
+MAX_WAIT_S = 3600.0  # at a time: no clock of select() takes the years of a very low speed
 _PIPE_CHUNK_BYTES = 1 << 16
 
 
@@ -238,7 +239,7 @@ class ReplaySource(Closing):
             if due <= now:
                 self._due_s = max(due, now - MAX_DEBT_S)
                 return
-            self._waking.wait(due - now)
+            self._waking.wait(min(due - now, MAX_WAIT_S))
 
     def _pause(self) -> None:
         """Wait for what is asked next; meanwhile the recording may grow."""
