@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ioh.model.intervals import Intervals
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from ioh.findings.engine import Engine
 
 
 class SnapshotSink(Protocol):
@@ -18,6 +15,19 @@ class SnapshotSink(Protocol):
 
     def render(self, snapshot: Snapshot) -> str | bytes:
         """Text of one interval, its line ends included; bytes may come later."""
+        ...
+
+
+class Judge(Protocol):
+    """Judges intervals one after another, as findings.Engine does."""
+
+    @property
+    def look_back_s(self) -> float:
+        """Of this time before an interval depends what is found in it."""
+        ...
+
+    def judge(self, snapshot: Snapshot) -> Snapshot:
+        """The same with what the rules find."""
         ...
 
 
@@ -30,10 +40,10 @@ def snapshots(source: Iterable[Sample]) -> Iterator[Snapshot]:
     return Intervals().each(source)
 
 
-def judged(snapshots: Iterable[Snapshot], engine: Engine | None) -> Iterator[Snapshot]:
-    """The same Snapshots with what the rules find in them; as they are without an engine."""
+def judged(snapshots: Iterable[Snapshot], judge: Judge | None) -> Iterator[Snapshot]:
+    """The same Snapshots with what the rules find in them; as they are without a judge."""
     for snapshot in snapshots:
-        yield snapshot if engine is None else engine.judge(snapshot)
+        yield snapshot if judge is None else judge.judge(snapshot)
 
 
 def until(intervals: Iterable[Snapshot], seconds: float | None) -> Iterator[Snapshot]:

@@ -12,7 +12,7 @@ from ioh.model.printable import printable
 from ioh.model.sample import Unavailable
 from ioh.model.snapshot import LayerSnapshot, OpStats, Snapshot
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.time_range import parse_when
+from ioh.playback.time_range import Span, parse_when
 from ioh.session.reader import Session
 
 _MIN_DIRECT_BYTES = 4096
@@ -42,10 +42,9 @@ def job_like(path: str, begin: str, end: str, size_bytes: int, run_s: float) -> 
 
     Raises IohError where the part is not there, or no calls were recorded in it.
     """
+    span = Span(parse_when(begin) if begin else None, parse_when(end) if end else None)
     with Session(path) as session:
-        part = read_aggregate(
-            session, parse_when(begin) if begin else None, parse_when(end) if end else None
-        )
+        part = read_aggregate(session, span)
     text = "\n".join(_sections(part.snapshot))
     if not text:
         cause = f"{printable(path)} has no read or write calls in that part"

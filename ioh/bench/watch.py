@@ -27,7 +27,7 @@ from ioh.model.sample import Unavailable
 from ioh.model.snapshot import OpStats, Snapshot
 from ioh.pipeline import judged, snapshots
 from ioh.playback.aggregate_interval import read_aggregate, samples_of
-from ioh.playback.time_range import When
+from ioh.playback.time_range import Span, When
 from ioh.rights.user import own_rights
 from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
@@ -144,7 +144,7 @@ class Seen:
 def read_between(path: Path, begin: str, end: str, config: Config) -> Seen:
     """The part of a recording between two marks; IohError where they are not there."""
     with Session(str(path)) as session:
-        part = read_aggregate(session, When(begin), When(end))
+        part = read_aggregate(session, Span(When(begin), When(end)))
         ticks = tuple(judged(snapshots(samples_of(session, part)), Engine(config=config)))
     return Seen(part.snapshot, ticks, part.remarks, part.begin_unix_s)
 

@@ -6,6 +6,7 @@ import argparse
 
 from ioh.commands.options import hist_style, moment
 from ioh.commands.output import say, write_stdout
+from ioh.commands.playback import span_from
 from ioh.commands.sample import recording
 from ioh.model.printable import printable
 from ioh.sinks.cells import clock
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the comparison."""
     from ioh.playback.aggregate_interval import read_aggregate
+    from ioh.playback.time_range import Span
     from ioh.session.reader import Session
     from ioh.sinks.compare import differences, render_comparison
 
@@ -47,11 +49,11 @@ def run(args: argparse.Namespace) -> None:
     begin_b, end_b = args.begin_b, args.end_b
     if begin_b is None:  # where B begins by itself, A's end may be long before
         begin_b, end_b = args.begin, end_b or args.end
-    spans = (("A", args.a, args.begin, args.end), ("B", args.b, begin_b, end_b))
+    span_b = Span(begin_b, end_b, args.utc)
     lines, found = [], []
-    for label, path, begin, end in spans:
+    for label, path, span in (("A", args.a, span_from(args)), ("B", args.b, span_b)):
         with Session(path) as session:
-            period = read_aggregate(session, begin, end, utc=args.utc)
+            period = read_aggregate(session, span)
         for note in period.notes:
             say(note)
         snapshot = period.snapshot

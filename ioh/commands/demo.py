@@ -10,10 +10,9 @@ from ioh.commands.options import (
     add_speed_argument,
     moment,
 )
-from ioh.commands.playback import run_replay
 from ioh.commands.sample import DEMO, bundled_path
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
-from ioh.commands.text import print_recording
+from ioh.commands.text import run as print_text
 from ioh.model.errors import refuse_if
 
 # The mark on the screen's first interval: before it, 20 s long, only file systems are mounted.
@@ -48,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         hint = "Leave it out, or give --text"
         refuse_if(args.sections, "-d is for text: JSON has everything", hint)
-        from ioh.sinks.json import JsonSink
+        from ioh.commands.json import run as print_json
 
-        return run_replay(args, lambda: JsonSink(args.top), speed=args.speed)
+        return print_json(args, speed=args.speed)
     if not args.text and args.cycle_s is None and wants_screen(args):
         args.begin = moment(_FIRST_LOAD)
         return show_replay(args, "demo")
-    return print_recording(args, args.speed)
+    return print_text(args, speed=args.speed)

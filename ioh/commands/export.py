@@ -7,7 +7,7 @@ import sys
 
 from ioh.commands.options import add_interval_arguments
 from ioh.commands.output import say, stdout_into, write_stdout
-from ioh.commands.playback import Faults, intervals_from, run_replay, span_from
+from ioh.commands.playback import Faults, Form, intervals_from, run_replay, span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.printable import printable
@@ -29,13 +29,13 @@ layer, part and op, with its histogram; it needs the Python library pyarrow."""
 def _csv(args: argparse.Namespace) -> int:
     from ioh.sinks.csv import CsvSink
 
-    return run_replay(args, CsvSink, speed=None, with_tables=False, judges=False)
+    return run_replay(args, Form(CsvSink, with_tables=False, judges=False))
 
 
 def _jsonl(args: argparse.Namespace) -> int:
     from ioh.sinks.json import JsonSink
 
-    return run_replay(args, lambda: JsonSink(args.top), speed=None, with_tables=args.top != 0)
+    return run_replay(args, Form(lambda: JsonSink(args.top), with_tables=args.top != 0))
 
 
 def _parquet(args: argparse.Namespace) -> int:
@@ -46,14 +46,13 @@ def _parquet(args: argparse.Namespace) -> int:
         hint = f"Install it: {printable(sys.executable)} -m pip install pyarrow"
         raise IohError(cause, hint, ExitCode.UNAVAILABLE) from None
     sink = ParquetSink()
-    code = run_replay(args, lambda: sink, speed=None, with_tables=False, judges=False)
+    code = run_replay(args, Form(lambda: sink, with_tables=False, judges=False))
     write_stdout(sink.finish())
     return code
 
 
 def _openmetrics(args: argparse.Namespace) -> int:
     from ioh.playback.replay import ReplaySource, no_interval
-    from ioh.session.stream import Tick
     from ioh.sinks.openmetrics import OpenMetrics
 
     faults, intervals, span, ticks = Faults(), intervals_from(args), span_from(args), 0
@@ -61,15 +60,13 @@ def _openmetrics(args: argparse.Namespace) -> int:
         ReplaySource(args.file, span, speed=None, with_tables=False) as source,
         OpenMetrics() as metrics,
     ):
-        for item in source:
-            faults.take(item)
-            if isinstance(item, Tick):
-                ticks += 1
-                intervals.take(item.sample)
-                if intervals.has_taken(item.sample):
-                    metrics.take(intervals.newest)
-                if args.run_s is not None and intervals.seen_s >= args.run_s:
-                    break
+        for sample in source.samples(faults.take):
+            ticks += 1
+            intervals.take(sample)
+            if intervals.has_taken(sample):
+                metrics.take(intervals.newest)
+            if args.run_s is not None and intervals.seen_s >= args.run_s:
+                break
         if ticks < 2:
             faults.report()
             raise no_interval(args.file, span)

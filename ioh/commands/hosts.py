@@ -14,15 +14,15 @@ from ioh.commands.options import engine_from
 from ioh.commands.output import say
 from ioh.commands.playback import (
     Faults,
+    Form,
     Remarks,
     choose_layers,
     intervals_from,
-    no_remarks,
     refuse_live_options,
     run_replay,
     span_from,
 )
-from ioh.commands.run import Ending, Signalled, refuse_span
+from ioh.commands.run import Ending, refuse_span, run_live
 from ioh.model.errors import refuse_if
 from ioh.model.pairs import Round, pairs
 from ioh.model.printable import printable
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ioh.feeds.hosts_feed import HostsFeed
     from ioh.findings.engine import Engine
     from ioh.hosts.host import Asked
-    from ioh.pipeline import SnapshotSink
     from ioh.session.stream import Item
     from ioh.sinks.hosts import HostsSink
 
@@ -59,7 +58,30 @@ def wants_hosts(args: argparse.Namespace) -> bool:
     return bool(args.hosts)
 
 
-def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> int:
+def print_intervals(
+    args: argparse.Namespace,
+    form: Form,
+    make_hosts_sink: Callable[[], HostsSink],
+    *,
+    speed: float | None = None,
+    asks: bool = False,
+) -> int:
+    """Print what ``args`` ask for: this machine, other ones, or a recording of one or of several.
+
+    Returns the exit status.  ``speed`` as of run_replay(), ``asks`` as of run_live().
+    """
+    if "hosts" in args and wants_hosts(args):
+        return _run_hosts(args, make_hosts_sink())
+    if getattr(args, "file", None) is None:
+        return run_live(args, form.make_sink, asks=asks)
+    from ioh.session.recorded_file import hosts_of
+
+    if names := hosts_of(args.file):
+        return _run_joined(args, names, make_hosts_sink(), form.remarks, speed)
+    return run_replay(args, form, speed)
+
+
+def _run_hosts(args: argparse.Namespace, sink: HostsSink) -> int:
     """Read the hosts asked for and print their intervals; returns the exit status.
 
     IohError: a name or an option is wrong, or no host can be read.
@@ -68,7 +90,7 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
     from ioh.hosts.stack import HostStack
 
     told = dict.fromkeys(args.hosts, "")  # why a host is lost, once for each reason
-    with Ending() as ending, contextlib.suppress(Signalled), HostStack(args.hosts, asked) as stack:
+    with Ending() as ending, HostStack(args.hosts, asked) as stack:
         ending.stop = stack.stop
 
         def rounds() -> Iterator[Round]:
@@ -79,7 +101,7 @@ def run_hosts(args: argparse.Namespace, make_sink: Callable[[], HostsSink]) -> i
                     told[state.name] = state.why
                 yield each
 
-        _write_rounds(args, rounds(), make_sink(), ending, cycle_s=asked.cycle_s)
+        _write_rounds(args, rounds(), sink, ending, cycle_s=asked.cycle_s)
     return ending.code
 
 
@@ -120,7 +142,7 @@ def _write_rounds(  # noqa: PLR0913
 
 
 def show_hosts(args: argparse.Namespace) -> int:
-    """The screen over the hosts asked for; as run_hosts()."""
+    """The screen over the hosts asked for; as _run_hosts()."""
     asked = _asked(args)
     from ioh.commands.screen import filters_text, show
 
@@ -170,41 +192,15 @@ def handed_on(args: argparse.Namespace, cycle_s: float) -> tuple[str, ...]:
     return (*words, *(["--proc"] if args.proc else []))
 
 
-def run_recording(  # noqa: PLR0913
-    args: argparse.Namespace,
-    make_sink: Callable[[], SnapshotSink],
-    make_hosts_sink: Callable[[], HostsSink],
-    *,
-    speed: float | None = None,
-    remarks: Remarks = no_remarks,
-    with_tables: bool = True,
-    with_parts: bool = True,
-) -> int:
-    """Print a recording of one host or of several; all else as run_replay()."""
-    from ioh.session.recorded_file import hosts_of
-
-    if names := hosts_of(args.file):
-        return _run_joined(args, names, make_hosts_sink, speed=speed, remarks=remarks)
-    return run_replay(
-        args,
-        make_sink,
-        speed=speed,
-        remarks=remarks,
-        with_tables=with_tables,
-        with_parts=with_parts,
-    )
-
-
 def _run_joined(
     args: argparse.Namespace,
     names: Sequence[str],
-    make_sink: Callable[[], HostsSink],
-    *,
-    speed: float | None,
+    sink: HostsSink,
     remarks: Remarks,
+    speed: float | None,
 ) -> int:
     refuse_live_options(args)
-    from ioh.playback.joined import JoinedRounds, path_of, spans_of
+    from ioh.playback.joined import joined_rounds, path_of, spans_of
     from ioh.playback.replay import ReplaySource, no_interval
     from ioh.playback.time_range import sane_cycle_s
 
@@ -221,16 +217,20 @@ def _run_joined(
         waiting.clear()
         return text
 
-    with Ending() as ending, contextlib.suppress(Signalled), contextlib.ExitStack() as stack:
+    with Ending() as ending, contextlib.ExitStack() as stack:
         sources = {
             name: stack.enter_context(ReplaySource(path_of(args.file, name), part, speed=speed))
             for name, part in spans_of(args.file, names, span).items()
         }
         cycles_s = [sane_cycle_s(s.session.header.cycle_s) for s in sources.values() if s.session]
         cycle_s = args.cycle_s or max(cycles_s)
-        rounds = JoinedRounds(sources, partial(intervals_from, args), cycle_s, take)
-        ending.stop = rounds.stop
-        sink = make_sink()
+        rounds = joined_rounds(sources, partial(intervals_from, args), cycle_s, take)
+
+        def stop() -> None:
+            for source in sources.values():
+                source.stop()
+
+        ending.stop = stop
         has_any = _write_rounds(args, rounds, sink, ending, cycle_s=cycle_s, remarks=remarked)
         if not has_any and ending.received is None:
             raise no_interval(args.file, span)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.hosts import add_host_arguments, run_hosts, run_recording, wants_hosts
+from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments
-from ioh.commands.run import run_live
+from ioh.commands.playback import Form
 from ioh.sinks.hosts import JsonHosts
 from ioh.sinks.json import JsonSink
 
@@ -31,10 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print JSON until asked to end, or a whole recording."""
-    if wants_hosts(args):
-        return run_hosts(args, lambda: JsonHosts(args.top))
-    if args.file is None:
-        return run_live(args, lambda: JsonSink(args.top))
-    return run_recording(args, lambda: JsonSink(args.top), lambda: JsonHosts(args.top))
+def run(args: argparse.Namespace, *, speed: float | None = None) -> int:
+    """Print JSON until asked to end, or a whole recording; all else as print_intervals()."""
+    form = Form(lambda: JsonSink(args.top))
+    return print_intervals(args, form, lambda: JsonHosts(args.top), speed=speed)

@@ -8,7 +8,7 @@ from ioh.commands.hosts import add_host_arguments, show_hosts, wants_hosts
 from ioh.commands.options import add_interval_arguments, add_section_arguments
 from ioh.commands.sample import SAMPLE, SampleWantedError
 from ioh.commands.screen import add_screen_arguments, show_live, wants_screen
-from ioh.commands.text import print_text
+from ioh.commands.text import run as print_text
 
 SUMMARY = "show this machine's layers live (the default)"
 EXAMPLES = """\

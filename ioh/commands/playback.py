@@ -1,25 +1,24 @@
-"""Runs a recording into a sink: which part of it, how fast, and how its faults are reported."""
+"""Prints a recording: in which form, which part of it, how fast, and what is said of its faults."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ioh.commands.garbage import few_collections
 from ioh.commands.options import LIVE_ONLY, engine_from, select_layers
 from ioh.commands.output import say
-from ioh.commands.run import Ending, Signalled
+from ioh.commands.run import Ending
 from ioh.model.errors import ExitCode, IohError, refuse_if
 from ioh.model.intervals import Intervals
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.model.snapshot import Snapshot
 from ioh.pipeline import SnapshotSink, judged, until
 
 if TYPE_CHECKING:
-    from ioh.playback.replay import Span
+    from ioh.playback.time_range import Span
     from ioh.session.stream import Item
 
 # What a command says on its output about a mark or a gap, in whole lines; "" for nothing.
@@ -31,12 +30,30 @@ def no_remarks(_: Item) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How intervals are printed.
+
+    Shape:
+        ``make_sink`` makes what renders those of one machine.  ``remarks``: what is said of marks
+        and gaps.  ``with_tables``: breakdowns are shown, ``with_parts``: single devices and
+        mounts, ``judges``: findings, for which the rules want both of these, too.
+    """
+
+    make_sink: Callable[[], SnapshotSink]
+    remarks: Remarks = no_remarks
+    with_tables: bool = True
+    with_parts: bool = True
+    judges: bool = True
+
+
 def text_remarks(*, utc: bool) -> Remarks:
     """Marks and gaps as lines of text."""
-    from ioh.session.records import Gap, Mark, to_text
-    from ioh.sinks.cells import clock
 
     def remark(item: Item) -> str:
+        from ioh.session.records import Gap, Mark, to_text
+        from ioh.sinks.cells import clock
+
         if isinstance(item, Mark) and 0 <= item.time_unix_s < 1e11:
             return f"# mark {clock(item.time_unix_s, utc=utc)}  {printable(to_text(item.text))}\n\n"
         if isinstance(item, Gap) and 0 <= item.from_unix_s <= item.to_unix_s < 1e11:
@@ -94,7 +111,7 @@ def choose_layers(args: argparse.Namespace, sample: Sample) -> frozenset[str] | 
 
 def span_from(args: argparse.Namespace) -> Span:
     """The part of a recording that is asked for."""
-    from ioh.playback.replay import Span
+    from ioh.playback.time_range import Span
 
     return Span(
         getattr(args, "begin", None), getattr(args, "end", None), getattr(args, "utc", False)
@@ -109,66 +126,51 @@ def refuse_live_options(args: argparse.Namespace) -> None:
         refuse_if(getattr(args, name, None), cause, hint)
 
 
-def run_replay(  # noqa: PLR0913
-    args: argparse.Namespace,
-    make_sink: Callable[[], SnapshotSink],
-    *,
-    speed: float | None,
-    remarks: Remarks = no_remarks,
-    with_tables: bool = True,
-    with_parts: bool = True,
-    judges: bool = True,
-) -> int:
-    """Print a recording as ``args`` ask; returns the exit status.
+def run_replay(args: argparse.Namespace, form: Form, speed: float | None = None) -> int:
+    """Print a recording of one machine as ``args`` ask; returns the exit status.
 
-    Args:
-        args: What add_interval_arguments() declared, ``file``, perhaps ``begin`` and ``end``.
-        make_sink: Makes the sink.
-        speed: Times the pace of the recording; None for as fast as possible.
-        remarks: What to print about marks and gaps.
-        with_tables: Whether the sink shows breakdowns.
-        with_parts: Whether it shows single devices and mounts.
-        judges: Whether it shows findings; the rules want breakdowns and parts, too.
-
+    ``args`` is what add_interval_arguments() declared, ``file``, perhaps ``begin`` and ``end``;
+    ``speed`` times the pace of the recording, None for as fast as possible.
     IohError: it is no recording, lacks what was asked for, or holds nothing to show.
     ReaderGoneError: nobody reads stdout.
     """
     refuse_live_options(args)
     from ioh.playback.replay import ReplaySource
-    from ioh.session.stream import Tick
 
-    engine = engine_from(args) if judges else None
+    engine = engine_from(args) if form.judges else None
     faults, intervals, span = Faults(), intervals_from(args), span_from(args)
     with (
         few_collections(),
         Ending() as ending,
-        contextlib.suppress(Signalled),
         ReplaySource(
             args.file,
             span,
             speed=speed,
-            with_tables=with_tables or engine is not None,
-            with_parts=with_parts or engine is not None,
+            with_tables=form.with_tables or engine is not None,
+            with_parts=form.with_parts or engine is not None,
         ) as source,
     ):
         ending.stop = source.stop
-        sink = make_sink()
-
+        sink = form.make_sink()
         waiting: list[str] = []
 
-        def taken() -> Iterator[Snapshot]:
-            for item in source:
-                faults.take(item)
-                if not isinstance(item, Tick):
-                    waiting.append(remarks(item))
-                elif (snapshot := intervals.take(item.sample)) is not None:
-                    yield snapshot
-                if intervals.has_begun:  # until then it may yet be refused
-                    ending.write("".join(waiting))
-                    waiting.clear()
+        def write_remarks() -> None:
+            if intervals.has_begun:  # until then it may yet be refused
+                ending.write("".join(waiting))
+                waiting.clear()
+
+        def take(item: Item) -> None:
+            faults.take(item)
+            waiting.append(form.remarks(item))
+            write_remarks()
+
+        def samples() -> Iterator[Sample]:
+            for sample in source.samples(take):
+                yield sample
+                write_remarks()
 
         is_empty = True
-        for snapshot in until(judged(taken(), engine), args.run_s):
+        for snapshot in until(judged(intervals.each(samples()), engine), args.run_s):
             is_empty = False
             ending.write(sink.render(snapshot))
             if ending.received is not None:

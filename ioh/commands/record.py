@@ -82,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
         stack.callback(signal.signal, signal.SIGHUP, signal.getsignal(signal.SIGHUP))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         ending = stack.enter_context(Ending(_ENDING))
-        stack.enter_context(contextlib.suppress(Signalled))
         stack.enter_context(_kept(args))
         recorder = stack.enter_context(_recorder(args, ending))
         stack.enter_context(source)

@@ -7,7 +7,7 @@ import argparse
 from ioh.commands.options import add_interval_arguments, add_section_arguments, add_speed_argument
 from ioh.commands.sample import recording
 from ioh.commands.screen import add_screen_arguments, show_replay, wants_screen
-from ioh.commands.text import print_recording
+from ioh.commands.text import run as print_text
 
 SUMMARY = "replay a recording at its own pace; needs no root"
 EXAMPLES = """\
@@ -39,4 +39,4 @@ def run(args: argparse.Namespace) -> int:
     is_text = args.as_text or args.cycle_s is not None  # the screen steps as was recorded
     if not is_text and wants_screen(args, stdin_is_pipe=args.file == "-"):
         return show_replay(args)
-    return print_recording(args, None if args.as_text else args.speed)
+    return print_text(args, speed=None if args.as_text else args.speed)

@@ -17,6 +17,7 @@ from ioh.commands.options import (
     text_options,
 )
 from ioh.commands.output import say, stdout_into, write_stdout
+from ioh.commands.playback import span_from
 from ioh.commands.sample import recording
 from ioh.model.errors import refuse_if
 from ioh.model.printable import printable
@@ -75,7 +76,7 @@ def _report(args: argparse.Namespace) -> str:
     options = text_options(args)
     engine = engine_from(args)
     with Session(args.file) as session:
-        period = read_aggregate(session, args.begin, args.end, utc=args.utc)
+        period = read_aggregate(session, span_from(args))
         for note in period.notes:
             say(note)
         spans = None

@@ -35,7 +35,7 @@ class Ending:
 
     ``stop`` is called from the handler once there is something to stop.  Before that, and when a
     write does not finish within _WRITE_GRACE_S of the signal (a full pipe that nobody reads),
-    an exception leaves the main thread.
+    Signalled leaves the block.
     """
 
     def __init__(self, signals: tuple[signal.Signals, ...] = _ENDING) -> None:
@@ -53,10 +53,11 @@ class Ending:
                 self._previous[number] = signal.signal(number, handler)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> bool:
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        return kind is Signalled
 
     @property
     def code(self) -> ExitCode:
@@ -134,19 +135,18 @@ def run_live(
         made.append((make_sink(), engine_from(args)))
 
     source = live_source(args, prepare)
-    with Ending() as ending:
-        with contextlib.suppress(Signalled), source, few_collections(is_live=True):
-            ending.stop = source.stop
-            sink, engine = made[0]
-            source.attach()  # the first interval has every layer
-            shown = until(judged(snapshots(source), engine), args.run_s)
-            for number, snapshot in enumerate(shown):
-                if not number and (why := why_nothing(snapshot)):
-                    ending.stop = None  # a signal shall not wait for an answer
-                    if tell_nothing(why, asks=asks):
-                        raise SampleWantedError
-                    ending.stop = source.stop
-                ending.write(sink.render(snapshot))
-                if ending.received is not None:
-                    break
-        return ending.code
+    with Ending() as ending, source, few_collections(is_live=True):
+        ending.stop = source.stop
+        sink, engine = made[0]
+        source.attach()  # the first interval has every layer
+        shown = until(judged(snapshots(source), engine), args.run_s)
+        for number, snapshot in enumerate(shown):
+            if not number and (why := why_nothing(snapshot)):
+                ending.stop = None  # a signal shall not wait for an answer
+                if tell_nothing(why, asks=asks):
+                    raise SampleWantedError
+                ending.stop = source.stop
+            ending.write(sink.render(snapshot))
+            if ending.received is not None:
+                break
+    return ending.code

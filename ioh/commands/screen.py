@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ioh.commands.garbage import few_collections, without_garbage
 from ioh.commands.options import engine_from
 from ioh.commands.playback import choose_layers, refuse_live_options, span_from
-from ioh.commands.run import Ending, Signalled, live_source, refuse_span
+from ioh.commands.run import Ending, live_source, refuse_span
 from ioh.commands.sample import HINT, why_nothing
 from ioh.commands.terminal import (
     TerminalWatch,
@@ -111,27 +111,26 @@ def show(
         title=printable(args.file) if is_replay else "",
     )
     first: list[Snapshot] = []
-    with Ending() as ending:
-        with contextlib.suppress(Signalled, FeedEnded), ExitStack() as stack:
-            stack.enter_context(few_collections(is_live=not is_replay))
-            # A recording that cannot be shown is no more than a line; probes take their time.
-            feed = None if mode == "live" else make_feed(stack, first.append)
-            with starting(draw) as redraw, without_garbage():
+    with Ending() as ending, contextlib.suppress(FeedEnded), ExitStack() as stack:
+        stack.enter_context(few_collections(is_live=not is_replay))
+        # A recording that cannot be shown is no more than a line; probes take their time.
+        feed = None if mode == "live" else make_feed(stack, first.append)
+        with starting(draw) as redraw, without_garbage():
 
-                def tell(snapshot: Snapshot) -> None:
-                    first.append(snapshot)
-                    redraw(partial(draw, snapshot=snapshot))
+            def tell(snapshot: Snapshot) -> None:
+                first.append(snapshot)
+                redraw(partial(draw, snapshot=snapshot))
 
-                feed = feed or make_feed(stack, tell)
-                from ioh.tui.run import run_screen
+            feed = feed or make_feed(stack, tell)
+            from ioh.tui.run import run_screen
 
-                stack.enter_context(stderr_on_terminal())
-                watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
-                ending.stop = stack.enter_context(watch).end
-            return run_screen(
-                feed, options, first[0] if first else None, remembered=remembered, note=wrong
-            )
-        return ending.code
+            stack.enter_context(stderr_on_terminal())
+            watch = TerminalWatch(feed.end, feed.close, lambda: ending.code)
+            ending.stop = stack.enter_context(watch).end
+        return run_screen(
+            feed, options, first[0] if first else None, remembered=remembered, note=wrong
+        )
+    return ending.code
 
 
 def show_live(args: argparse.Namespace) -> int:

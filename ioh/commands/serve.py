@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -18,7 +17,7 @@ from ioh.commands.options import (
     layers_from,
 )
 from ioh.commands.output import agrees, say
-from ioh.commands.run import Ending, Signalled, live_source
+from ioh.commands.run import Ending, live_source
 from ioh.commands.sample import why_nothing
 from ioh.model.errors import ExitCode, refuse_if
 from ioh.pipeline import judged, snapshots, until
@@ -62,26 +61,25 @@ def run(args: argparse.Namespace) -> int:
     made: list[tuple[Engine | None, Page, WebConfig]] = []
     source = live_source(args, lambda: made.append(_prepare(args)))
     listening = listen(args.listen)
-    with Ending() as ending, listening:
-        with contextlib.suppress(Signalled), source, few_collections(is_live=True):
-            ending.stop = source.stop
-            engine, page, config = made[0]
-            source.attach()  # the first page has every layer
-            from ioh.serve.listening import url_of
-            from ioh.serve.server import Server
+    with Ending() as ending, listening, source, few_collections(is_live=True):
+        ending.stop = source.stop
+        engine, page, config = made[0]
+        source.attach()  # the first page has every layer
+        from ioh.serve.listening import url_of
+        from ioh.serve.server import Server
 
-            samples = _published(source, page)
-            first = next(samples, None)  # before it there is no page
-            if first is None:
-                return ending.code
-            with Server(listening, page, config):
-                say(f"serving {url_of(listening, tls=bool(config.tls))}")
-                shown = judged(snapshots(chain([first], samples)), engine)
-                for number, snapshot in enumerate(until(shown, args.run_s)):
-                    page.judge(snapshot)
-                    if not number and (why := why_nothing(snapshot)):
-                        say(f"nothing to measure on this machine: {why}")
-        return ending.code
+        samples = _published(source, page)
+        first = next(samples, None)  # before it there is no page
+        if first is None:
+            return ending.code
+        with Server(listening, page, config):
+            say(f"serving {url_of(listening, tls=bool(config.tls))}")
+            shown = judged(snapshots(chain([first], samples)), engine)
+            for number, snapshot in enumerate(until(shown, args.run_s)):
+                page.judge(snapshot)
+                if not number and (why := why_nothing(snapshot)):
+                    say(f"nothing to measure on this machine: {why}")
+    return ending.code
 
 
 def _install_unit(args: argparse.Namespace) -> int:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ioh.model.waking import WakePipe
+
 # How long the screen may take to end by itself after a signal.
 GRACE_S = 3.0
 # Keyboard protocol, alternate screen, cursor, mouse, focus and paste reports: as they were.
@@ -136,7 +138,7 @@ class TerminalWatch:
         self._before: list[Any] | None = None
         with contextlib.suppress(termios.error):
             self._before = termios.tcgetattr(self._terminal)
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waking = WakePipe()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="terminal", daemon=True)
 
@@ -146,25 +148,21 @@ class TerminalWatch:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        self._wake()
+        self._waking.wake()
         self._thread.join()
-        for fd in (self._wake_read, self._wake_write, self._terminal):
-            os.close(fd)
+        self._waking.close()
+        os.close(self._terminal)
 
     def end(self) -> None:
         """Ask the screen to end, and see that it does; safe to call from a signal handler."""
         self._end()
-        self._wake()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it is awake already
-            os.write(self._wake_write, b"x")
+        self._waking.wake()
 
     def _run(self) -> None:
         gone, either = select.poll(), select.poll()
         for poll in (gone, either):
             poll.register(self._terminal, 0)  # reports only that it has hung up
-        either.register(self._wake_read, select.POLLIN)
+        either.register(self._waking, select.POLLIN)
         either.poll()
         deadline = time.monotonic() + GRACE_S
         has_gone = bool(gone.poll(0))

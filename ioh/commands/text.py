@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ioh.commands.hosts import add_host_arguments, run_hosts, run_recording, wants_hosts
+from ioh.commands.hosts import add_host_arguments, print_intervals
 from ioh.commands.options import add_interval_arguments, add_section_arguments, text_options
-from ioh.commands.playback import text_remarks
-from ioh.commands.run import run_live
+from ioh.commands.playback import Form, text_remarks
 from ioh.sinks.hosts import TextHosts
 from ioh.sinks.text import TextSink
 
@@ -33,28 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_host_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print text until asked to end, or a whole recording."""
-    return print_text(args) if wants_hosts(args) or args.file is None else print_recording(args)
-
-
-def print_text(args: argparse.Namespace, *, asks: bool = False) -> int:
-    """Print the layers of this machine, or of others, as text; ``asks`` as of run_live()."""
+def run(args: argparse.Namespace, *, speed: float | None = None, asks: bool = False) -> int:
+    """Print text until asked to end, or a whole recording; all else as print_intervals()."""
     options = text_options(args)
-    if args.hosts:
-        return run_hosts(args, lambda: TextHosts(options))
-    return run_live(args, lambda: TextSink(options), asks=asks)
-
-
-def print_recording(args: argparse.Namespace, speed: float | None = None) -> int:
-    """Print a recording as text, at a pace or (None) as fast as possible."""
-    options = text_options(args)
-    return run_recording(
-        args,
+    form = Form(
         lambda: TextSink(options),
-        lambda: TextHosts(options),
-        speed=speed,
-        remarks=text_remarks(utc=args.utc),
+        text_remarks(utc=args.utc),
         with_tables=any(map(options.shows, ("top", "topfile", "path"))),
         with_parts=options.shows("parts"),
     )
+    return print_intervals(args, form, lambda: TextHosts(options), speed=speed, asks=asks)

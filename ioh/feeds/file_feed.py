@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,9 @@ from ioh.model.intervals import ChooseLayers, all_layers, interval
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.model.span import chosen_layers
-from ioh.playback.cursor import Cursor
-from ioh.playback.replay import POLL_S, ReplaySource, Span, no_interval
-from ioh.playback.time_range import part_of, sane_cycle_s
+from ioh.playback.cursor import Cursor, consecutive
+from ioh.playback.replay import ReplaySource, no_interval
+from ioh.playback.time_range import Span, part_of, sane_cycle_s
 from ioh.session.reader import Session
 from ioh.session.records import Gap, Header, Mark, to_text
 from ioh.session.stream import LostTicks, Tick
@@ -35,8 +33,6 @@ from ioh.session.stream import LostTicks, Tick
 # However fast it plays, no more intervals a second are reported than a screen can show.
 MIN_TELL_S = 1 / 30
 MAX_UNIX_S = 1e11
-MAX_DEBT_S = 0.5  # what playing may be late and still make up for
-GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
 
 
 def is_time(*unix_s: float) -> bool:
@@ -79,18 +75,14 @@ class FileFeed(RecordedFeed):
         self.title, self.recording = printable(path), RecordingState()
         self._make_judge, self._loops = played.make_judge, played.loops
         self._index: FindingsIndex | None = None
-        # Reentrant: a signal handler may call end() while its thread holds it.
-        self._change = threading.Condition(threading.RLock())
-        self._speed = played.speed
         self._ends_after_play = played.run_s is not None
-        self._jump: int | None = None
-        self._is_held = False
-        self._told_at = self._due = 0.0
+        self._told_at = 0.0
         self._playing = Session(path)
+        self._source = ReplaySource(self._playing, speed=played.speed, on_wait=self._look)
         try:
             self._visited = Session(path)
         except BaseException:
-            self._playing.close()
+            self._source.close()
             raise
         super().__init__(played.mode, self._visited)
         try:
@@ -126,22 +118,22 @@ class FileFeed(RecordedFeed):
         super().close()
 
     def _release(self) -> None:
-        self._playing.close()
+        self._source.close()
         self._visited.close()
 
     def _find_span(self, played: Played) -> None:
-        session, span = self._playing, played.span
-        part = part_of(span.begin, span.end, session, utc=span.utc)
+        session = self._playing
+        part = part_of(played.span, session)
         if played.run_s is not None:
             begin_s = max(part.begin_unix_s, session.start_unix_s)
             part = replace(part, end_unix_s=min(part.end_unix_s, begin_s + played.run_s))
-        self._part = part
+        self._source.part = part
         self._first = session.sample_at(part.begin_tick)
         self._look()
 
-    def _look(self) -> None:
-        """See how far the recording goes by now."""
-        session, part = self._playing, self._part
+    def _look(self) -> bool:
+        """See how far the recording goes by now; whether it will go further."""
+        session, part = self._playing, self._source.part
         session.refresh()
         is_growing = session.is_growing
         last, end_s = len(session) - 1, session.end_unix_s
@@ -149,102 +141,52 @@ class FileFeed(RecordedFeed):
             last, end_s, is_growing = part.last_tick(session), min(end_s, part.end_unix_s), False
         start_s = session.start_unix_s if self._first is None else self._first.time_unix_s
         self._extent = Extent(part.begin_tick + 1, last, start_s, end_s, is_growing)
+        return is_growing
 
     def _report(self, tell: Callable[[News], None]) -> None:
         """Play; at most 1 / MIN_TELL_S intervals a second are reported."""
         start: int | None = self._extent.first
         while start is not None:
             self._play(start, tell)
-            start = self._next_start()
-
-    def _next_start(self) -> int | None:
-        """Wait for play_from() or stop(); meanwhile the recording may grow."""
-        with self._change:
-            while self._jump is None and not self._is_stopped:
-                self._change.wait(GROWTH_S if self._extent.is_growing else None)
-                self._look()
-            if self._is_stopped:
-                return None
-            start, self._jump = self._jump, None
-            return start
+            self._look()  # it may have ended
+            if not self._source.is_interrupted:
+                if self._ends_after_play:
+                    self.end()
+                elif self._loops:
+                    continue
+                else:
+                    tell(News(status="the end of the recording", is_over=True))
+            start = self._source.next_start()
 
     def _play(self, first: int, tell: Callable[[News], None]) -> None:
         """Report intervals from one on, to the end, or until play_from() or stop()."""
         judge, unjudged = self._make_judge(), None
         begin = self._look_back.begin_for(first, self._extent.first) if judge else first
-        self._due = self._told_at = 0.0
-        for tick, older, sample in self._pairs(begin):
+        self._told_at = 0.0
+        for older, newer in consecutive(self._source.play(self._playing, begin - 1, first)):
+            tick = newer.tick
+            if tick > self._extent.last:
+                self._look()  # so that what is reported can be visited
             if tick < first:
-                looked_back = interval(older, sample) if judge is not None else None
+                looked_back = self._between(older.sample, newer.sample)
                 if judge is not None and looked_back is not None:
                     judge.judge(looked_back)
                 continue
-            if not self._wait_for(max(0.0, (sample.mono_ns - older.mono_ns) / 1e9)):
-                return
-            snapshot = interval(older, sample) if self._is_to_tell(tick) else None
+            if not self._is_to_tell(tick):
+                continue
+            snapshot = self._between(older.sample, newer.sample)
             if snapshot is not None and judge is not None:
                 # Where it plays too fast to report each, several are judged as one.
-                together = interval(unjudged, sample) or snapshot
+                together = self._between(unjudged, newer.sample) or snapshot
                 self._keep(tick, judge.judge(together))
                 snapshot = self._judgements.onto(tick, snapshot)
-                unjudged = sample
+                unjudged = newer.sample
             if snapshot is not None:
                 tell(News(tick, snapshot))
-        if self._ends_after_play and not self._is_interrupted:
-            self.end()
-        elif self._loops and not self._is_interrupted:
-            self._jump = first
-        elif not self._is_interrupted:
-            tell(News(status="the end of the recording", is_over=True))
 
-    def _pairs(self, first: int) -> Iterator[tuple[int, Sample, Sample]]:
-        """Each interval from one on: its number, and the samples that it lies between."""
-        older: Tick | None = None
-        for item in self._playing.items(first - 1, awaits_more=self._awaits_more):
-            if isinstance(item, Gap):
-                self._due = 0.0  # nobody wants to sit through it
-            elif isinstance(item, Tick):
-                if item.tick > self._extent.last:
-                    self._look()  # so that what is reported can be visited
-                is_over = self._part.is_over(item.tick, item.sample.time_unix_s)
-                if is_over or self._is_interrupted:
-                    return
-                newer = Tick(item.tick, chosen_layers(item.sample, self._names))
-                if older is not None and newer.tick == older.tick + 1:
-                    yield newer.tick, older.sample, newer.sample
-                older = newer
-        self._look()  # it may have ended
-
-    def _awaits_more(self, at: int) -> bool:
-        """Wait a moment at the end of the file; False when nothing will come."""
-        if self._extent.is_growing:
-            self._look()
-        if not (self._extent.is_growing or self._playing.size_bytes > at):
-            return False
-        with self._change:
-            self._change.wait(POLL_S)
-        return not self._is_interrupted
-
-    @property
-    def _is_interrupted(self) -> bool:
-        return self._is_stopped or self._jump is not None
-
-    def _wait_for(self, interval_s: float) -> bool:
-        """Wait until the next interval is due; False for play_from() and stop()."""
-        with self._change:
-            while not self._is_interrupted:
-                now = time.monotonic()
-                if self._is_held:
-                    self._change.wait(GROWTH_S if self._extent.is_growing else None)
-                    self._look()
-                    self._due = 0.0
-                    continue
-                due = (self._due or now - interval_s / self._speed) + interval_s / self._speed
-                if due <= now:
-                    self._due = max(due, now - MAX_DEBT_S)
-                    return True
-                self._change.wait(due - now)
-        return False
+    def _between(self, older: Sample | None, newer: Sample) -> Snapshot | None:
+        found = interval(older, newer)
+        return None if found is None else self.chosen(found)
 
     def _is_to_tell(self, tick: int) -> bool:
         """Whether a screen could show one more interval by now; the last one always."""
@@ -256,9 +198,8 @@ class FileFeed(RecordedFeed):
 
     def stop(self) -> None:
         """End run() soon."""
-        with self._change:
-            self._is_stopped = True
-            self._change.notify_all()
+        super().stop()
+        self._source.stop()
 
     def _interval(self, cursor: Cursor, tick: int) -> Snapshot | None:
         if tick >= len(self._visited):
@@ -294,7 +235,7 @@ class FileFeed(RecordedFeed):
                 for m in (*session.marks(), *session.gaps())
                 if is_time(m.time_unix_s, m.until_unix_s or 0.0)
                 and extent.start_unix_s <= (m.until_unix_s or m.time_unix_s)
-                and m.time_unix_s <= self._part.end_unix_s
+                and m.time_unix_s <= self._source.part.end_unix_s
             ]
             found += self._own_marks
             found.sort(key=lambda moment: moment.time_unix_s)
@@ -307,9 +248,7 @@ class FileFeed(RecordedFeed):
 
     def set_speed(self, speed: float) -> None:
         """Times the recording's pace at which run() reports intervals."""
-        with self._change:
-            self._speed = speed
-            self._change.notify_all()
+        self._source.set_speed(speed)
 
     def set_cycle(self, cycle_s: float) -> bool:
         """Nobody can: it was recorded."""
@@ -318,16 +257,11 @@ class FileFeed(RecordedFeed):
 
     def play_from(self, tick: int) -> None:
         """Continue from an interval."""
-        with self._change:
-            self._jump = max(self._extent.first, min(tick, max(self._extent.last, 1)))
-            self._is_held = False
-            self._change.notify_all()
+        self._source.play_from(max(self._extent.first, min(tick, max(self._extent.last, 1))))
 
     def hold(self) -> None:
         """Report no new interval until play_from()."""
-        with self._change:
-            self._is_held = True
-            self._change.notify_all()
+        self._source.hold()
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:
         """Put a mark on the time line of this screen: the file stays as it is."""

@@ -10,22 +10,20 @@ import select
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import NoReturn
 
-from ioh.feeds.findings_cache import MakeJudge
-from ioh.model.feed import MAX_FOUND, Overview
+from ioh.feeds.findings_cache import KnownFindings, MakeJudge
+from ioh.model.feed import Overview
 from ioh.model.finding import Evidence, Finding
 from ioh.model.intervals import ChooseLayers, Intervals
 from ioh.model.snapshot import Snapshot
-from ioh.playback.replay import ReplaySource, Span
-from ioh.session.stream import Tick
+from ioh.pipeline import judged
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span
 
 TELL_S = 0.25
-# More than a time line can show; what they are is found again where one goes.
-MAX_BEGINS = 10_000
 _PIPE_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
 
@@ -48,9 +46,7 @@ class FindingsIndex:
         self._choose, self._make_judge = choose, make_judge
         self._pid, self._fd = -1, -1
         self._data = b""
-        self._begins: list[float] = []
-        self._begins_of: dict[tuple[str, str], list[float]] = {}
-        self._found: deque[Finding] = deque(maxlen=MAX_FOUND)
+        self._known = KnownFindings()
         self._until_unix_s = 0.0
 
     def start(self) -> None:
@@ -80,26 +76,17 @@ class FindingsIndex:
         *lines, self._data = self._data.split(b"\n")
         for line in lines:
             self._until_unix_s, told = json.loads(line)
-            for each in told[: MAX_BEGINS - len(self._begins)]:
+            for each in told:
                 evidence = tuple(Evidence(**fact) for fact in each["evidence"])
-                finding = Finding(**{**each, "evidence": evidence})
-                self._found.append(finding)
-                self._begins.append(finding.since_unix_s)
-                which = finding.rule, finding.subject
-                self._begins_of.setdefault(which, []).append(finding.since_unix_s)
-        begins, found = tuple(self._begins), tuple(self._found)
-        return Overview(begins, self._until_unix_s, self._fd >= 0, found)
+                self._known.add(Finding(**{**each, "evidence": evidence}))
+        return self._known.overview(self._until_unix_s, is_under_way=self._fd >= 0)
 
     def dated(self, judged: Snapshot) -> Snapshot:
         """The same, with the findings that began before what its judge looked back at."""
         at_unix_s = judged.time_unix_s
         if at_unix_s > self._until_unix_s:
             return judged
-        found = []
-        for finding in judged.findings:
-            begins = self._begins_of.get((finding.rule, finding.subject), ())
-            before = [begin for begin in begins if begin <= at_unix_s]
-            found.append(replace(finding, since_unix_s=max(before, default=finding.since_unix_s)))
+        found = (self._known.dated(finding, at_unix_s) for finding in judged.findings)
         return replace(judged, findings=tuple(found))
 
     def close(self) -> None:
@@ -135,30 +122,24 @@ class FindingsIndex:
         judge = self._make_judge()
         if judge is None:
             return
-        intervals = Intervals(self._choose)
-        known: set[tuple[str, str, float]] = set()
+        known = KnownFindings()
         found: list[Finding] = []
         until_unix_s, told_unix_s, told_s = -1.0, -1.0, time.monotonic()
 
-        def report() -> None:
+        def report() -> bool:
             nonlocal told_unix_s, told_s
             if until_unix_s != told_unix_s:
                 told = [asdict(finding) for finding in found]
                 tell(json.dumps([until_unix_s, told]).encode() + b"\n")
                 found.clear()
             told_unix_s, told_s = until_unix_s, time.monotonic()
+            return True
 
         with ReplaySource(self._path, self._span, speed=None, on_wait=report) as source:
-            for item in source:
-                if not isinstance(item, Tick):
-                    continue
-                snapshot = intervals.take(item.sample)
-                for finding in () if snapshot is None else judge.judge(snapshot).findings:
-                    begin = (finding.rule, finding.subject, finding.since_unix_s)
-                    if begin not in known:
-                        known.add(begin)
-                        found.append(finding)
-                until_unix_s = item.sample.time_unix_s
+            intervals = Intervals(self._choose).each(source.samples())
+            for snapshot in judged(intervals, judge):
+                found += [finding for finding in snapshot.findings if known.add(finding)]
+                until_unix_s = snapshot.time_unix_s
                 if time.monotonic() - told_s >= TELL_S:
                     report()
         report()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from ioh.feeds.findings_cache import Judge, MakeJudge
+from ioh.feeds.findings_cache import MakeJudge
 from ioh.feeds.recorded_feed import RunningFeed
 from ioh.feeds.screen_recorder import HostsRecorder
 from ioh.feeds.stream_feed import HISTORY_BYTES, StreamFeed
@@ -18,10 +18,10 @@ from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Pair, Snapshot
+from ioh.pipeline import Judge
 from ioh.playback.joined import with_own_pairs
 
 _STAYS = 1.5  # intervals for which a pair, and what another host's findings are, holds
-_Together = tuple[tuple[Pair, ...], tuple[Finding, ...]]
 
 
 class Rounds(Protocol):
@@ -76,8 +76,6 @@ class HostFeed(StreamFeed):
         self._owner = owner
         self._newest: Sample | None = None
         self._lost: set[int] = set()  # intervals in which it was not here
-        self._together: dict[int, _Together] = {}
-        self._last: _Together = ((), ())
 
     def put(self, part: HostInterval) -> tuple[int, Snapshot]:
         """Keep an interval; its number, and the interval judged."""
@@ -92,29 +90,22 @@ class HostFeed(StreamFeed):
                 self.note(gap)
         self._newest = newer
         tick = self._keep(newer)
-        return tick, self._judged(tick, part.snapshot)
+        return tick, self._judged(part.snapshot)
 
-    def join(self, tick: int, snapshot: Snapshot, together: _Together) -> Snapshot:
+    def join(
+        self, tick: int, snapshot: Snapshot, found: tuple[Pair, ...], elsewhere: Iterable[Finding]
+    ) -> Snapshot:
         """The interval with what is known of all hosts, which is kept with it."""
-        if together != ((), ()):
-            # Most of them say what the one before said.
-            self._last = self._last if together == self._last else together
-            self._together[tick] = self._last
-        first = self._extent.first
-        while self._together and (oldest := next(iter(self._together))) < first:
-            del self._together[oldest]
-        self._lost = {lost for lost in self._lost if lost >= first}
-        return self._with(tick, snapshot)
-
-    def _with(self, tick: int, snapshot: Snapshot) -> Snapshot:
-        found, elsewhere = self._together.get(tick, ((), ()))
         findings = tuple(sorted((*snapshot.findings, *elsewhere), key=worst_first))
-        return replace(snapshot, pairs=found, findings=findings, name=self.hostname)
+        joined = replace(snapshot, pairs=found, findings=findings, name=self.hostname)
+        self._judgements.keep(tick, joined, found)
+        self._lost = {lost for lost in self._lost if lost >= self._extent.first}
+        return joined
 
     def visit(self, tick: int) -> Snapshot | None:
         """One interval; None where it is lost, as those in which the host was not here."""
         found = None if tick in self._lost else super().visit(tick)
-        return None if found is None else self._with(tick, found)
+        return found and replace(found, name=self.hostname)
 
     def walk(
         self, first: int, last: int, *, is_whole: bool = False
@@ -206,8 +197,8 @@ class HostsFeed(RunningFeed):
         known = tuple(self._pairs[key][1] for key in sorted(self._pairs))
         for at, tick, judged in put:
             others = (kept for number, kept in sorted(self._found.items()) if number != at)
-            elsewhere = tuple(one for time_s, all_ in others if time_s >= oldest_s for one in all_)
-            joined = self.feeds[at].join(tick, judged, (known, elsewhere))
+            elsewhere = (one for time_s, all_ in others if time_s >= oldest_s for one in all_)
+            joined = self.feeds[at].join(tick, judged, known, elsewhere)
             tell(News(tick, joined, host=at))
 
     def set_mark(self, text: str, time_unix_s: float | None) -> str:

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from ioh.feeds.file_feed import FileFeed, Played
-from ioh.feeds.findings_cache import Judge
 from ioh.feeds.hosts_feed import NamedJudge, of_all
 from ioh.model.closing import Closing
 from ioh.model.feed import News, Overview
 from ioh.model.pairs import HostState
 from ioh.model.snapshot import Snapshot
+from ioh.pipeline import Judge
 from ioh.playback.joined import Companions, path_of, spans_of, with_own_pairs
-from ioh.playback.replay import Span
+from ioh.playback.time_range import Span
 
 _AGAIN_S = 10.0  # farther apart, intervals that are played do not follow each other
 

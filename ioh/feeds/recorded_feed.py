@@ -103,4 +103,5 @@ class RecordedFeed(RunningFeed):
         if names is None:
             return snapshot
         layers = {name: layer for name, layer in snapshot.layers.items() if name in names}
-        return replace(snapshot, layers=layers)
+        specs = {name: snapshot.specs[name] for name in layers}
+        return replace(snapshot, layers=layers, specs=specs)

@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ioh.model.errors import IohError
@@ -26,22 +26,19 @@ _BEFORE_NS = 1_000_000
 
 
 class ScreenRecorder:
-    """Passes the samples of a source on; while R asks for it, into ``ioh-HOST-DATE.ioh``, too.
+    """Writes the samples of a view into ``ioh-HOST-DATE.ioh`` while R asks for it.
 
     ``ioh mark`` finds it as it finds any other recording.  Nothing that fails here ends the view.
-    The samples are read by one thread, toggle() may be called from any other one.
+    The samples come from one thread, toggle() may be called from any other one.
 
     ``on_mark`` gets each mark, from another thread; ``sample_soon`` asks for a sample to be
     marked, None where none comes for the asking.
     """
 
     def __init__(
-        self,
-        samples: Iterable[Sample],
-        on_mark: Callable[[str], None],
-        sample_soon: Callable[[], None] | None,
+        self, on_mark: Callable[[str], None], sample_soon: Callable[[], None] | None
     ) -> None:
-        self._samples, self._on_mark, self._sample_soon = samples, on_mark, sample_soon
+        self._on_mark, self._sample_soon = on_mark, sample_soon
         self._lock = threading.Lock()
         self._last: Sample | None = None
         self._recorder: Recorder | None = None  # while one is under way
@@ -50,17 +47,11 @@ class ScreenRecorder:
         self._failure = ""  # why the last one ended, as it comes
         self._told_path = self._told = ""
 
-    def __iter__(self) -> Iterator[Sample]:
-        """Yield every sample of the source; the recording ends with it."""
-        try:
-            for sample in self._samples:
-                with self._lock:
-                    self._last = sample
-                    self._write(sample)
-                yield sample
-        finally:
-            with self._lock:
-                self._end()
+    def write(self, sample: Sample) -> None:
+        """Record a sample, if a recording is under way; where that fails it ends."""
+        with self._lock:
+            self._last = sample
+            self._write(sample)
 
     @property
     def state(self) -> RecordingState:
@@ -142,7 +133,7 @@ class ScreenRecorder:
                 self._write(self._last)  # the baseline of the next
 
     def _write(self, sample: Sample) -> None:
-        """Record a sample, if a recording is under way; one that fails ends."""
+        """The same, by whoever holds the lock."""
         try:
             if self._recorder is not None:
                 self._recorder.write(sample)

@@ -8,12 +8,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from ioh.feeds.findings_cache import MakeJudge, no_judge
+from ioh.feeds.findings_cache import KnownFindings, MakeJudge, no_judge
 from ioh.feeds.recorded_feed import RecordedFeed
 from ioh.feeds.screen_recorder import ScreenRecorder
 from ioh.model.errors import IohError
 from ioh.model.feed import (
-    MAX_FOUND,
     Extent,
     IsWanted,
     Mode,
@@ -22,7 +21,6 @@ from ioh.model.feed import (
     RecordingState,
     TimelineEvent,
 )
-from ioh.model.finding import Finding
 from ioh.model.intervals import ChooseLayers, Intervals, all_layers
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
@@ -84,12 +82,10 @@ class StreamFeed(RecordedFeed):
         self._choose, self._awaited, self.set_speed = choose, awaited, set_speed
         self._set_cycle, self._run_s, self._remark = set_cycle, run_s, remark
         self._judge = make_judge()
-        self._recorder = ScreenRecorder(samples, self.mark, sample_soon)
+        self._samples, self._recorder = samples, ScreenRecorder(self.mark, sample_soon)
         self._lock = threading.Lock()
         self._moments: list[TimelineEvent] = []
-        # Rule, subject and begin of each finding, in the order found; the newest of them whole.
-        self._begins: dict[tuple[str, str, float], None] = {}
-        self._found: dict[tuple[str, str, float], Finding] = {}
+        self._known = KnownFindings()
         self._judged_unix_s = 0.0
         self._times = array("d")  # of samples from _times_from on, never falling
         self._times_from = 0
@@ -125,11 +121,14 @@ class StreamFeed(RecordedFeed):
             tell(News(status=status))
         elapsed_s = 0.0
         intervals = Intervals(self._choose)
-        for sample in self._recorder:
+        for sample in self._samples:
+            self._recorder.write(sample)
             found = intervals.take(sample)
             tick = self._keep(intervals.newest)
             if found is not None:
-                snapshot = self._judged(tick, found)
+                snapshot = self._judged(found)
+                if self._judge is not None:
+                    self._judgements.keep(tick, snapshot)
                 elapsed_s += snapshot.interval_s
                 tell(News(tick, snapshot, self._status() or self._remark(snapshot)))
                 if self._run_s is not None and elapsed_s >= self._run_s - snapshot.interval_s / 10:
@@ -139,21 +138,14 @@ class StreamFeed(RecordedFeed):
             if self._is_stopped:
                 return
 
-    def _judged(self, tick: int, snapshot: Snapshot) -> Snapshot:
+    def _judged(self, snapshot: Snapshot) -> Snapshot:
         if self._judge is None:
             return snapshot
         judged = self._judge.judge(snapshot)
-        self._judgements.keep(tick, judged)
         with self._lock:
             self._judged_unix_s = judged.time_unix_s
             for finding in judged.findings:
-                key = (finding.rule, finding.subject, finding.since_unix_s)
-                self._begins[key] = None
-                self._found[key] = finding
-            while len(self._found) > MAX_FOUND:
-                del self._found[next(iter(self._found))]
-            while len(self._begins) > MAX_MOMENTS:
-                del self._begins[next(iter(self._begins))]
+                self._known.add(finding)
         return judged
 
     def _status(self) -> str:
@@ -218,8 +210,7 @@ class StreamFeed(RecordedFeed):
     def overview(self) -> Overview:
         """Every interval was judged when it was reported."""
         with self._lock:
-            begins = tuple(since for *_, since in self._begins)
-            return Overview(begins, self._judged_unix_s, found=tuple(self._found.values()))
+            return self._known.overview(self._judged_unix_s)
 
     def note(self, moment: TimelineEvent) -> None:
         """Put a mark or a gap on the time line; from any thread."""

@@ -6,7 +6,6 @@ import contextlib
 import os
 import selectors
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +13,7 @@ from ioh.hosts.clock import FarClock
 from ioh.hosts.ssh import start
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
+from ioh.model.waking import WakePipe
 from ioh.session.stream import Item, ItemReader
 
 SILENCE_S = 60.0  # what sends nothing for so long is given up; probes are compiled before
@@ -33,20 +33,17 @@ class Link(Closing):
         self._clock, self._silence_s = clock, silence_s
         self._line = b""
         self.said = ""  # the last line on stderr that was not about the clock
-        self._lock = threading.Lock()
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waking = WakePipe()
         try:
             # Ctrl-C is for ioh, which ends it.
             self._ssh = start(command, subprocess.PIPE, subprocess.PIPE, apart=True)
         except IohError:
-            self._close_pipe()
+            self._waking.close()
             raise
 
     def stop(self) -> None:
         """End the iteration; from any thread."""
-        with self._lock:
-            if self._wake_write >= 0:
-                os.write(self._wake_write, b"x")
+        self._waking.wake()
 
     def close(self) -> None:
         """End ssh, and with it what runs at the other end."""
@@ -55,13 +52,7 @@ class Link(Closing):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        self._close_pipe()
-
-    def _close_pipe(self) -> None:
-        with self._lock:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_write = -1
+        self._waking.close()
 
     def status(self) -> int | None:
         """ssh's exit status, once its stdout has ended; None where it does not end."""
@@ -93,12 +84,12 @@ class Link(Closing):
         os.set_blocking(stderr.fileno(), False)
         silent_since = time.monotonic()
         with selectors.DefaultSelector() as selector:
-            for readable in (stdout, stderr, self._wake_read):
+            for readable in (stdout, stderr, self._waking):
                 selector.register(readable, selectors.EVENT_READ)
             while True:
                 self._ask_clock()
                 ready = {key.fileobj for key, _ in selector.select(1.0)}
-                if self._wake_read in ready:
+                if self._waking in ready:
                     return
                 if stderr in ready and not self._read_stderr():
                     selector.unregister(stderr)

@@ -67,9 +67,7 @@ class OwnedTotals:
             owner: self._sum(owner, of, grown.get(owner, [])) for owner, of in self._owned.items()
         }
 
-    def _sum(
-        self, owner: str, accounts: list[_Account], grown: list[tuple[Ops, Ops]]
-    ) -> Ops:
+    def _sum(self, owner: str, accounts: list[_Account], grown: list[tuple[Ops, Ops]]) -> Ops:
         if len(accounts) == 1 and owner not in self._settled and not accounts[0].base:
             return accounts[0].last
         known = self._summed.get(owner)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ioh.bpf import privileges
@@ -23,6 +23,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.filters import Filters
 from ioh.model.limits import lack_behind
 from ioh.model.printable import printable
+from ioh.model.waking import WakePipe
 from ioh.procfs.processes import are_pids_the_kernels
 from ioh.rights.user import own_rights
 
@@ -73,7 +74,7 @@ class LiveSource(Closing):
         self._use_bpf = use_bpf
         self._preload, self._tell_first, self._login = preload, tell_first, login
         self._early: FirstInterval | None = None
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waking = WakePipe()
         self._stopped = self._is_asked = self._is_rescheduled = False
         self._attaching = Attaching(filters)
         self.attached: Mapping[str, AttachedLayer] = self._attaching.attached
@@ -186,14 +187,10 @@ class LiveSource(Closing):
 
     def wake(self) -> None:
         """End wait(); safe to call from a signal handler and from any thread."""
-        try:
-            os.write(self._wake_write, b"x")
-        except OSError:  # full: it is awake already
-            return
+        self._waking.wake()
 
     def _forget_waking(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._wake_read, 1 << 16)
+        self._waking.forget()
         if self._stopped:
             self.wake()
 
@@ -203,8 +200,8 @@ class LiveSource(Closing):
         before = attaching.awaited
         timeout_s = min(due, attaching.deadline if before else due) - time.monotonic()
         timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
-        watched = [self._wake_read, *attaching.watched]
-        if self._wake_read in select.select(watched, [], [], timeout)[0]:
+        watched: list[int | WakePipe] = [self._waking, *attaching.watched]
+        if self._waking in select.select(watched, [], [], timeout)[0]:
             self._forget_waking()
         attaching.take_answers()
         return len(attaching.awaited) < len(before)

@@ -11,8 +11,8 @@ from ioh.model.printable import printable
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.model.snapshot import Snapshot
 from ioh.model.span import Carried
-from ioh.playback.replay import Span, no_interval
-from ioh.playback.time_range import When, part_of
+from ioh.playback.replay import no_interval
+from ioh.playback.time_range import Span, part_of
 from ioh.session.reader import Moment, Session
 from ioh.session.stream import Tick
 
@@ -100,9 +100,7 @@ def _continues(
     )
 
 
-def read_aggregate(
-    session: Session, begin: When | None = None, end: When | None = None, *, utc: bool = False
-) -> AggregateInterval:
+def read_aggregate(session: Session, span: Span | None = None) -> AggregateInterval:
     """A span as one interval: totals of its end less totals of its begin, never a mean of means.
 
     A layer whose totals restarted within the span (it was attached later, or changed between
@@ -111,7 +109,8 @@ def read_aggregate(
     Raises:
         IohError: The span holds fewer than two samples, or a moment is not there.
     """
-    part = part_of(begin, end, session, utc=utc)
+    span = span or Span()
+    part = part_of(span, session)
     first: int | None = None
     last, before, jumped_s = 0, None, 0.0
     layers, carried = _Layers(), Carried()
@@ -129,7 +128,7 @@ def read_aggregate(
         layers.take(item.tick, sample)
         last, before = item.tick, sample
     if first is None or last == first:
-        raise no_interval(session.path, Span(begin, end))
+        raise no_interval(session.path, span)
     found = replace(_joined(session, first, last, layers, carried), notes=part.remarks)
     if not round(jumped_s):  # there and back, or too little to report
         return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ioh.model.intervals import interval
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.session.reader import Recording
-from ioh.session.stream import Tick
+from ioh.session.stream import Item, Tick
 
 # Samples read on from the last position rather than from a whole one, which lies farther away.
 _NEAR_TICKS = 16
@@ -69,6 +69,16 @@ class Cursor:
         return None
 
 
+def consecutive(items: Iterable[Item]) -> Iterator[tuple[Tick, Tick]]:
+    """Each sample with the one after it; none of a pair of which one is lost."""
+    older: Tick | None = None
+    for newer in items:
+        if isinstance(newer, Tick):
+            if older is not None and newer.tick == older.tick + 1:
+                yield older, newer
+            older = newer
+
+
 def walk(
     session: Recording, first: int, last: int, *, is_whole: bool = False
 ) -> Iterator[tuple[int, Snapshot]]:
@@ -79,12 +89,9 @@ def walk(
     """
     if last < first:
         return
-    older: Tick | None = None
-    for newer in session.ticks(max(0, first - 1), is_brief=not is_whole):
+    for older, newer in consecutive(session.ticks(max(0, first - 1), is_brief=not is_whole)):
         if newer.tick > last:
             return
-        if older is not None and first <= newer.tick == older.tick + 1:
-            found = interval(older.sample, newer.sample)
-            if found is not None:
-                yield newer.tick, found
-        older = newer
+        found = interval(older.sample, newer.sample) if newer.tick >= first else None
+        if found is not None:
+            yield newer.tick, found

@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 from ioh.model.closing import Closing
 from ioh.model.errors import IohError
@@ -15,11 +17,11 @@ from ioh.model.pairs import HostInterval, HostState, Round, pairs
 from ioh.model.rounds import round_edge, take_round
 from ioh.model.snapshot import Pair, Snapshot
 from ioh.playback.cursor import Cursor
-from ioh.playback.replay import ReplaySource, Span
-from ioh.playback.time_range import When, check_order, sane_cycle_s, unix_s_of
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span, When, check_order, sane_cycle_s, unix_s_of
 from ioh.session.reader import Session
 from ioh.session.records import to_text
-from ioh.session.stream import Item, Tick
+from ioh.session.stream import Item
 
 
 def path_of(path: str, host: str) -> str:
@@ -38,7 +40,7 @@ def spans_of(path: str, names: Sequence[str], span: Span) -> dict[str, Span]:
         in_order = sorted(sessions, key=lambda session: session.start_unix_s)
         begin_s = _first_known(span.begin, in_order, utc=span.utc)
         end_s = _first_known(span.end, in_order, utc=span.utc, after_unix_s=begin_s)
-        check_order(span.begin, span.end, begin_s, end_s)
+        check_order(span, begin_s, end_s)
         return {
             name: Span(_since(span.begin, begin_s, session), _since(span.end, end_s, session))
             for name, session in zip(names, sessions, strict=True)
@@ -77,53 +79,38 @@ def addresses_of(session: Session) -> tuple[str, ...]:
     return tuple(map(to_text, session.header.addresses))
 
 
-class JoinedRounds:
-    """Plays all hosts of a file; an iterator of Rounds.
+def joined_rounds(
+    sources: Mapping[str, ReplaySource],
+    make_intervals: Callable[[], Intervals],
+    cycle_s: float,
+    take: Callable[[str, Item], object],
+) -> Iterator[Round]:
+    """Play all hosts of a file; yields rounds in the order of time, until all sources have ended.
 
-    ``cycle_s`` is how long an interval is; ``take`` gets every item with its host's name, in order.
+    ``cycle_s`` is how long an interval is; ``take`` gets all that is no sample, in order, with its
+    host's name.
     """
 
-    def __init__(
-        self,
-        sources: Mapping[str, ReplaySource],
-        make_intervals: Callable[[], Intervals],
-        cycle_s: float,
-        take: Callable[[str, Item], object],
-    ) -> None:
-        self._sources, self._make_intervals = sources, make_intervals
-        self._cycle_s, self._take = cycle_s, take
+    def intervals(name: str, source: ReplaySource) -> Iterator[HostInterval]:
+        addresses = () if source.session is None else addresses_of(source.session)
+        for found in make_intervals().each(source.samples(partial(take, name))):
+            yield HostInterval(name, addresses, found)
 
-    def stop(self) -> None:
-        """End the iteration; safe to call from a signal handler."""
-        for source in self._sources.values():
-            source.stop()
-
-    def __iter__(self) -> Iterator[Round]:
-        """Yield rounds in the order of time."""
-        played = {name: self._intervals(name, source) for name, source in self._sources.items()}
-        ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
-        edge_s = math.nan
-        while True:
-            for name, waiting in ready.items():
-                if not waiting:
-                    waiting.extend(found for found in [next(played[name], None)] if found)
-            ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
-            if not ends_s:
-                return
-            edge_s = round_edge(ends_s, self._cycle_s, edge_s)
-            taken = take_round(ready, self._cycle_s, edge_s)
-            names = {part.name for part in taken}
-            states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
-            yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
-
-    def _intervals(self, name: str, source: ReplaySource) -> Iterator[HostInterval]:
-        intervals = self._make_intervals()
-        session = source.session
-        addresses = () if session is None else addresses_of(session)
-        for item in source:
-            self._take(name, item)
-            if isinstance(item, Tick) and (found := intervals.take(item.sample)) is not None:
-                yield HostInterval(name, addresses, found)
+    played = {name: intervals(name, source) for name, source in sources.items()}
+    ready: dict[str, deque[HostInterval]] = {name: deque() for name in played}
+    edge_s = math.nan
+    while True:
+        for name, waiting in ready.items():
+            if not waiting:
+                waiting.extend(islice(played[name], 1))
+        ends_s = [each[0].snapshot.time_unix_s for each in ready.values() if each]
+        if not ends_s:
+            return
+        edge_s = round_edge(ends_s, cycle_s, edge_s)
+        taken = take_round(ready, cycle_s, edge_s)
+        names = {part.name for part in taken}
+        states = tuple(HostState(name, name in names, is_recorded=True) for name in ready)
+        yield Round(min(part.snapshot.time_unix_s for part in taken), tuple(taken), states)
 
 
 # Another host's interval that goes with one, and its number there, by host.

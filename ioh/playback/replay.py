@@ -5,50 +5,50 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from ioh.model.closing import Closing
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.printable import printable
 from ioh.model.sample import Sample
-from ioh.playback.time_range import Part, When, check_order, clock_unix_s, is_mark, part_of
+from ioh.model.waking import WakePipe
+from ioh.playback.time_range import (
+    Part,
+    Span,
+    When,
+    check_order,
+    is_mark,
+    part_of,
+    unmarked_unix_s,
+)
 from ioh.session.reader import Session
 from ioh.session.recorded_file import STDIN, unreadable
 from ioh.session.records import Gap, Header, Mark
-from ioh.session.stream import Item, ItemReader, Tick
+from ioh.session.stream import Item, ItemReader, LostTicks, Tick
 
 POLL_S = 0.2
+GROWTH_S = 1.0  # how often to look whether a recording has grown while it is not played
+MAX_DEBT_S = 0.5  # what playing may be late and still make up for
+MAX_WAIT_S = 3600.0  # at a time: no clock of select() takes the years of a very low speed
 _PIPE_CHUNK_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Which part of a session; None: from its first sample, to its last or what will come.
-
-    Shape:
-        The interval that begins with the last sample not later than ``begin`` comes first.
-        ``utc``: whether clock times are UTC, else local.
-    """
-
-    begin: When | None = None
-    end: When | None = None
-    utc: bool = False
 
 
 class ReplaySource(Closing):
     """A session as it goes by; a context manager and an iterator of items.
 
-    A file that is still being recorded is followed.
+    A file that is still being recorded is followed.  What is asked of it while it goes by may come
+    from any thread.
 
     Args:
-        path: A file, or ``-`` for stdin, which may be a pipe.
+        path: A file, open or not, or ``-`` for stdin, which may be a pipe.
         span: Which part of it.
         speed: Times the pace of the recording; None for no waiting.
         with_tables: With breakdowns, which takes much longer.
         with_parts: With single devices and mounts.
         stdin_fd: Where stdin is, should descriptor 0 be something else by now.
-        on_wait: Called when all that is in the file was given and more will come.
+        on_wait: Called when all that is in the file was given and more will come, and while
+            nothing is; returns whether more is wanted.
 
     Raises:
         IohError: It cannot be opened, is no recording, or lacks the moments of ``span``.
@@ -56,69 +56,111 @@ class ReplaySource(Closing):
 
     def __init__(  # noqa: PLR0913
         self,
-        path: str,
+        path: str | Session,
         span: Span | None = None,
         *,
         speed: float | None = 1.0,
         with_tables: bool = True,
         with_parts: bool = True,
         stdin_fd: int = 0,
-        on_wait: Callable[[], object] = lambda: None,
+        on_wait: Callable[[], bool] = lambda: True,
     ) -> None:
         self._span = span or Span()
         self._on_wait = on_wait
         self._speed = speed
         self.with_tables, self.with_parts = with_tables, with_parts
-        self._stopped = False
-        self._paced_from: tuple[float, int] | None = None  # wall clock s, sample's mono_ns
+        self._stopped = self._is_held = False
+        self._asked: deque[int] = deque(maxlen=1)  # the sample to go on from
+        self._due_s: float | None = None  # when it was the last sample's turn
+        self._paced_ns = 0  # that sample's time
         self.session: Session | None = None
         # Of a file, known with its first item.
         self.part = Part()
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waking = WakePipe()
         self._fd = -1
         if path == "-":
             self._fd = stdin_fd
-            marks = [w for w in (self._span.begin, self._span.end) if w and is_mark(w)]
-            if marks:
+            if marks := list(filter(is_mark, self._span.ends)):
                 cause = f'"{marks[0].text}": marks cannot be looked up in a pipe'
                 raise IohError(cause, "Save it to a file first", ExitCode.USAGE)
         else:
-            self.session = Session(path)
+            self.session = Session(path) if isinstance(path, str) else path
 
     def close(self) -> None:
         """Close what was opened."""
         if self.session is not None:
             self.session.close()
-        if self._wake_read >= 0:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_read = self._wake_write = -1
+        self._waking.close()
 
     def stop(self) -> None:
         """End the iteration at once; safe to call from a signal handler."""
         self._stopped = True
-        try:
-            os.write(self._wake_write, b"x")
-        except OSError:
-            return
+        self._waking.wake()
+
+    def set_speed(self, speed: float) -> None:
+        """Go on at another pace."""
+        self._speed = speed
+        self._waking.wake()
+
+    def hold(self) -> None:
+        """Give no more of a file until play_from()."""
+        self._is_held = True
+        self._waking.wake()
+
+    def play_from(self, tick: int) -> None:
+        """End the iteration of a file at once, and next_start() with that sample."""
+        self._asked.append(tick)
+        self._is_held = False
+        self._waking.wake()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether stop() or play_from() ended the iteration, not the end of what there is."""
+        return self._stopped or bool(self._asked)
+
+    def next_start(self) -> int | None:
+        """Wait for play_from(), or, with None, for stop()."""
+        while not self.is_interrupted:
+            self._pause()
+        return None if self._stopped else self._asked.pop()
 
     def __iter__(self) -> Iterator[Item]:
         """Yield everything of the span in order, each sample when its time has come."""
-        items = self._file_items(self.session) if self.session is not None else self._pipe_items()
+        if self.session is None:
+            return self._paced(self._pipe_items(), 0)
+        self.part = part_of(self._span, self.session)
+        return self.play(self.session, self.part.begin_tick)
+
+    def samples(self, take: Callable[[Item], object] = lambda _: None) -> Iterator[Sample]:
+        """The samples of the same; all else that comes is given to ``take``."""
+        for item in self:
+            if isinstance(item, Tick):
+                yield item.sample
+            else:
+                take(item)
+
+    def play(self, session: Session, first: int, paced_from: int = 0) -> Iterator[Item]:
+        """Yield what the file has from a sample to the end of ``part``.
+
+        Samples before ``paced_from`` come at once, and so does that one.
+        """
+        return self._paced(self._file_items(session, first), paced_from)
+
+    def _paced(self, items: Iterator[Item], paced_from: int) -> Iterator[Item]:
+        self._due_s = None
         for item in items:
-            if isinstance(item, Gap):
-                self._paced_from = None  # nobody wants to sit through it
-            if isinstance(item, Tick) and self._speed is not None:
+            if isinstance(item, (Gap, LostTicks)):
+                self._due_s = None  # nobody wants to sit through it
+            if isinstance(item, Tick) and item.tick >= paced_from:
                 self._wait_for(item.sample)
-            if self._stopped:
+            if self.is_interrupted:
                 return
             yield item
 
-    def _file_items(self, session: Session) -> Iterator[Item]:
-        part = self.part = part_of(self._span.begin, self._span.end, session, utc=self._span.utc)
-        begun = False
+    def _file_items(self, session: Session, first: int) -> Iterator[Item]:
+        part, begun = self.part, False
         for item in session.items(
-            part.begin_tick,
+            first,
             with_tables=self.with_tables,
             with_parts=self.with_parts,
             awaits_more=lambda at: self._awaits_more(session, at),
@@ -131,12 +173,11 @@ class ReplaySource(Closing):
 
     def _awaits_more(self, session: Session, at: int) -> bool:
         """Wait a moment at the end of the file; False when nothing will come."""
-        if not session.is_growing:
+        if not (session.is_growing and self._on_wait()):
             # What was written between the last read and the end of the lock is still to come.
             return session.size_bytes > at
-        self._on_wait()
-        self._sleep(POLL_S)
-        return not self._stopped
+        self._waking.wait(POLL_S)
+        return not self.is_interrupted
 
     def _pipe_items(self) -> Iterator[Item]:
         reader = ItemReader(
@@ -145,9 +186,10 @@ class ReplaySource(Closing):
         begin = end = None
         held: Tick | None = None
         while not self._stopped:
-            ready, _, _ = select.select([self._fd, self._wake_read], [], [])
-            if self._wake_read in ready:
-                return
+            watched: list[int | WakePipe] = [self._fd, self._waking]
+            if self._waking in select.select(watched, [], [])[0]:
+                self._waking.forget()
+                continue
             piece = self._read_pipe()
             reader.feed(piece)
             for item in reader.items(at_end=not piece):
@@ -174,47 +216,41 @@ class ReplaySource(Closing):
             raise unreadable(STDIN, error) from error
 
     def _pipe_span(self, start_unix_s: float) -> tuple[float | None, float | None]:
-        def unix_s(when: When | None, since_unix_s: float) -> float | None:
+        def unix_s(when: When | None, after_unix_s: float | None = None) -> float | None:
             if when is None:
                 return None
-            if when.offset_s is not None:
-                return start_unix_s + when.offset_s
-            return clock_unix_s(when, max(start_unix_s, since_unix_s), utc=self._span.utc)
+            return unmarked_unix_s(when, start_unix_s, after_unix_s, utc=self._span.utc)
 
-        begin_s = unix_s(self._span.begin, start_unix_s)
-        end_s = unix_s(self._span.end, begin_s or start_unix_s)
-        check_order(self._span.begin, self._span.end, begin_s, end_s)
+        begin_s = unix_s(self._span.begin)
+        end_s = unix_s(self._span.end, begin_s)
+        check_order(self._span, begin_s, end_s)
         return begin_s, end_s
 
-    def set_speed(self, speed: float) -> None:
-        """Go on at another pace; from any thread."""
-        self._paced_from, self._speed = None, speed
-
     def _wait_for(self, sample: Sample) -> None:
-        while not self._stopped and (left := self._due(sample) - time.monotonic()) > 0:
-            self._sleep(min(left, POLL_S))  # the pace may change
+        """Wait until it is a sample's turn, the time since the one before later."""
+        interval_s = max(0.0, (sample.mono_ns - self._paced_ns) / 1e9)
+        self._paced_ns = sample.mono_ns
+        while self._speed is not None and not self.is_interrupted:
+            now = time.monotonic()
+            if self._is_held:
+                self._pause()
+                self._due_s = None
+                continue
+            due = now if self._due_s is None else self._due_s + interval_s / self._speed
+            if due <= now:
+                self._due_s = max(due, now - MAX_DEBT_S)
+                return
+            self._waking.wait(min(due - now, MAX_WAIT_S))
 
-    def _due(self, sample: Sample) -> float:
-        """When it is a sample's turn, by the monotonic clock."""
-        now = time.monotonic()
-        if self._paced_from is None or sample.mono_ns < self._paced_from[1]:
-            self._paced_from = (now, sample.mono_ns)
-        wall, mono_ns = self._paced_from
-        due = wall + (sample.mono_ns - mono_ns) / 1e9 / (self._speed or 1.0)
-        if due < now - 1.0:  # far behind, as a pipe's reader that began late: no hurry after it
-            self._paced_from = (now, sample.mono_ns)
-        return due
-
-    def _sleep(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not self._stopped and (left := deadline - time.monotonic()) > 0:
-            select.select([self._wake_read], [], [], left)
+    def _pause(self) -> None:
+        """Wait for what is asked next; meanwhile the recording may grow."""
+        self._waking.wait(GROWTH_S if self._on_wait() else None)
 
 
-def no_interval(path: str, span: Span | None = None) -> IohError:
+def no_interval(path: str, span: Span) -> IohError:
     """What to raise where there is nothing to show."""
     cause = f"no interval in that part of {printable(path)}"
-    ends = (("from", span.begin), ("to", span.end)) if span is not None else ()
+    ends = (("from", span.begin), ("to", span.end))
     if said := [f'{word} "{printable(when.text)}"' for word, when in ends if when is not None]:
         cause += f" ({' '.join(said)})"
     return IohError(cause, "See what it holds with: ioh verify", ExitCode.USAGE)

@@ -32,6 +32,25 @@ class When:
     date: tuple[int, int, int] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which part of a session; None: from its first sample, to its last or what will come.
+
+    Shape:
+        The interval that begins with the last sample not later than ``begin`` comes first.
+        ``utc``: whether clock times are UTC, else local.
+    """
+
+    begin: When | None = None
+    end: When | None = None
+    utc: bool = False
+
+    @property
+    def ends(self) -> tuple[When, ...]:
+        """Those that were given."""
+        return tuple(when for when in (self.begin, self.end) if when is not None)
+
+
 def parse_when(text: str) -> When:
     """Parse seconds (``90``, ``+1.5``), clock times (``14:44``, ``2026-11-21 14:44:47``) and marks.
 
@@ -116,12 +135,13 @@ class Part:
         return last if self.end_tick is None else min(last, self.end_tick)
 
 
-def part_of(begin: When | None, end: When | None, session: Session, *, utc: bool = False) -> Part:
-    """What lies between two moments of a session; None: from its begin, to its end.
+def part_of(span: Span, session: Session) -> Part:
+    """What of a session a span is.
 
     Raises:
         IohError: No mark has such a text, several have, or the end is not after the begin.
     """
+    begin, end, utc = span.begin, span.end, span.utc
     begin_s = None if begin is None else unix_s_of(begin, session, utc=utc)
     end_s = None if end is None else unix_s_of(end, session, utc=utc, after_unix_s=begin_s)
     from_tick, to_tick = _tick_of(begin, session), _tick_of(end, session)
@@ -129,15 +149,15 @@ def part_of(begin: When | None, end: When | None, session: Session, *, utc: bool
     if from_tick is None:
         from_tick = 0 if begin_s is None else session.tick_at(begin_s)
     if by_time:
-        check_order(begin, end, begin_s, end_s)
+        check_order(span, begin_s, end_s)
     elif begin is not None and end is not None and end_s is not None and is_mark(end):
-        check_order(begin, end, from_tick, session.tick_at(end_s) if to_tick is None else to_tick)
+        check_order(span, from_tick, session.tick_at(end_s) if to_tick is None else to_tick)
     return Part(
         from_tick,
         -inf if begin_s is None else begin_s,
         inf if end_s is None or to_tick is not None else end_s,
         to_tick,
-        tuple(text for when in (begin, end) if (text := _remark(when, session, utc=utc))),
+        tuple(text for when in span.ends if (text := _remark(when, session, utc=utc))),
     )
 
 
@@ -151,13 +171,25 @@ def unix_s_of(
     Raises:
         IohError: No mark has that text, or several have.
     """
-    start = session.start_unix_s
+    if is_mark(when):
+        return _marks_of(when, session)[0].time_unix_s
+    start_unix_s, end_unix_s = session.start_unix_s, session.end_unix_s
+    return unmarked_unix_s(when, start_unix_s, after_unix_s, end_unix_s, utc=utc)
+
+
+def unmarked_unix_s(
+    when: When,
+    start_unix_s: float,
+    after_unix_s: float | None = None,
+    end_unix_s: float | None = None,
+    *,
+    utc: bool = False,
+) -> float:
+    """Unix time of a moment that is no mark; times as of unix_s_of() and clock_unix_s()."""
     if when.offset_s is not None:
-        return start + when.offset_s
-    if when.clock is not None:
-        since = start if after_unix_s is None else max(start, after_unix_s)
-        return clock_unix_s(when, since, session.end_unix_s, utc=utc)
-    return _marks_of(when, session)[0].time_unix_s
+        return start_unix_s + when.offset_s
+    since = start_unix_s if after_unix_s is None else max(start_unix_s, after_unix_s)
+    return clock_unix_s(when, since, end_unix_s, utc=utc)
 
 
 def _tick_of(when: When | None, session: Session) -> int | None:
@@ -175,9 +207,9 @@ def is_mark(when: When) -> bool:
     return when.offset_s is None and when.clock is None
 
 
-def _remark(when: When | None, session: Session, *, utc: bool) -> str:
+def _remark(when: When, session: Session, *, utc: bool) -> str:
     """Which of several marks of one text is taken."""
-    if when is None or not is_mark(when) or len(found := _marks_of(when, session)) < 2:
+    if not is_mark(when) or len(found := _marks_of(when, session)) < 2:
         return ""
     to_fields = time.gmtime if utc else time.localtime
     times = (m.time_unix_s if 0 <= m.time_unix_s < 1e11 else 0.0 for m in found[:8])
@@ -206,13 +238,12 @@ def _marks_of(when: When, session: Session) -> list[Moment]:
     return found
 
 
-def check_order(
-    begin: When | None, end: When | None, begin_s: float | None, end_s: float | None
-) -> None:
-    """Raise an IohError where a part ends before it begins."""
-    if begin is None or end is None or begin_s is None or end_s is None or begin_s < end_s:
+def check_order(span: Span, begin_s: float | None, end_s: float | None) -> None:
+    """Raise an IohError where a span ends before it begins."""
+    if begin_s is None or end_s is None or begin_s < end_s:
         return
-    cause = f'"{printable(end.text)}" is not after "{printable(begin.text)}"'
+    begin, end = (printable(when.text) for when in span.ends)
+    cause = f'"{end}" is not after "{begin}"'
     raise IohError(cause, "Give --from the earlier one", ExitCode.USAGE)
 
 

@@ -12,7 +12,7 @@ from typing import IO, TypeVar
 
 from ioh.model.snapshot import LayerSnapshot
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.time_range import When
+from ioh.playback.time_range import Span, When
 from ioh.session.marks import RunningRecording, running_recordings, send_mark
 from ioh.session.reader import Session
 from tests.kernel.rig import ioh_command, ioh_environment
@@ -77,7 +77,7 @@ class Marked:
         """What happened while some work was done: a sample is taken before it and after it."""
         begin, done, end = self._mark(), work(), self._mark()
         with Session(str(self._path)) as session:
-            found = read_aggregate(session, When(begin), When(end))
+            found = read_aggregate(session, Span(When(begin), When(end)))
         assert found.remarks == ()
         layers = found.snapshot.layers.items()
         return {name: each for name, each in layers if isinstance(each, LayerSnapshot)}, done

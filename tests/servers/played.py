@@ -12,7 +12,8 @@ from ioh.findings.engine import Engine
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
 from ioh.pipeline import judged, snapshots
-from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span
 from ioh.serve.listening import listen
 from ioh.serve.page import Page
 from ioh.serve.server import Server

@@ -13,7 +13,7 @@ import pytest
 from ioh.commands.sample import SAMPLE, bundled_path
 from ioh.feeds.file_feed import FileFeed, Played
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.time_range import parse_when, part_of
+from ioh.playback.time_range import Span, parse_when, part_of
 from ioh.session.reader import Session
 from tests import fakes
 from tests.sessions import Shown, recorded
@@ -107,8 +107,8 @@ def test_marks_and_seconds_lead_to_where_they_are(
 ) -> None:
     since, until = (None if text is None else parse_when(text) for text in (begin, end))
     with Session(str(session_file)) as session:
-        period = read_aggregate(session, since, until)
-        part = part_of(since, until, session)
+        period = read_aggregate(session, Span(since, until))
+        part = part_of(Span(since, until), session)
         last = part.last_tick(session)
     assert (period.first_tick, period.last_tick) == ticks
     assert (part.begin_tick, last) == ticks

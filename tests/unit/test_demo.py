@@ -14,7 +14,8 @@ from ioh.feeds.file_feed import FileFeed, Played
 from ioh.model.feed import News
 from ioh.model.sample import LayerSample
 from ioh.pipeline import snapshots
-from ioh.playback.replay import ReplaySource, Span
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span
 from ioh.session.stream import Tick
 from tests.sessions import Shown, samples_of
 

@@ -102,7 +102,7 @@ def test_the_layers_chosen_are_all_there_is(make: Make) -> None:
         walked = [snapshot for _, snapshot in feed.walk(1, 3)]
         for snapshot in (listener.snapshots[3], feed.visit(3), *walked):
             assert snapshot is not None
-            assert list(snapshot.layers) == ["wire"]
+            assert list(snapshot.layers) == list(snapshot.specs) == ["wire"]
 
 
 def test_what_was_found_is_found_again(make: Make) -> None:

@@ -20,8 +20,9 @@ from ioh.model.errors import IohError
 from ioh.model.feed import Feed, FeedEnded, TimelineEvent
 from ioh.model.sample import Sample
 from ioh.model.snapshot import Snapshot
-from ioh.playback.replay import ReplaySource, Span
-from ioh.playback.time_range import parse_when
+from ioh.playback import replay
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
 from ioh.session.records import Gap
 from ioh.session.writer import SessionWriter
@@ -214,7 +215,7 @@ def test_a_refusal_leaves_nothing_open(path: str) -> None:
 def test_a_growing_file_is_followed_to_its_end(
     growing: Growing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_feed, "POLL_S", 0.01)
+    monkeypatch.setattr(replay, "POLL_S", 0.01)
     growing.grow(3)
     with make(growing.path) as feed, Listener(feed) as listener:
         listener.wait_for_tick(2)
@@ -232,7 +233,7 @@ def test_a_growing_file_is_followed_to_its_end(
 
 
 def test_a_file_grows_while_it_is_held(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_feed, "GROWTH_S", 0.01)
+    monkeypatch.setattr(replay, "GROWTH_S", 0.01)
     growing.grow(3)
     with make(growing.path, speed=1e-6) as feed, Listener(feed) as listener:
         listener.wait_for_tick(1)

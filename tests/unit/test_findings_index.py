@@ -17,8 +17,8 @@ from ioh.findings.engine import Engine
 from ioh.findings.spans import MAX_SPANS, finding_spans
 from ioh.model.feed import Extent, Overview
 from ioh.pipeline import judged, snapshots
-from ioh.playback.replay import ReplaySource, Span
-from ioh.playback.time_range import parse_when
+from ioh.playback.replay import ReplaySource
+from ioh.playback.time_range import Span, parse_when
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
 from ioh.session.writer import SessionWriter
@@ -32,8 +32,8 @@ RECORDED = str(ROOT / "tests/data/scenarios/joined_reads.ioh")
 IN_A_PROCESS = """
 import os, sys, time
 from ioh.findings.engine import Engine
-from ioh.playback.replay import Span
-from ioh.playback.time_range import parse_when
+from ioh.playback.time_range import Span
+from ioh.playback.time_range import Span, parse_when
 from ioh.feeds.findings_index import FindingsIndex
 path, until, begin, layers = sys.argv[1:]
 span = Span(parse_when(begin) if begin else None)
@@ -124,7 +124,7 @@ def test_a_recording_under_way_is_followed(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from ioh.findings.engine import Engine
-from ioh.playback.replay import Span
+from ioh.playback.time_range import Span
 from ioh.feeds.findings_index import FindingsIndex
 index = FindingsIndex(sys.argv[1], Span(), choose=lambda _: None, make_judge=Engine)
 index.start()

@@ -289,9 +289,10 @@ def test_the_screen_s_recording_goes_on_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    recording = ScreenRecorder(SAMPLES, lambda _: None, None)
+    recording = ScreenRecorder(lambda _: None, None)
     lines = []
-    for tick, _ in enumerate(recording):
+    for tick, sample in enumerate(SAMPLES):
+        recording.write(sample)
         if tick == 1:
             lines.append(recording.toggle("db", 1.0))
             path = Path(recording.state.path)
@@ -315,9 +316,10 @@ def test_the_screen_s_recording_ends_where_it_cannot_go_on(
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    recording = ScreenRecorder(SAMPLES, lambda _: None, None)
+    recording = ScreenRecorder(lambda _: None, None)
     lines = []
-    for tick, _ in enumerate(recording):
+    for tick, sample in enumerate(SAMPLES):
+        recording.write(sample)
         if tick == 1:
             recording.toggle("db", 1.0)
             path = Path(recording.state.path)

@@ -20,7 +20,7 @@ from ioh.model.errors import ExitCode, IohError
 from ioh.model.hist import LATENCY_EDGES_US
 from ioh.model.sample import LayerSample, Sample, Unavailable
 from ioh.playback.aggregate_interval import read_aggregate
-from ioh.playback.time_range import parse_when
+from ioh.playback.time_range import Span, parse_when
 from ioh.session.frame import Kind, make_frame
 from ioh.session.output import FileOutput
 from ioh.session.reader import Session
@@ -134,9 +134,9 @@ def test_openmetrics_families_stand_together_and_histograms_add_up(
 def test_a_report_is_the_whole_span_as_one_interval(session_file: Path, shown: Shown) -> None:
     with Session(str(session_file)) as session:
         period = read_aggregate(session)
-        part = read_aggregate(session, parse_when("run 3"), parse_when("run 7"))
+        part = read_aggregate(session, Span(parse_when("run 3"), parse_when("run 7")))
         with pytest.raises(IohError, match="no interval"):
-            read_aggregate(session, parse_when("100"))
+            read_aggregate(session, Span(parse_when("100")))
     assert (period.ticks, part.ticks) == (11, 4)
     whole = derive(SAMPLES[0], SAMPLES[-1])
     for name, layer in whole.layers.items():

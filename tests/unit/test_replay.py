@@ -218,6 +218,16 @@ def test_replay_keeps_the_recordings_pace(session_file: Path) -> None:
     assert time.monotonic() - started >= 1.9
 
 
+def test_a_mark_is_told_at_once_however_slow_the_pace(tmp_path: Path) -> None:
+    path = tmp_path / "s.ioh"
+    path.write_bytes(recorded(SAMPLES, {0: "go"}))
+    with ioh("replay", path, "--speed", "1e-12", "--utc") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(b"  go\n")
+        process.terminate()
+        assert process.wait(20) == 0
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_file_being_recorded_is_followed_until_asked_to_end(
     tmp_path: Path, number: int, code: int

@@ -13,7 +13,7 @@ import pytest
 
 from ioh.model.errors import ExitCode, IohError
 from ioh.model.sample import Sample
-from ioh.playback.time_range import parse_when, part_of
+from ioh.playback.time_range import Span, parse_when, part_of
 from ioh.session import rotation
 from ioh.session.output import FileOutput, NoRoomError, Output
 from ioh.session.reader import Session
@@ -69,8 +69,8 @@ def test_a_mark_is_at_a_sample_that_is_taken_for_it(tmp_path: Path) -> None:
     with Session(path) as session:
         (mark,) = session.marks()
         assert mark.time_unix_s == made[2].time_unix_s
-        assert part_of(parse_when("now"), None, session).begin_tick == 2
-        assert part_of(None, parse_when("now"), session).last_tick(session) == 2
+        assert part_of(Span(parse_when("now")), session).begin_tick == 2
+        assert part_of(Span(None, parse_when("now")), session).last_tick(session) == 2
 
 
 def test_a_mark_without_a_sample_stands_between_two(

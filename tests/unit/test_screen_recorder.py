@@ -17,15 +17,15 @@ def test_a_key_or_the_end_of_the_view_ends_a_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    recorder = ScreenRecorder(SAMPLES, lambda _: None, None)
+    recorder = ScreenRecorder(lambda _: None, None)
     paths, said = [], []
-    for tick, sample in enumerate(recorder):
-        assert sample is SAMPLES[tick]
+    for tick, sample in enumerate(SAMPLES):
+        recorder.write(sample)
         if tick in {0, 4, 5}:
             said.append(recorder.toggle("db", 1.0).partition(" ")[0])
             paths.append(recorder.state.path)
+    recorder.close()  # as the view does in its end
     assert said == ["recording", "recorded", "recording"]
     assert samples_of(Path(paths[0]).read_bytes()) == SAMPLES[:5]
     assert samples_of(Path(paths[2]).read_bytes()) == SAMPLES[5:]
     assert recorder.state.path == paths[1] == ""
-    recorder.close()

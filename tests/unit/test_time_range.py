@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ioh.model.errors import IohError
-from ioh.playback.time_range import clock_unix_s, parse_when, part_of
+from ioh.playback.time_range import Span, clock_unix_s, parse_when, part_of
 from ioh.session.reader import Session
 from tests import fakes
 from tests.sessions import recorded
@@ -83,7 +83,7 @@ def test_the_end_of_a_part_is_the_next_such_time_after_its_begin(tmp_path: Path)
     with Session(str(path)) as session:
 
         def span(begin: str, end: str) -> tuple[float, float]:
-            part = part_of(parse_when(begin), parse_when(end), session, utc=True)
+            part = part_of(Span(parse_when(begin), parse_when(end), utc=True), session)
             return part.begin_unix_s, part.end_unix_s
 
         assert span("15:44", "15:45") == (minute, minute + 60)
