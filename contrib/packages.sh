@@ -27,6 +27,8 @@ package() { # the distribution's package for one thing we need
     *:modprobe) echo kmod ;;
     *:xz) echo xz-utils ;;
     apt-get:qemu-system-x86_64) echo qemu-system-x86 ;;
+    apt-get:qemu-system-aarch64) echo qemu-system-arm ;;
+    apt-get:qemu-aarch64-static) echo qemu-user-static ;;
     apt-get:busybox) echo busybox-static ;;
     apt-get:rpc.nfsd) echo nfs-kernel-server ;;
     apt-get:mount.nfs) echo nfs-common ;;

@@ -57,9 +57,9 @@ static inline void read_arguments(struct arguments *args, const char *regs)
 
 static inline int is_compat(const char *task)
 {
-#ifdef OFF_thread_info_status
-	/* TS_COMPAT: the number means another call in the 32-bit table. */
-	return FOLLOW(u32, task, thread_info_status) & 2;
+#ifdef COMPAT
+	/* The number means another call in the 32-bit table. */
+	return (FOLLOW(u32, task, thread_info_compat) & COMPAT) != 0;
 #else
 	return 0;
 #endif

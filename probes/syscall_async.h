@@ -14,7 +14,6 @@
  * to 33 tail calls, which makes 528 requests a batch.
  */
 #define AIO_STEP 16
-#define PAGE_BYTES 4096
 
 /* Op of each IOCB_CMD_, a nibble each: 0 PREAD, 1 PWRITE, 2 FSYNC, 3 FDSYNC, 7 PREADV, 8 PWRITEV */
 #define IOCB_OPS 0x20fff5520ULL

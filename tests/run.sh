@@ -94,6 +94,9 @@ case $what in
 --test-vm)
     need_programs fio nft ip tc mkfs.ext4 losetup qemu-system-x86_64 busybox cpio modprobe xz \
         rpc.nfsd mount.nfs mdadm dmsetup
+    case ${KERNEL-} in
+    *-arm64*) need_programs qemu-system-aarch64 qemu-aarch64-static debootstrap unshare git ;;
+    esac
     # shellcheck source=tests/beside.sh
     . "$root/tests/beside.sh"
     # shellcheck source=tests/vm/run.sh

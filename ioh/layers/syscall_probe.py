@@ -13,6 +13,7 @@ from ioh.layers.mount_roots import mount_root_defines
 from ioh.model.filters import Filters
 from ioh.model.sample import Unavailable
 from ioh.procfs.devices import numbers_on
+from ioh.procfs.files import PAGE_BYTES
 from ioh.procfs.processes import are_pids_the_kernels
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ CAST_TYPES = {
     "RW": "io_rw",
 }
 _X86_REGISTERS = "pt_regs di si dx r10 r9"
+# TS_COMPAT, TIF_32BIT: a call's number is one of the 32-bit table.
+_COMPAT = {"x86_64": ("status", 1 << 1), "aarch64": ("flags", 1 << 22)}
 _FILTER_MEMBERS = ("super_block s_bdev", "block_device bd_disk", "gendisk major")
 _CGROUP_MEMBERS = (
     "task_struct cgroups",
@@ -171,6 +174,7 @@ def syscall_defines(
         "FIRST_COMERS": _FIRST_COMERS,
         "O_DIRECT": os.O_DIRECT,
         "O_DSYNC": os.O_DSYNC,
+        "PAGE_BYTES": PAGE_BYTES,
         **_tracepoint_arguments(host.btf),
         **_optional(host.btf, _OPTIONAL),
         **_fault_defines(host.btf),
@@ -181,11 +185,15 @@ def syscall_defines(
         args = host.btf.tracepoint("io_uring_complete") or ()
         if args[-1] == "io_uring_cqe":  # 6.18 passes the entry, 6.1 its fields
             defines["URING_CQE"] = 1
-    status = host.btf.offset("thread_info", "status")
-    info = host.btf.offset("task_struct", "thread_info")
-    if host.machine == "x86_64" and status is not None and info is not None:
-        defines["OFF_thread_info_status"] = info + status
-    return {**defines, **_filter_defines(filters)}
+    return {**defines, **_compat_defines(host), **_filter_defines(filters)}
+
+
+def _compat_defines(host: HostFacts) -> dict[str, int]:
+    member, bit = _COMPAT[host.machine]
+    at, info = host.btf.offset("thread_info", member), host.btf.offset("task_struct", "thread_info")
+    if at is None or info is None:
+        return {}
+    return {"OFF_thread_info_compat": info + at, "COMPAT": bit}
 
 
 def _members(host: HostFacts, filters: Filters) -> list[str]:

@@ -8,13 +8,14 @@
 # sid moves on, and is made anew after a week.  Needs root and, the first time, a network.
 #
 # DEBIAN_MIRROR  where Debian comes from; debootstrap's own choice otherwise
+# ARCHITECTURE   another than this machine's, whose programs it can run
 set -eu
 
 suite=$1
 chroot=$2
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 kept=${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/ioh/chroots
-archive=$kept/$suite.tar
+archive=$kept/$suite${ARCHITECTURE:+-$ARCHITECTURE}.tar
 
 case $suite in
 sid | unstable | testing) [ -z "$(find "$archive" -mtime +6 2>/dev/null)" ] || rm -f "$archive" ;;
@@ -25,8 +26,8 @@ if [ -e "$archive" ]; then
 else
     # In a mount namespace of its own: debootstrap that is interrupted leaves its mounts.
     # shellcheck disable=SC2086
-    unshare --mount debootstrap --variant=minbase "$suite" "$chroot" ${DEBIAN_MIRROR-} \
-        >"$chroot.log" 2>&1 || { tail -n 5 "$chroot.log" >&2 && exit 1; }
+    unshare --mount debootstrap ${ARCHITECTURE:+--arch="$ARCHITECTURE"} --variant=minbase \
+        "$suite" "$chroot" ${DEBIAN_MIRROR-} >"$chroot.log" 2>&1 || { tail -n 5 "$chroot.log" >&2 && exit 1; }
     rm -f "$chroot"/var/cache/apt/archives/*.deb
     tar -C "$chroot" -cf "$archive.$$" . && mv "$archive.$$" "$archive"
 fi

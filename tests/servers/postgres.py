@@ -23,6 +23,8 @@ ROOT = Path(os.environ.get("IOH_SERVER_ROOT", "/"))
 _SETTINGS = {
     "autovacuum": "off",
     "checkpoint_timeout": "1h",
+    "bgwriter_lru_maxpages": "0",
+    "max_logical_replication_workers": "0",  # their launcher commits every three minutes
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "shared_buffers": "16MB",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import struct
 import subprocess
@@ -367,7 +368,9 @@ def semaphores(pid: int) -> list[int]:
     (server,) = [s for s in read_servers() if s.title == "PostgreSQL"]
     exe = Path(f"/proc/{pid}/exe")
     with exe.open("rb") as file:
-        offsets = {site.semaphore for site in find_sites(file, server, "x86_64").sites} - {0}
+        offsets = {
+            site.semaphore for site in find_sites(file, server, os.uname().machine).sites
+        } - {0}
     name = str(exe.readlink())
     values = []
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:

@@ -73,7 +73,7 @@ _MEMBERS = {
     " tgid real_parent se.prev_sum_exec_runtime sched_info.last_arrival",
     "tcp_sock": "bytes_received bytes_sent bytes_retrans total_retrans data_segs_in"
     " data_segs_out srtt_us write_seq rcv_nxt",
-    "thread_info": "status",
+    "thread_info": "status flags",
 }
 _REQ_OPS = {
     "REQ_OP_READ": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -86,6 +87,25 @@ def test_aarch64_has_no_registers_by_name(name: str) -> None:
         btf.drop(f"pt_regs.{register}")
     text = ProbeText(all_layers()[name].probe, defines_of(name, btf, machine="aarch64"))
     assert text.undefined() == set()
+
+
+@pytest.mark.parametrize(
+    ("machine", "member", "bit"), [("x86_64", "status", 2), ("aarch64", "flags", 1 << 22)]
+)
+def test_a_call_of_a_32_bit_program_is_told_apart(machine: str, member: str, bit: int) -> None:
+    """On ARM64 number 63, read, is dup2 in the 32-bit table."""
+    btf = linux_6_18()
+    defines = defines_of("syscall", btf, machine=machine)
+    info, inside = btf.offset("task_struct", "thread_info"), btf.offset("thread_info", member)
+    assert info is not None
+    assert inside is not None
+    assert (defines["OFF_thread_info_compat"], defines["COMPAT"]) == (info + inside, bit)
+
+
+def test_pages_are_as_large_as_this_machines() -> None:
+    """ARM64 has kernels with pages of 16 and of 64 KB."""
+    defines = defines_of("syscall", linux_6_18(), machine="aarch64")
+    assert defines["PAGE_BYTES"] == os.sysconf("SC_PAGE_SIZE")
 
 
 def test_no_two_calls_have_one_number() -> None:

@@ -1,13 +1,16 @@
 #!/bin/sh
 # Prints the directory of a stock Debian kernel for tests/vm/boot.sh, fetched when it is not here.
 #
-#   tests/vm/kernel.sh 5.10|6.1|6.12|newest
+#   tests/vm/kernel.sh 5.10|6.1|6.12|newest     with -arm64 behind it: for ARM64
 #
 # The package is unpacked, not installed: this machine's own packages, kernels and apt sources
 # stay as they are.  In the directory: vmlinuz, lib/modules and version.
 set -eu
 
-case ${1-} in
+name=${1-}
+architecture=amd64
+[ "${name%-arm64}" = "$name" ] || architecture=arm64
+case ${name%-arm64} in
 5.10) suite=bullseye ;;
 6.1) suite=bookworm ;;
 6.12) suite=trixie ;;
@@ -18,7 +21,7 @@ newest) suite=sid ;;
     ;;
 esac
 cache=${XDG_CACHE_HOME:-${HOME:-/var/cache}/.cache}/ioh/kernels
-dir=$cache/$1
+dir=$cache/$name
 if [ -s "$dir/version" ]; then
     echo "$dir"
     exit
@@ -36,7 +39,8 @@ apt() { # a command of apt-get or apt-cache that knows nothing but this one suit
         -o "Dir::State=$new/apt" -o "Dir::State::lists=$new/apt/lists" \
         -o Dir::State::status=/dev/null -o "Dir::Cache=$new/apt" \
         -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false \
-        -o Acquire::Languages=none -o APT::Architecture=amd64 -o APT::Architectures=amd64 "$@"
+        -o Acquire::Languages=none -o APT::Architecture=$architecture \
+        -o APT::Architectures=$architecture "$@"
 }
 
 # A suite that has reached its end moves from the first place to the second.
@@ -44,11 +48,11 @@ for mirror in http://deb.debian.org/debian http://archive.debian.org/debian; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" \
         >"$new/apt/sources.list"
     echo "kernel.sh: asking $mirror for the kernel of $suite" >&2
-    if apt apt-get update >&2 && apt apt-cache show linux-image-amd64 >/dev/null; then
+    if apt apt-get update >&2 && apt apt-cache show linux-image-$architecture >/dev/null; then
         break
     fi
 done
-package=$(apt apt-cache depends linux-image-amd64 |
+package=$(apt apt-cache depends linux-image-$architecture |
     sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
 if [ -z "$package" ]; then
     echo "kernel.sh: no kernel package of Debian $suite to be had" >&2

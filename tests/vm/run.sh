@@ -32,6 +32,13 @@ vm_command() { # the machine's one command: pytest on each line of arguments
 # It cannot pass without having run: the exit status and the kernel's version come from inside.
 test_in_vm() { # $1 is the kernel, the rest are pytest's arguments
     kernel_dir=$("$root/tests/vm/kernel.sh" "$1") || return
+    case $1 in
+    *-arm64)
+        VM_ROOT=$("$root/tests/vm/arm64.sh" "$kernel_dir") || return
+        venv=/srv/ioh/.venv
+        export VM_ROOT
+        ;;
+    esac
     shift
     vm_out=$(mktemp -d)
     vm_status=0
@@ -54,7 +61,7 @@ tests_on() { # $1 is the kernel, $2 the set of tests; the rest are pytest's argu
         return
     fi
     case $kernel_name:$tests in
-    *:kernel)
+    *-arm64:* | *:kernel)
         : "${VM_TIMEOUT_S:=5400}"
         for vm_file in $vm_kernel_tests; do set -- "$@" "tests/kernel/$vm_file.py"; done
         ;;
