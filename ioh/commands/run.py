@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+
+# msgspec does not notice when its own import of this fails, as when a signal interrupts it, and
+# then ends in a segmentation fault (seen once).  So it is there before ioh listens to signals.
+import datetime as dt  # noqa: F401
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType

@@ -308,6 +308,14 @@ def test_a_command_is_imported_without_the_others() -> None:
     assert ran.stdout.split() == ["text"]
 
 
+def test_what_msgspec_imports_is_there_before_signals_are_listened_to() -> None:
+    probe = "import sys, ioh.commands.run; print(*{'datetime', 'msgspec'} & {*sys.modules})"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", probe], cwd=ROOT, capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split() == ["datetime"]
+
+
 def test_nothing_heavy_is_imported_for_help_or_before_the_source() -> None:
     probe = (
         "import sys; from ioh.commands import build_parser; build_parser();"
