@@ -46,8 +46,7 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ``cancel`` ends it as an error, ``drop`` as if it had not been; where there is a ``cancel``,
         what starts meanwhile is a part of it.  ``bytes`` is the number, from 1, of the argument
         that is its size, or ``return``; 0 where it has none; ``bytes_at`` says whose argument,
-        ``bytes_is_int`` that it has 32 bits and is negative after an error.  ``unless`` is a
-        function of programs that do more than the probe sees: in those it counts nothing.  ``key``
+        ``bytes_is_int`` that it has 32 bits and is negative after an error.  ``key``
         is the argument of ``start`` and ``done`` that says which operation it is, where another
         thread may end it.  ``is_wait``: another probe counts it, this one sees the session wait for
         it.  ``dear`` ones happen for each row, buffer or lock.
@@ -61,7 +60,6 @@ class ServerProbe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     done: Event = ""
     cancel: Event = ""
     drop: tuple[Event, ...] = ()
-    unless: Annotated[str, msgspec.Meta(pattern=r"^(function:[\w.@$~]{1,256})?$")] = ""
     bytes: Annotated[int, msgspec.Meta(ge=0, le=12)] | Literal["return"] = 0
     bytes_at: Literal["start", "done"] = "done"
     bytes_is_int: bool = False

@@ -125,9 +125,7 @@ class _Finder:
             msg = f"it is no program for {machine}"
             raise ValueError(msg)
         self._elf, self._machine = elf, machine
-        events = [
-            e for p in server.probes for e in (*p.starts, p.done, p.cancel, p.unless, *p.drop)
-        ]
+        events = [e for p in server.probes for e in (*p.starts, p.done, p.cancel, *p.drop)]
         named = [event.removeprefix("function:") for event in events if ":" in event]
         self._functions = elf.functions([name for name in named if ":" not in name])
         providers = {event.split(":")[1] for event in events if event.startswith("usdt:")}
@@ -135,9 +133,6 @@ class _Finder:
 
     def sites_of(self, way: int, probe: ServerProbe) -> list[Site]:
         """Those of one probe."""
-        past = probe.unless.removeprefix("function:")
-        if past in self._functions:
-            _lack(f"the program's {past} has no probe point")
         roles: tuple[tuple[Role, str], ...] = (
             *(("first" if probe.cancel else "start", event) for event in probe.starts),
             ("done", probe.done or probe.starts[0]),

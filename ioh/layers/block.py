@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -156,7 +155,7 @@ class Block(Layer):
         self._previous: dict[bytes, OpTotals] = {}
         self._progress: dict[bytes, tuple[int, ...]] = {}
         self._parts: dict[int, Ops] = {}
-        self._at_work: set[int] = set()
+        self._at_work: set[int] = set()  # whose requests in flight are to be looked at
         self._is_full = False
         self._stacked = StackedDevices()
         self._keeps_issue_times = False
@@ -229,38 +228,28 @@ class Block(Layer):
         """Totals by device; those of a device in which nothing changed are the object of before."""
         # Nothing slow in between: a request that ends there has its maximum in the next interval.
         ended, totals = advance_epoch(maps["epoch"]), maps["totals"]
-        changed: dict[int, dict[str, OpTotals]] = defaultdict(dict)
-        self._decode(totals.changed_entries(PROGRESS, self._progress), ended, changed)
+        known = len(self._parts)
+        self._decode(totals.changed_entries(PROGRESS, self._progress), ended)
         count = len(self._progress)  # no entry goes away
         self._is_full = count >= totals.spec.max_entries
         if self._is_full:
-            self._decode(self._read_others(maps["others"]), ended, changed)
-        if not changed.keys() <= self._parts.keys():
+            self._decode(self._read_others(maps["others"]), ended)
+        if len(self._parts) > known:
             self._note_hidden(maps["disk_names"])
         elsewhere = () if self.filters.device is not None else self._devices.on_others()
         self._stacked.tell(maps["stacked"], elsewhere, count, totals.spec.max_entries)
-        parts = {
-            **self._parts,
-            **{dev: {**self._parts.get(dev, {}), **ops} for dev, ops in changed.items()},
-        }
-        at_work = {dev for dev in parts if not self._diskstats.is_idle(dev)}
-        for dev in (changed.keys() | at_work | self._at_work) - set(_BOTH_OTHERS):
+        at_work = {dev for dev in self._parts if not self._diskstats.is_idle(dev)}
+        for dev in (at_work | self._at_work) - set(_BOTH_OTHERS):
             inflight = self._read_inflight(dev) if dev in at_work else (0, 0)
             for op, number in zip(("read", "write"), inflight, strict=True):
-                known = parts[dev].get(op)
-                if known is not None and known.inflight != number:
-                    now = replace(known, inflight=number)
-                    parts[dev] = {**parts[dev], op: now}
-                    self._previous[_DEV_OP.pack(dev, SPEC.ops.index(op))] = now
-        self._parts, self._at_work = parts, at_work
-        return parts
+                known_op = self._parts[dev].get(op)
+                if known_op is not None and known_op.inflight != number:
+                    self._enter(dev, op, replace(known_op, inflight=number))
+        self._at_work = at_work
+        return self._parts
 
-    def _decode(
-        self,
-        entries: Iterable[tuple[bytes, Bytes]],
-        ended: int,
-        changed: dict[int, dict[str, OpTotals]],
-    ) -> None:
+    def _decode(self, entries: Iterable[tuple[bytes, Bytes]], ended: int) -> None:
+        """Enter totals; what was entered stays, should the reading fail later on."""
         for key, value in entries:
             before = self._previous.get(key)
             now = decode_op_totals(value, ended, queue=True, started=False, previous=before)
@@ -270,7 +259,12 @@ class Block(Layer):
                 self._progress[key] = ()  # its maximum is over with the next reading
             dev, op = _DEV_OP.unpack(key)
             if now.count_total or dev not in _BOTH_OTHERS:
-                self._previous[key] = changed[dev][SPEC.ops[op]] = now
+                self._enter(dev, SPEC.ops[op], now)
+                self._at_work.add(dev)
+
+    def _enter(self, dev: int, op: str, now: OpTotals) -> None:
+        self._previous[_DEV_OP.pack(dev, SPEC.ops.index(op))] = now
+        self._parts[dev] = {**self._parts.get(dev, {}), op: now}
 
     @staticmethod
     def _read_others(others: Map) -> Iterator[tuple[bytes, Bytes]]:

@@ -10,6 +10,7 @@ import pytest
 
 from ioh.bpf.totals import BYTES, COUNT, LATENCY, LATENCY_NS, SIZE_LAT, SLOWEST, WORDS
 from ioh.layers.block import SPEC, Block
+from ioh.layers.block_rows import StackedDevices
 from ioh.model.derive_table import derive_table
 from ioh.model.filters import Filters
 from ioh.model.hist import LATENCY_BUCKETS, fine_index, size_index
@@ -243,6 +244,24 @@ def test_a_maximum_is_of_one_interval_and_what_is_idle_stays_the_same_object(hos
     assert idle["sda"] is over["sda"]
     host.request(SDB)
     assert host.read().parts["sda"] is over["sda"]
+
+
+def test_what_was_read_before_readings_failed_is_there_with_the_next(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.request(SDA)
+    host.read()
+    host.request(SDA, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(StackedDevices, "tell", raise_os_error)
+        for _ in range(2):
+            with pytest.raises(OSError, match="refused"):
+                host.read()
+    assert counts(host.read()) == {"": 5, "sda": 5}
+
+
+def raise_os_error(*_: object) -> None:
+    raise OSError(0, "refused")
 
 
 def test_a_disk_that_comes_between_the_readings_of_diskstats_and_the_probe(host: Host) -> None:

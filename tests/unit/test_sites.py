@@ -241,16 +241,6 @@ def test_one_of_several_ways_is_enough(tmp_path: Path) -> None:
     assert {site.way for site in sites.sites} == {1}
 
 
-def test_a_program_that_does_it_past_the_probe_has_none(tmp_path: Path) -> None:
-    probe = {"op": "commit", "start": "function:commit", "unless": "function:past"}
-    functions = {"commit": CODE_AT, "past": CODE_AT + 8}
-    data, without = program(functions=functions), program(functions={"commit": CODE_AT})
-    assert found(tmp_path, data, probe) == Sites(
-        (), ("Made: commit not counted: the program's past has no probe point",)
-    )
-    assert {site.op for site in found(tmp_path, without, probe).sites} == {"commit"}
-
-
 def test_another_providers_probe_of_the_same_name_is_another(tmp_path: Path) -> None:
     notes = (Note("begin"), Note("end", provider="other"))
     assert found(tmp_path, program(notes), READ).sites == ()
