@@ -12,6 +12,7 @@ from tests.bench.bpf_info import tracing_programs
 from tests.bench.report import Report, Table, number, say
 from tests.bench.watchers import (
     BLOCK_SCRIPT,
+    EMPTY_ALL,
     EMPTY_PAIR,
     FULL_SCRIPT,
     NOBODY,
@@ -38,7 +39,7 @@ CACHED = (
     SYSCALL_RIVAL,
     FULL_RIVAL,
 )
-DIRECT = (NOBODY, IOH_BLOCK, IOH_ALL, BLOCK_RIVAL)
+DIRECT = (NOBODY, IOH_BLOCK, IOH_ALL, EMPTY_ALL, BLOCK_RIVAL)
 SEEN_ENOUGH = 0.99
 QUIET_TIMEOUT_S = 3.0
 BLOCK_BUDGET_PCT = 5.0

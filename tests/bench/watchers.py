@@ -102,7 +102,20 @@ def bpftrace(name: str, script: str) -> Watcher:
 
 
 NOBODY = Watcher("nobody")
-EMPTY_PAIR = Watcher("empty pair", (sys.executable, "-m", "tests.bench.empty_pair"), "attached")
+
+
+def empty_programs(name: str, *tracepoints: str) -> Watcher:
+    """What any BPF program there costs at least."""
+    command = (sys.executable, "-m", "tests.bench.empty_programs", *tracepoints)
+    return Watcher(name, command, "attached")
+
+
+EMPTY_PAIR = empty_programs("empty pair", "sys_enter", "sys_exit")
+# Where ioh has a program that runs for each request of a disk.
+EMPTY_ALL = empty_programs(
+    "empty programs, where ioh's are",
+    *("sys_enter", "sys_exit", "block_bio_queue", "block_getrq", "block_rq_complete"),
+)
 
 
 @dataclass

@@ -1,15 +1,13 @@
-"""Attaches a program that does nothing to sys_enter and sys_exit, until SIGINT."""
+"""Attaches a program that does nothing to each raw tracepoint that is named, until SIGINT."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
-SOURCE = """
-int on_enter(void *ctx) { return 0; }
-int on_exit(void *ctx) { return 0; }
-"""
+SOURCE = "int do_nothing(void *ctx) { return 0; }"
 
 
 def main() -> None:
@@ -17,8 +15,8 @@ def main() -> None:
     import bcc
 
     bpf = bcc.BPF(text=SOURCE)
-    bpf.attach_raw_tracepoint("sys_enter", "on_enter")
-    bpf.attach_raw_tracepoint("sys_exit", "on_exit")
+    for tracepoint in sys.argv[1:]:
+        bpf.attach_raw_tracepoint(tracepoint, "do_nothing")
     print("attached", flush=True)
     signal.sigwait({signal.SIGINT, signal.SIGTERM})
 
