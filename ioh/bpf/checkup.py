@@ -14,7 +14,6 @@ from ioh.bpf.privileges import is_privileged
 from ioh.bpf.syscall_numbers import SYSCALL_NUMBERS
 from ioh.model.limits import lack_behind
 
-BTF_PATH = "/sys/kernel/btf/vmlinux"
 _BCC_TIMEOUT_S = 30
 
 
@@ -85,7 +84,7 @@ def read_bpf_facts() -> BpfFacts:
     """Look at this host."""
     version, error = _find_bcc()
     try:
-        btf_bytes = Path(BTF_PATH).stat().st_size
+        btf_bytes = Path("/sys/kernel/btf/vmlinux").stat().st_size
     except OSError:
         btf_bytes = None
     machine = os.uname().machine

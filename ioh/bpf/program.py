@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ioh.bpf.btf import Btf
@@ -132,7 +131,7 @@ def attach_program(
     layer: type[Layer],
     host: HostFacts,
     filters: Filters,
-    handed_on: Mapping[str, int] = MappingProxyType({}),
+    handed_on: Mapping[str, int],
 ) -> Outcome | Unavailable:
     """Compile, verify and attach one layer's probe; it runs while its descriptors are open.
 
@@ -164,7 +163,7 @@ def attach_program(
     except OSError as error:
         refused = (f"BPF refused: {error}", "ioh doctor says what this kernel allows")
         return Unavailable(*(lack_behind(error) or refused))
-    points = {e.name: e.points[chosen[e.name]].event for e in layer.events if e.name in chosen}
+    points = {name: point.event for name, point in _chosen_points(layer, chosen).items()}
     missing = {e.name: e.gives for e in layer.events if e.name not in chosen}
     program_fds = [*programs, *(program for program, _ in handlers)]
     late = programs[: len(_late_points(layer)) + bool(layer.server_program)]
@@ -184,6 +183,10 @@ def attach_program(
     return answer, [*map_fds, *program_fds, *links], made
 
 
+def _chosen_points(layer: type[Layer], chosen: Mapping[str, int]) -> dict[str, AttachPoint]:
+    return {e.name: e.points[chosen[e.name]] for e in layer.events if e.name in chosen}
+
+
 def _late_points(layer: type[Layer]) -> tuple[AttachPoint, ...]:
     return layer.late.points if layer.late is not None else ()
 
@@ -194,8 +197,7 @@ def _compiled(
     """The layer's probe as it was kept, or compiled now, and kept."""
     source = probe_source(layer.probe)
     flags = [f"-D{name}={c_constant(value)}" for name, value in defines.items()]
-    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
-    points += _late_points(layer)
+    points = (*_chosen_points(layer, chosen).values(), *_late_points(layer))
     functions = {step.function for step in layer.steps} | {point.function for point in points}
     functions |= {layer.server_program} - {""}
     key = key_of(source, flags, functions)
@@ -240,9 +242,9 @@ def _load_all(
         programs.append(load(step.function, step.event))
         array = next(at for at, spec in enumerate(compiled.maps) if spec.name == step.array)
         set_element(map_fds[array], 0, programs[-1])
-    points = [e.points[chosen[e.name]] for e in layer.events if e.name in chosen]
-    points = [point for point in points for _ in range(layer.copies(host))]
-    return programs, [(load(point.function, point.event), point.event) for point in points]
+    points = _chosen_points(layer, chosen).values()
+    copied = [point for point in points for _ in range(layer.copies(host))]
+    return programs, [(load(point.function, point.event), point.event) for point in copied]
 
 
 def _is_called(program: int, array: int | None) -> bool:

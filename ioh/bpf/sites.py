@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, Literal, NamedTuple, NoReturn
 
 from ioh.bpf.elf import Elf, ProbePoint
@@ -145,10 +145,10 @@ class _Finder:
             for place in self._places(event) if event else ():
                 size = self._size(probe, role, place, at_return=at_return)
                 key = self._argument(place, probe.key) if probe.key else None
-                where = (place.offset, at_return, place.semaphore)
+                where = (way, place.offset, at_return, place.semaphore)
                 only = probe.only.values if probe.only and role in _COMPARED else ()
-                site = Site(probe.op, role, way, *where, size, probe.scale, only)
-                made.append(replace(site, key=key, is_wait=probe.is_wait))
+                more = (probe.scale, only, key, probe.is_wait)
+                made.append(Site(probe.op, role, *where, size, *more))
         return made
 
     def _places(self, event: str) -> list[_Place]:

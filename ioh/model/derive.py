@@ -88,7 +88,7 @@ def _derive_layer(
         for table in spec.tables
         if table.name in newer.tables
     }
-    lost = {k: int(delta(older.lost.get(k, 0), v) or 0) for k, v in newer.lost.items()}
+    lost = {k: delta(older.lost.get(k, 0), v) or 0 for k, v in newer.lost.items()}
     counted = sum(ops[name].count or 0 for name in spec.ops if name in ops)
     calls, earlier_calls = split_calls(older.calls, newer.calls)
     return LayerSnapshot(

@@ -9,7 +9,7 @@ from operator import attrgetter, is_
 
 from ioh.model.distribution import NOTHING_DONE, UNKNOWN, Distribution
 from ioh.model.hist import LatencyHist, SizeLatencyHist, add_hists
-from ioh.model.rates import int_delta, quotient, rate_per_s, scaled
+from ioh.model.rates import delta, quotient, rate_per_s, scaled
 from ioh.model.sample import OpTotals
 from ioh.model.snapshot import OpStats
 
@@ -68,15 +68,15 @@ def _derive_op(
     newer_hists: Sequence[OpTotals],
 ) -> OpStats:
     """One op; its histograms, added up, are looked at only when somebody asks for them."""
-    count = int_delta(older.count_total, newer.count_total)
-    bytes_ = int_delta(older.bytes_total, newer.bytes_total)
-    latency_ns = int_delta(older.latency_ns_total, newer.latency_ns_total)
-    queued = int_delta(older.queued_total, newer.queued_total)
-    queue_us = quotient(int_delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
+    count = delta(older.count_total, newer.count_total)
+    bytes_ = delta(older.bytes_total, newer.bytes_total)
+    latency_ns = delta(older.latency_ns_total, newer.latency_ns_total)
+    queued = delta(older.queued_total, newer.queued_total)
+    queue_us = quotient(delta(older.queue_ns_total, newer.queue_ns_total), queued, 1e-3)
     latency_us = quotient(latency_ns, count, 1e-3)
     known = queue_us is not None and latency_us is not None and _is_nearly_all(queued, count)
     max_us = scaled(newer.max_ns, 1e-3) if count else None
-    weighted_ns = int_delta(older.weighted_ns_total, newer.weighted_ns_total)
+    weighted_ns = delta(older.weighted_ns_total, newer.weighted_ns_total)
     busy_ns = weighted_ns if weighted_ns is not None else latency_ns
     return OpStats.with_late(
         Distribution(older_hists, newer_hists, max_us) if count is not None else UNKNOWN,
@@ -125,7 +125,7 @@ def subtract_ops(newer: OpTotals, older: OpTotals) -> OpTotals:
     """What was counted since ``older``, as totals; maximum and operations under way are of now."""
     return replace(
         newer,
-        **{name: int_delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
+        **{name: delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
         latency=newer.latency and newer.latency - (older.latency or LatencyHist()),
         size_lat=newer.size_lat and newer.size_lat - (older.size_lat or SizeLatencyHist()),
     )

@@ -16,8 +16,8 @@ from math import isfinite
 
 from ioh.model.calls import CALL_OPS, network_hists
 from ioh.model.path import disk_shares
-from ioh.model.rates import weighted_mean
-from ioh.model.sample import Sample, Value
+from ioh.model.rates import sum_known, weighted_mean
+from ioh.model.sample import Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow, rows_of
 
 OPS = CALL_OPS
@@ -145,8 +145,8 @@ def _pair(
         client.name,
         server.name,
         {op: stats for op, stats in found.items() if stats.client_calls or stats.server_calls},
-        _sum(row.values.get("retransmits_per_s") for row in rows),
-        _sum(row.values.get("retrans_segs_per_s") for row in tcp),
+        sum_known(row.values.get("retransmits_per_s") for row in rows),
+        sum_known(row.values.get("retrans_segs_per_s") for row in tcp),
         weighted_mean((1.0, row.values.get("srtt_us")) for row in tcp),
         server.snapshot,
     )
@@ -162,13 +162,13 @@ def _op(
 ) -> PairOp:
     ours = [stats for ops in mounts if (stats := ops.get(op)) is not None]
     calls = [row.values.get(f"{op}s_per_s") for row in clients]
-    served = _sum(calls)
+    served = sum_known(calls)
     if served is None and is_whole and there is not None and there.source == "bpf":
         served = 0.0  # nobody of this host called
     seconds = 0.0 if there is None else there.interval_s
     times_us = [row.values.get(f"{op}_latency_us") for row in clients]
     return PairOp(
-        _count(_sum(stats.count for stats in ours)),
+        _count(sum_known(stats.count for stats in ours)),
         None if served is None else _count(served * seconds),
         weighted_mean((stats.ops_per_s, stats.service_us) for stats in ours),
         weighted_mean(zip(calls, times_us, strict=True)),
@@ -217,9 +217,3 @@ def _port(endpoint: str) -> str:
 
 def _count(value: float | None) -> int | None:
     return None if value is None or not isfinite(value) else round(value)
-
-
-def _sum(values: Iterable[Value]) -> float | None:
-    """Of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return float(sum(known)) if known else None

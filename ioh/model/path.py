@@ -354,15 +354,12 @@ class _Way:
     def _written_behind(self) -> Iterator[str]:
         """Write-back, which no call waits for."""
         lower, title = (self.client, "nfs") if self.client.us else (self.block, "block")
-        behind = lower.size - self._direct_size(lower)
+        behind = max(0.0, lower.size - self.waiting.size)
         if lower.size and behind > _BEHIND_MIN * lower.size:
             yield (
                 f"written behind the calls: {behind / 1e6:.3g} MB/s, "
                 f"{lower.us / lower.ops / 1e3:.3g} ms a {title} write"
             )
-
-    def _direct_size(self, lower: _Flow) -> float:
-        return min(lower.size, self.waiting.size)
 
 
 def _split_block(flow: _Flow) -> dict[str, float | None]:

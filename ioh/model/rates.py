@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from ioh.model.sample import Value
 
+_N = TypeVar("_N", int, float)
 
-def delta(older: Value, newer: Value) -> int | float | None:
+
+def delta(older: _N | None, newer: _N | None) -> _N | None:
     """Increase of one running total.
 
-    Returns:
-        None when a reading is missing or the total went backwards (module reload, evicted map key).
+    None if a reading is missing or the total decreased (module reload, evicted map key).
     """
     if older is None or newer is None or newer < older:
         return None
@@ -43,11 +45,10 @@ def quotient(numerator: Value, denominator: Value, scale: float = 1.0) -> float 
     return numerator / denominator * scale
 
 
-def int_delta(older: int | None, newer: int | None) -> int | None:
-    """As delta(), of integers."""
-    if older is None or newer is None or newer < older:
-        return None
-    return newer - older
+def sum_known(values: Iterable[_N | None]) -> _N | None:
+    """The sum of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def weighted_mean(values: Iterable[tuple[Value, Value]]) -> float | None:

@@ -328,7 +328,3 @@ class BlockDevices:
         """Drop a device that is gone, or that should be read again."""
         self._known.pop(dev, None)
         self._new.pop(dev, None)
-
-    def close(self) -> None:
-        """Give the mount table's descriptor back."""
-        self._mounts.close()

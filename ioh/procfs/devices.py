@@ -35,11 +35,6 @@ class ChosenDevice:
     notes: tuple[str, ...] = ()
 
 
-def list_disks(root: Path = ROOT) -> list[str]:
-    """The kernel's names of all whole block devices, sorted, not yet printable."""
-    return [folder_name(entry) for entry in list_folder(path_under(root, "sys/block"))]
-
-
 def resolve_device(argument: str, root: Path = ROOT) -> ChosenDevice:
     """Find the whole disk for ``--device``: requests carry no partition.
 
@@ -55,7 +50,8 @@ def resolve_device(argument: str, root: Path = ROOT) -> ChosenDevice:
     dev = _find(argument, root)
     device = None if dev is None else read_block_device(dev, root)
     if device is None:
-        names = [printable(name) for name in list_disks(root)]
+        disks = list_folder(path_under(root, "sys/block"))
+        names = [printable(folder_name(disk)) for disk in disks]
         listed = ", ".join(names[:_MAX_LISTED]) + (", …" if len(names) > _MAX_LISTED else "")
         hint = f"This host has: {listed}" if names else "This host has no block device in /sys"
         cause = f'no block device "{printable(argument, 200)}"'
