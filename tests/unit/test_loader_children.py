@@ -98,7 +98,7 @@ def test_however_a_child_ends_ioh_hears_of_it_at_once(
     assert (answer["verb"], answer["layer"]) == ("attach", "syscall")
     assert answer["reason"] == reason
     assert answer["hint"] == (
-        "dmesg says whether memory ran out" if "SIGKILL" in reason else "please report this"
+        "dmesg shows whether memory ran out" if "SIGKILL" in reason else "please report this"
     )
     assert wait_for_children(loader, 0) == []
     ask(loader, "dance")
