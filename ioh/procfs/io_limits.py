@@ -10,14 +10,14 @@ from ioh.model.printable import printable
 from ioh.procfs.diskstats import parse_dev
 from ioh.procfs.files import ROOT, int_or_none, path_under, read_text
 
-# bytes read, bytes written, reads, writes: each a second, None for no limit.
+# Bytes read, bytes written, reads, writes, all per second; None: no limit.
 Limits = tuple[int | None, int | None, int | None, int | None]
 
 _NO_LIMITS: Limits = (None, None, None, None)
 _V2_WORDS = ("rbps", "wbps", "riops", "wiops")
 _V1_FILES = ("read_bps_device", "write_bps_device", "read_iops_device", "write_iops_device")
 _MAX_GROUPS = 2000
-# Few groups have a limit and they rarely change; all of them are looked at every so many ticks.
+# Limits are few and rarely change: read all groups every so many ticks.
 _PERIOD_TICKS = 30
 
 
@@ -51,7 +51,7 @@ def parse_throttle(texts: tuple[str, str, str, str]) -> dict[int, Limits]:
 
 
 def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
-    """Every limit there is, by control group (printable) and dev_t."""
+    """All limits, by control group (printable) and dev_t."""
     base = path_under(root, "sys/fs/cgroup")
     read_group: Callable[[str], dict[int, Limits]] = _read_v2
     if cgroup_version(root) == 1:
@@ -64,7 +64,7 @@ def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
 
 
 def cgroup_version(root: Path = ROOT) -> int:
-    """Of the control groups that limit I/O: 2, or 1, also where both are mounted."""
+    """The version of the control groups that limit I/O; 1 if both are mounted."""
     return 2 if (root / "sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
@@ -91,7 +91,7 @@ def _read_v1(folder: str) -> dict[int, Limits]:
 
 
 class IoLimits:
-    """The limits of all control groups, read again every _PERIOD_TICKS reads."""
+    """The limits of all control groups, read every _PERIOD_TICKS ticks."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -100,7 +100,7 @@ class IoLimits:
         self._known: dict[tuple[str, int], Limits] = {}
 
     def read(self) -> dict[tuple[str, int], Limits]:
-        """As read_limits(); call it once a tick."""
+        """Like read_limits(); call it once a tick."""
         if self._ticks % _PERIOD_TICKS == 0:
             self._known = read_limits(self._root)
         self._ticks += 1

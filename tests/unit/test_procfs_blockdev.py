@@ -154,7 +154,7 @@ def test_ways_to_name_a_device(argument: str, name: str) -> None:
 
 @pytest.mark.parametrize("argument", ["sda1", "8:1", "/dev/disk/by-id/ata-QEMU-part1"])
 def test_partition_stands_for_its_disk(argument: str) -> None:
-    note = "sda1 is a partition: requests carry the whole disk, so all of sda is shown"
+    note = "sda1 is a partition, but requests carry only the whole disk: all of sda is shown"
     assert resolve_device(argument, OLD) == ChosenDevice(make_dev(8, 0), "sda", (note,))
 
 
