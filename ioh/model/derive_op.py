@@ -1,4 +1,4 @@
-"""One op, or several as one, between two readings of its totals."""
+"""Derives one op, or several as one, from two readings of its totals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ioh.model.snapshot import OpStats
 
 
 def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
-    """One op between two readings of its totals."""
+    """Derive one op from two readings of its totals."""
     if newer is older:
         has_hists = newer.latency is not None and newer.size_lat is not None
         return _idle(newer, has_hists=has_hists)
@@ -23,7 +23,7 @@ def derive_op(older: OpTotals, newer: OpTotals, interval_s: float) -> OpStats:
 
 
 def _idle(totals: OpTotals, *, has_hists: bool) -> OpStats:
-    """What derive_op() makes of two equal readings: 0 or unknown, whatever the interval."""
+    """The result of derive_op() for two equal readings: 0 or unknown, for any interval."""
     busy = totals.latency_ns_total if totals.weighted_ns_total is None else totals.weighted_ns_total
     known = (
         totals.count_total is not None,
@@ -40,7 +40,7 @@ def _idle_stats(
     has_hists: bool,  # noqa: FBT001
     inflight: int | None,
 ) -> OpStats:
-    """What is known of an op that did nothing."""
+    """An idle op."""
     count, size, errors, busy = (0 if each else None for each in known)
     return OpStats.with_late(
         NOTHING_DONE if has_hists and count is not None else UNKNOWN,
@@ -67,7 +67,7 @@ def _derive_op(
     older_hists: Sequence[OpTotals],
     newer_hists: Sequence[OpTotals],
 ) -> OpStats:
-    """One op; its histograms, added up, are looked at only when somebody asks for them."""
+    """One op; its histograms are summed only when needed."""
     count = delta(older.count_total, newer.count_total)
     bytes_ = delta(older.bytes_total, newer.bytes_total)
     latency_ns = delta(older.latency_ns_total, newer.latency_ns_total)
@@ -97,7 +97,7 @@ def _derive_op(
 
 
 def _is_nearly_all(queued: int | None, count: int | None) -> bool:
-    """Of operations that end while totals are read, a part may be in the next interval."""
+    """Allow 1 % difference: operations that end during the read can be split over two intervals."""
     return None not in (queued, count) and abs((count or 0) - (queued or 0)) * 100 <= (count or 0)
 
 
@@ -109,7 +109,7 @@ def _sum_known(values: tuple[int | None, ...]) -> int | None:
 
 
 def add_ops(parts: list[OpTotals]) -> OpTotals:
-    """The totals of a group of ops: everything added, the slower of the two maxima kept."""
+    """Add the totals of several ops; the maximum is that of the slowest."""
     if len(parts) == 1:
         return parts[0]
     latencies = [p.latency for p in parts if p.latency is not None]
@@ -122,7 +122,7 @@ def add_ops(parts: list[OpTotals]) -> OpTotals:
 
 
 def subtract_ops(newer: OpTotals, older: OpTotals) -> OpTotals:
-    """What was counted since ``older``, as totals; maximum and operations under way are of now."""
+    """The totals since ``older``; maximum and number in flight are those of ``newer``."""
     return replace(
         newer,
         **{name: delta(getattr(older, name), getattr(newer, name)) for name in _COUNTERS},
@@ -139,7 +139,7 @@ _summed = attrgetter(
 
 
 def _add_numbers(parts: Sequence[OpTotals]) -> OpTotals:
-    """The same without histograms."""
+    """As add_ops(), without histograms."""
     count, size, errors, latency, queue, queued, started, inflight, weighted = map(
         _sum_known, zip(*map(_summed, parts), strict=True)
     )
@@ -155,7 +155,7 @@ def _max_ns(totals: OpTotals) -> int:
 
 
 def derive_group(olds: list[OpTotals], news: list[OpTotals], interval_s: float) -> OpStats:
-    """Several ops as one: everything added, percentiles of all their operations."""
+    """Derive several ops as one, with percentiles over all their operations."""
     if all(map(is_, olds, news)):
         has_hists = any(op.latency is not None for op in news) and any(
             op.size_lat is not None for op in news

@@ -1,4 +1,4 @@
-"""Values that are computed when somebody looks at them, and only then."""
+"""Values that are computed on first access."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _MAX_KNOWN = 1024
 
 
 class LateMapping(Mapping[_K, _V]):
-    """A mapping that makes each value when it is first looked at.
+    """A mapping that computes each value on first access.
 
-    What they are made of must never change; making a value twice does no harm, so that several
-    threads may look.
+    The inputs must never change.  Computing a value twice does no harm, so threads can share it.
     """
 
     __slots__ = ("_makers", "_values")
@@ -32,7 +31,7 @@ class LateMapping(Mapping[_K, _V]):
         return self._values[key]
 
     def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
-        """As of any mapping, without an exception for what is not there."""
+        """As in Mapping, without raising an exception for a missing key."""
         return self[key] if key in self._makers else default
 
     def __contains__(self, key: object) -> bool:
@@ -49,11 +48,11 @@ class LateMapping(Mapping[_K, _V]):
 
 
 def by_identity(make: Callable[[_A], _V]) -> Callable[[_A], _V]:
-    """Like functools.cache for a large argument that never changes, such as a LayerSpec.
+    """Like functools.cache for a large immutable argument, such as a LayerSpec.
 
-    To hash one takes as long as what is to be saved, so the object itself is the key.
+    Hashing it would cost as much as the cache saves, so its identity is the key.
     """
-    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays taken as long as it is here
+    known: dict[int, tuple[_A, _V]] = {}  # by id(), which stays unique while the object is here
 
     @wraps(make)
     def look_up(of: _A) -> _V:

@@ -1,4 +1,4 @@
-"""Differences, rates and quotients of readings that may be missing: None is not 0."""
+"""Differences, rates and quotients of readings that can be missing: None is not 0."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def delta(older: _N | None, newer: _N | None) -> _N | None:
 
 
 def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
-    """Events per second between two readings of one running total; None where delta() is.
+    """Events per second between two readings of a running total; None if delta() is None.
 
     Raises:
         ValueError: ``interval_s``, the measured time, is not positive: a bug in the sampler.
@@ -34,12 +34,12 @@ def rate_per_s(older: Value, newer: Value, interval_s: float) -> float | None:
 
 
 def scaled(value: float | None, scale: float) -> float | None:
-    """A product, or None."""
+    """``value * scale``, or None."""
     return None if value is None else value * scale
 
 
 def quotient(numerator: Value, denominator: Value, scale: float = 1.0) -> float | None:
-    """A quotient times ``scale``; None where either is missing or there is nothing to divide by."""
+    """A quotient times ``scale``; None if either is missing or the denominator is 0."""
     if numerator is None or not denominator:
         return None
     return numerator / denominator * scale
@@ -52,7 +52,7 @@ def sum_known(values: Iterable[_N | None]) -> _N | None:
 
 
 def weighted_mean(values: Iterable[tuple[Value, Value]]) -> float | None:
-    """Of weights with their values, those that are known; None where there is none."""
+    """The mean of (weight, value) pairs, known ones only; None if there is none."""
     known = [(weight, value) for weight, value in values if weight and value is not None]
     total = sum([weight for weight, _ in known])
     return sum([weight * value for weight, value in known]) / total if total else None
