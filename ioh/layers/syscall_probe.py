@@ -234,13 +234,8 @@ def _uring_arguments(btf: Btf) -> dict[str, int]:
 
 
 def _filter_defines(filters: Filters) -> dict[str, int | str]:
-    defines: dict[str, int | str] = {}
-    if filters.pid is not None:
-        defines["FILTER_PID"] = filters.pid
-    if filters.comm is not None:
-        defines["FILTER_COMM"] = filters.comm
-    if filters.cgroup_id is not None:
-        defines["FILTER_CGROUP"] = filters.cgroup_id
+    given = {"PID": filters.pid, "COMM": filters.comm, "CGROUP": filters.cgroup_id}
+    defines = {f"FILTER_{name}": value for name, value in given.items() if value is not None}
     if filters.device is not None:
         defines["FILTER_DEVICE"] = filters.device
         # Unused entries repeat the disk itself.

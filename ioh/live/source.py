@@ -62,9 +62,9 @@ class LiveSource(Closing):
         layers: tuple[str, ...] | None,
         filters: Filters,
         interval_s: float,
-        use_bpf: bool = True,  # noqa: FBT001, FBT002
-        preload: Callable[[], None] | None = None,
         *,
+        use_bpf: bool = True,
+        preload: Callable[[], None] | None = None,
         tell_first: TellFirst | None = None,
         login: Login | None = None,
     ) -> None:

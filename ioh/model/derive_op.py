@@ -143,15 +143,11 @@ def _add_numbers(parts: Sequence[OpTotals]) -> OpTotals:
     count, size, errors, latency, queue, queued, started, inflight, weighted = map(
         _sum_known, zip(*map(_summed, parts), strict=True)
     )
-    slowest = max(parts, key=_max_ns)
+    slowest = max(parts, key=lambda totals: totals.max_ns or 0)
     return OpTotals(
         count, size, errors, latency, queue, queued, started,
         slowest.max_ns, slowest.max_bytes, inflight, weighted,
     )  # fmt: skip
-
-
-def _max_ns(totals: OpTotals) -> int:
-    return totals.max_ns or 0
 
 
 def derive_group(olds: list[OpTotals], news: list[OpTotals], interval_s: float) -> OpStats:

@@ -47,9 +47,8 @@ class Intervals:
         if self._first_ns is None:
             self._first_ns, self._names = sample.mono_ns, self._choose(sample)
         self._newest_ns = sample.mono_ns
-        newer: Sample | None = chosen_layers(sample, self._names)
-        if newer is not None and self._downsampler is not None:
-            newer = self._downsampler.take(newer)
+        chosen = chosen_layers(sample, self._names)
+        newer = chosen if self._downsampler is None else self._downsampler.take(chosen)
         if newer is None:
             return None
         found, self._older = interval(self._older, newer), newer

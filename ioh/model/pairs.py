@@ -21,7 +21,7 @@ from ioh.model.sample import Sample
 from ioh.model.snapshot import LayerSnapshot, OpStats, Pair, PairOp, Snapshot, TableRow, rows_of
 
 OPS = CALL_OPS
-_NFS_PORT = "2049"
+_NFS_PORT = ":2049"
 _GOOD_CLOCK_S = 0.05
 
 
@@ -139,7 +139,7 @@ def _pair(
     tcp = [
         row
         for row in rows_of(client.snapshot.measured.get("tcp"), "connection")
-        if len(row.key) == 2 and _host(row.key[1]) in theirs and _port(row.key[1]) == _NFS_PORT
+        if len(row.key) == 2 and _host(row.key[1]) in theirs and row.key[1].endswith(_NFS_PORT)
     ]
     return Pair(
         client.name,
@@ -209,10 +209,6 @@ def _address(text: str) -> str:
 def _host(endpoint: str) -> str:
     """The address of ``10.0.0.7:713`` or ``[2001:db8::7]:713``."""
     return _address(endpoint.rpartition(":")[0].strip("[]"))
-
-
-def _port(endpoint: str) -> str:
-    return endpoint.rpartition(":")[2]
 
 
 def _count(value: float | None) -> int | None:

@@ -25,7 +25,7 @@ _VMSTAT = {
 warnings.filterwarnings("error", "[a-z, ]* memory stats couldn't be determined", RuntimeWarning)
 
 
-def read_host(page_bytes: int = PAGE_BYTES) -> HostSample:
+def read_host() -> HostSample:
     """Read the machine; numbers that the kernel does not report stay None.
 
     ``cached_bytes`` is buff/cache of free(1), including shared memory.  The dirty limits are the
@@ -53,7 +53,7 @@ def read_host(page_bytes: int = PAGE_BYTES) -> HostSample:
     with unreadable:
         loads = psutil.getloadavg()
     pages = read_numbers(f"{psutil.PROCFS_PATH}/vmstat", _VMSTAT)
-    values |= {_VMSTAT[name]: number * page_bytes for name, number in pages.items()}
+    values |= {_VMSTAT[name]: number * PAGE_BYTES for name, number in pages.items()}
     pressure = read_pressure(f"{psutil.PROCFS_PATH}/pressure/io")
     return HostSample(
         **values,

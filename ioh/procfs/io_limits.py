@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ioh.model.printable import printable
@@ -11,9 +11,8 @@ from ioh.procfs.diskstats import parse_dev
 from ioh.procfs.files import ROOT, int_or_none, path_under, read_text
 
 # Bytes read, bytes written, reads, writes, all per second; None: no limit.
-Limits = tuple[int | None, int | None, int | None, int | None]
+Limits = tuple[int | None, ...]
 
-_NO_LIMITS: Limits = (None, None, None, None)
 _V2_WORDS = ("rbps", "wbps", "riops", "wiops")
 _V1_FILES = ("read_bps_device", "write_bps_device", "read_iops_device", "write_iops_device")
 _MAX_GROUPS = 2000
@@ -30,24 +29,22 @@ def parse_io_max(text: str) -> dict[int, Limits]:
         if dev is None:
             continue
         words = dict(word.split("=", 1) for word in rest.split() if "=" in word)
-        values = [int_or_none(words.get(name, "")) for name in _V2_WORDS]
+        values = tuple(int_or_none(words.get(name, "")) for name in _V2_WORDS)
         if any(value is not None for value in values):
-            found[dev] = (values[0], values[1], values[2], values[3])
+            found[dev] = values
     return found
 
 
-def parse_throttle(texts: tuple[str, str, str, str]) -> dict[int, Limits]:
-    """Limits by dev_t from the four files of version 1, each with lines ``8:16 2097152``."""
-    found: dict[int, Limits] = {}
+def parse_throttle(texts: Sequence[str]) -> dict[int, Limits]:
+    """Limits by dev_t from the files of version 1, each with lines ``8:16 2097152``."""
+    found: dict[int, list[int | None]] = {}
     for at, text in enumerate(texts):
         for line in text.split("\n"):
             number, _, rest = line.partition(" ")
             dev, value = parse_dev(number), int_or_none(rest)
             if dev is not None and value:
-                values = list(found.get(dev, _NO_LIMITS))
-                values[at] = value
-                found[dev] = (values[0], values[1], values[2], values[3])
-    return found
+                found.setdefault(dev, [None] * len(texts))[at] = value
+    return {dev: tuple(values) for dev, values in found.items()}
 
 
 def read_limits(root: Path = ROOT) -> dict[tuple[str, int], Limits]:
@@ -86,8 +83,9 @@ def _read_v2(folder: str) -> dict[int, Limits]:
 
 
 def _read_v1(folder: str) -> dict[int, Limits]:
-    a, b, c, d = (read_text(f"{folder}/blkio.throttle.{name}") or "" for name in _V1_FILES)
-    return parse_throttle((a, b, c, d))
+    return parse_throttle(
+        [read_text(f"{folder}/blkio.throttle.{name}") or "" for name in _V1_FILES]
+    )
 
 
 class IoLimits:
