@@ -49,7 +49,7 @@ def receive(end: socket.socket) -> Answer | None:
 
 
 def hide_process() -> None:
-    """Keep the user's other processes from tracing this one; closes part of its own /proc too."""
+    """Keep the user's other processes from tracing this one; also hides part of its own /proc."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

@@ -123,7 +123,7 @@ def _opened(directory: Path) -> Iterator[int]:
 
 def _refuse_others(found: os.stat_result) -> None:
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-        msg = "somebody else could have written it"
+        msg = "another user can write to it"
         raise PermissionError(msg)
 
 

@@ -297,8 +297,8 @@ class _Monitor:
                 status = 0
         except BaseException as error:  # noqa: BLE001 (the loader reads and reports it)
             lack = lack_behind(error)
-            said = lack.cause if lack else f"{type(error).__name__}: {error}"
-            os.write(2, f"\n{said}\n".encode(errors="replace"))
+            cause = lack.cause if lack else f"{type(error).__name__}: {error}"
+            os.write(2, f"\n{cause}\n".encode(errors="replace"))
         finally:
             os._exit(status)
 
@@ -332,10 +332,10 @@ class _Monitor:
         os.close(child.stderr)
         hint = _SEE_DMESG if status == -signal.SIGKILL and has_news else _REPORT
         ended: dict[str, Any] = {"reason": how_it_ended(status if has_news else None), "hint": hint}
-        told, fds = got or (ended, [])
-        if "answer" in told:
-            made = Made(*(tuple(map(tuple, objects)) for objects in told["made"]))
-            answer = child.asked.named | told["answer"]
+        message, fds = got or (ended, [])
+        if "answer" in message:
+            made = Made(*(tuple(map(tuple, objects)) for objects in message["made"]))
+            answer = child.asked.named | message["answer"]
             if child.asked.verb == "attach_server":
                 self.servers.note(answer["link_sites"], answer["link_ops"], made.live)
             else:
@@ -343,7 +343,7 @@ class _Monitor:
                 if child.asked.verb == "attach" and made.late:
                     self.servers = ServerLedger()
         else:
-            answer = child.asked.refusal(told["reason"], told["hint"])
+            answer = child.asked.refusal(message["reason"], message["hint"])
         if answer.get("reason"):
             reason = printable(answer["reason"], _REASON_CHARS)
             answer["reason"] = reason if last in reason else f"{reason}: {last}"
@@ -366,7 +366,7 @@ class _Monitor:
 def how_it_ended(status: int | None) -> str:
     """How a child ended without an answer; ``status`` as in subprocess, None: it did not end."""
     if status is None:
-        return f"the compiler did not end within {_CHILD_TIMEOUT_S:.0f} s"
+        return f"the compiler did not finish within {_CHILD_TIMEOUT_S:.0f} s"
     if status >= 0:
         return f"the compiler ended with status {status}"
     known = {number.value: number.name for number in signal.Signals}
@@ -378,7 +378,7 @@ def last_telling_line(file: int) -> str:
     """The last line of a compiler's or verifier's output that names the error, or ""."""
     size = os.fstat(file).st_size
     text = os.pread(file, min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
-    lines = [line.strip() for line in text.split(b"\n")]
-    telling = [said for line in lines if (said := printable(line)) and not _UNTELLING.match(said)]
+    lines = [printable(line.strip()) for line in text.split(b"\n")]
+    telling = [line for line in lines if line and not _UNTELLING.match(line)]
     errors = [line for line in telling if re.search(r"\berror\b", line, re.IGNORECASE)]
     return (errors or telling)[-1][:_LINE_CHARS] if telling else ""

@@ -80,8 +80,8 @@ def attach_server(layer: type[Layer], objects: Sequence[Object], asked: ServerRe
         return _Work().outcome("")
     except (OSError, ValueError) as error:
         lack = lack_behind(error)
-        said = lack.cause if lack else getattr(error, "strerror", None) or str(error)
-        return _Work().outcome(said)
+        reason = lack.cause if lack else getattr(error, "strerror", None) or str(error)
+        return _Work().outcome(reason)
     return work.outcome("not a supported server" if asked.pid and not work.files else "")
 
 

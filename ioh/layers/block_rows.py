@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Parts = Mapping[str, Mapping[str, OpTotals]]
 
-_SCARCE_SHARE = 2  # with this share of the probe's room taken, it is told the stacked devices
+_SCARCE_SHARE = 2  # tell the probe about stacked devices once 1/2 of its room is used
 _OPS = {
     "read": ("reads_total", "read_bytes_total", "read_ns_total"),
     "write": ("writes_total", "write_bytes_total", "write_ns_total"),

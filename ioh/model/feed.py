@@ -99,7 +99,7 @@ class News:
     host: int = 0
 
 
-class FeedEnded(Exception):  # noqa: N818 (no error: what was asked for)
+class FeedEnded(Exception):  # noqa: N818 (not an error but requested)
     """Ends the screen without a message: a signal came, or the requested time is over."""
 
 

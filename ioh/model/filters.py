@@ -61,5 +61,5 @@ def notes_of_unfiltered(filters: Filters, what: str, *others: str) -> tuple[str,
 
 def options_told(notes: Iterable[str]) -> tuple[str, ...]:
     """The notes of layers about options that they apply, each once: ``only --comm fio``."""
-    told = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
-    return tuple(dict.fromkeys(text for text in told if text.startswith(_ONLY)))
+    texts = (n.removesuffix(_NOTHING_ELSE) for n in notes if n.endswith(_NOTHING_ELSE))
+    return tuple(dict.fromkeys(text for text in texts if text.startswith(_ONLY)))

@@ -129,7 +129,7 @@ def test_a_child_that_does_not_end_is_ended(machine: Machine) -> None:
     machine.patch.setattr(loader_module, "_CHILD_TIMEOUT_S", 0.05)
     loader = machine.start(killed(signal.SIGSTOP))
     ask(loader, "attach", "block")
-    assert hear(loader)["reason"] == "the compiler did not end within 0 s"
+    assert hear(loader)["reason"] == "the compiler did not finish within 0 s"
     assert wait_for_children(loader, 0) == []
 
 
