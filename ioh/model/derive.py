@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
 
 from ioh.model.calls import split_calls
-from ioh.model.derive_op import derive_group, derive_op
+from ioh.model.derive_op import derive_group, derive_op, subtract_ops
 from ioh.model.derive_table import derive_metrics, derive_table
 from ioh.model.late import LateMapping
 from ioh.model.metric import LayerSpec
@@ -110,14 +109,8 @@ def _derive_layer(
 
 def _begun(older: Mapping[str, OpTotals], newer: Mapping[str, OpTotals]) -> Mapping[str, OpTotals]:
     """A part's older totals, with zero for operations that are new, as for a new part."""
-    fresh = {name: _zeroed(op) for name, op in newer.items() if name not in older}
+    fresh = {name: subtract_ops(op, op) for name, op in newer.items() if name not in older}
     return {**older, **fresh} if fresh else older
-
-
-def _zeroed(op: OpTotals) -> OpTotals:
-    counters = (f.name for f in fields(op) if f.name.endswith("_total"))
-    known: dict[str, Any] = {name: 0 for name in counters if getattr(op, name) is not None}
-    return OpTotals(**known)
 
 
 def _derive_ops(

@@ -72,10 +72,8 @@ def parse_scheduler(text: str | None) -> str | None:
     """The current scheduler: ``mq-deadline`` from ``none [mq-deadline] kyber``."""
     if text is None:
         return None
-    for word in text.split():
-        if word.startswith("[") and word.endswith("]"):
-            return printable(word[1:-1]) or None
-    return printable(text.strip()) or None
+    chosen = re.search(r"\[(\S*)\]", text)
+    return printable(chosen[1] if chosen else text.strip()) or None
 
 
 def device_folder(dev: int, root: Path = ROOT) -> str | None:
