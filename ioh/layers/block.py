@@ -14,6 +14,7 @@ from ioh.layers.base import AttachPoint, Event, Late, Layer
 from ioh.layers.block_probe import block_defines
 from ioh.layers.block_rows import DeviceRows, MachineTables, StackedDevices
 from ioh.layers.block_unseen import UnseenRequests
+from ioh.layers.part_totals import NOTHING
 from ioh.layers.per_owner_totals import Ops, OwnedTotals
 from ioh.layers.submitter_table import SubmitterTable
 from ioh.model.filters import Filters, notes_of_unfiltered
@@ -109,7 +110,6 @@ SPEC = LayerSpec(
 _DEV_OP = struct.Struct("=II")
 _RECENT = struct.Struct("=64xQQ")  # 8 ends, next, sequential
 _STAMP_MISSING_PCT = 50
-_NOTHING = dict.fromkeys(SPEC.ops, OpTotals(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 # Not dev_t: all devices beyond the probe's room, disks and stacked devices.
 _OTHERS, _STACKED = 0xFFFFFFFF, 0xFFFFFFFE
 _BOTH_OTHERS = (_OTHERS, _STACKED)
@@ -196,7 +196,7 @@ class Block(Layer):
         rows = {**known.tables.get("device", {}), **self._diskstats.activate(parts)}
         return LayerSample(
             source="bpf",
-            ops={**_NOTHING, **by_class.get(_COUNTED, {})},
+            ops={**dict.fromkeys(SPEC.ops, NOTHING), **by_class.get(_COUNTED, {})},
             metrics={
                 **known.metrics,
                 "splits_total": splits,

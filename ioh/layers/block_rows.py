@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ioh.layers.per_owner_totals import Ops
 from ioh.model.metric import TableSpec
-from ioh.model.sample import OpTotals, Row, Table, Value
+from ioh.model.sample import Row, Table, Value
 from ioh.procfs.blockdev import BlockDevices
 from ioh.procfs.io_limits import IoLimits
 from ioh.procfs.maintenance import read_jobs
@@ -16,7 +17,7 @@ from ioh.procfs.maintenance import read_jobs
 if TYPE_CHECKING:
     from ioh.bpf.maps import Map
 
-Parts = Mapping[str, Mapping[str, OpTotals]]
+Parts = Mapping[str, Ops]
 
 _SCARCE_SHARE = 2  # tell the probe about stacked devices once 1/2 of its room is used
 _OPS = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import sub
 from typing import NamedTuple
 
-from ioh.model.sample import OpTotals
-
-Parts = Mapping[str, Mapping[str, OpTotals]]
+from ioh.layers.block_rows import Parts
+from ioh.layers.per_owner_totals import Ops
 
 # /proc/diskstats counts write zeroes and zone appends as writes.  It counts flushes only if the
 # queue has a write cache, so they are left out.  Except: a flush that request-based dm (multipath)
@@ -78,7 +76,7 @@ class UnseenRequests:
         return self._before + sum(self._unseen.values())
 
 
-def _counts(ops: Mapping[str, OpTotals]) -> _Counts:
+def _counts(ops: Ops) -> _Counts:
     count = {name: op.count_total or 0 for name, op in ops.items()}
     requests = sum(count.get(name, 0) for name in _COUNTED)
     return _Counts(requests, count.get("flush", 0), count.get("other", 0))
