@@ -19,5 +19,5 @@ def all_layers() -> dict[str, type[Layer]]:
 
 
 def find_layer(name: str) -> type[Layer]:
-    """Return the layer of that name; KeyError if there is none."""
+    """The layer of that name; KeyError if there is none."""
     return all_layers()[name]

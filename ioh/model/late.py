@@ -14,9 +14,10 @@ _MAX_KNOWN = 1024
 
 
 class LateMapping(Mapping[_K, _V]):
-    """A mapping that computes each value on first access.
+    """A mapping that makes each value when it is first looked at.
 
-    The inputs must never change.  Computing a value twice does no harm, so threads can share it.
+    What they are made of must never change; making a value twice does no harm, so that several
+    threads may look.
     """
 
     __slots__ = ("_makers", "_values")
@@ -31,7 +32,7 @@ class LateMapping(Mapping[_K, _V]):
         return self._values[key]
 
     def get(self, key: _K, default: _D | None = None) -> _V | _D | None:  # type: ignore[override]
-        """As in Mapping, without raising an exception for a missing key."""
+        """As of any mapping, without an exception for what is not there."""
         return self[key] if key in self._makers else default
 
     def __contains__(self, key: object) -> bool:
